@@ -148,7 +148,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Return an object's name, size, type and stored metadata. Reads the object, except in the format `files`."""
+        """Return an object's name, size, type and stored metadata. Read the object, except in the format `files`."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -160,13 +160,13 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return entry if self._objects.format == "files" else entry | _facts(self._record(path))
 
     def exists(self, path: str, **kwargs: object) -> bool:
-        """Return whether an object or a directory exists. Raises an error if the destination is damaged."""
+        """Return whether an object or a directory exists. Raise an error if the destination is damaged."""
         del kwargs
         path = self._strip_protocol(path)
         return self._length(path) is not None or self._is_directory(path)
 
     def isfile(self, path: str) -> bool:
-        """Return whether an object exists. Reads only the index."""
+        """Return whether an object exists. Read only the index."""
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
@@ -175,7 +175,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return self._length(path) is None and self._is_directory(path)
 
     def size(self, path: str) -> int:
-        """Return an object's size in bytes; 0 for a directory. Reads only the index."""
+        """Return an object's size in bytes; 0 for a directory. Read only the index."""
         path = self._strip_protocol(path)
         length = self._length(path)
         if length is None and not self._is_directory(path):
@@ -202,7 +202,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         on_error: str = "return",
         **kwargs: object,
     ) -> list[bytes | Exception]:
-        """Return slices of objects. Reads each object once, and keeps only one object in memory at a time."""
+        """Return slices of objects. Read each object once, and keep only one object in memory at a time."""
         del max_gap, kwargs
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -249,7 +249,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Walk directories. Reads the names once, and keeps all names below the path in memory until the end."""
+        """Walk directories. Read the names once, and keep all names below the path in memory until the end."""
         if "tree" not in kwargs:
             kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
         yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)

@@ -324,7 +324,7 @@ def _error_with_200(error: str | tuple[str, int]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a store until standard input ends. Prints its address, and its counters at the end, as JSON lines."""
+    """Run a store until standard input ends. Print its address, and its counters at the end, as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.s3_store", description=main.__doc__)
     for name, value in asdict(S3Options()).items():
         if isinstance(value, bool):

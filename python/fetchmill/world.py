@@ -287,7 +287,7 @@ def _expected(name: str, *, redirects: bool, patient: bool) -> Expected:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a world until standard input ends. Prints its addresses, and its counters at the end, as JSON lines."""
+    """Run a world until standard input ends. Print its addresses, and its counters at the end, as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.world", description=main.__doc__)
     parser.add_argument("--ca-file", help="where to write the authority's certificate")
     for option in fields(WorldOptions):

@@ -143,7 +143,7 @@ class VerifyReport(ReadableReport):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """Create an instance from the native module's result. Ignores additional values."""
+        """Create an instance from the native module's result. Ignore additional values."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 

@@ -55,7 +55,7 @@ class JobDashboard:
         return job
 
     def show_in_program(self, job: ShownT) -> ShownT:
-        """Like `show`, for a program. Prints the URL of the dashboard on standard error."""
+        """Like `show`, for a program. Print the URL of the dashboard on standard error."""
         if self.url is not None and sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # the stream is closed
                 sys.stderr.write(f"fetchmill: dashboard: {self.url}\n")

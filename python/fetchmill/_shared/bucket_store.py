@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.5
 # Maximum size of a log. Each new line rewrites the whole log.
 _LOG_BYTES = 64 << 10
-# The store truncates times to whole seconds, so a file may be newer than its time by up to this.
+# The store truncates times to whole seconds, so a file may be newer than its time by up to this duration.
 _CLOCK_STEP = 1.0
 _PART_BYTES = 8 << 20
 

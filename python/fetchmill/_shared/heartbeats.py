@@ -105,7 +105,7 @@ class Heartbeats:
         return found
 
     def look(self) -> list[Heartbeat]:
-        """Like `read`, for a process that is not a worker, such as `status`. Asks the store for its time."""
+        """Like `read`, for a process that is not a worker, such as `status`. Query the store for its time."""
         self._now = self._store.now()
         return self.read()
 

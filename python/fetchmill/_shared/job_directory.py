@@ -274,7 +274,7 @@ class JobDirectory:
             return dict(self._attempts)
 
     def commits(self) -> Iterator[CommitRecord]:
-        """Yield all commit records in list order. Reads each record just before yielding it.
+        """Yield all commit records in list order. Read each record just before yielding it.
 
         Raises:
             JournalError: a commit record is damaged.
@@ -386,7 +386,7 @@ class JobDirectory:
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> list[str]:
-        """Return the folders of all attempts in `data`. Ignores other names."""
+        """Return the folders of all attempts in `data`. Ignore other names."""
         return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
 
 

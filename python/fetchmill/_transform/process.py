@@ -208,7 +208,7 @@ def _body_of(value: object) -> bytes:
 
 
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
-    """Encode the values of all columns in order. Encodes columns missing from the result as `_NONE`."""
+    """Encode the values of all columns in order. Encode columns missing from the result as `_NONE`."""
     if not columns:
         raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:

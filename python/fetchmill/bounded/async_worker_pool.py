@@ -104,7 +104,7 @@ class AsyncWorkerPool:
             raise ExceptionGroup("on_start or on_done failed in several workers", errors)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for them. Passes errors raised meanwhile to the loop's exception handler."""
+        """Cancel all tasks and wait for them. Pass errors raised meanwhile to the loop's exception handler."""
         self.close()
         waited_for = self._tasks - {asyncio.current_task()}
         if waited_for:

@@ -105,7 +105,7 @@ class AsCompleted(Generic[T]):
             del self
 
     async def aclose(self) -> None:
-        """Cancel the tasks started by the iterator, and wait for them. Does nothing with `limit=None`, like asyncio."""
+        """Cancel the tasks started by the iterator, and wait for them. Do nothing with `limit=None`, like asyncio."""
         await self._completion.aclose()
 
     async def __aenter__(self) -> Self:

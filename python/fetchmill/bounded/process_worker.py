@@ -152,7 +152,7 @@ class ProcessWorker:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _release(self) -> None:
-        """Wait for the process to end. Kills a busy process; an idle process ends by itself."""
+        """Wait for the process to end. Kill a busy process; an idle process ends by itself."""
         if self._is_busy:
             self._kill()
         process, self._process = self._process, None

@@ -105,7 +105,7 @@ class _EventLoop:
         self.thread.join(DRAIN_SECONDS)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function in the loop. Does nothing if the loop has ended; the loop's error is in `answers`."""
+        """Call a function in the loop. Do nothing if the loop has ended; the loop's error is in `answers`."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 

@@ -38,7 +38,7 @@ def look_up(host: str, port: int) -> list[SocketAddress]:
 
 
 def connect(addresses: Sequence[SocketAddress], deadlines: Deadlines) -> socket.socket:
-    """Connect to the first address that answers. Tries one after another, each with its share of the remaining time.
+    """Connect to the first address that answers. Try one after another, each with its share of the remaining time.
 
     Raises:
         AttemptError: the most specific of `refused`, `reset`, `connect-timeout`, `unreachable`.

@@ -247,7 +247,7 @@ class HeldConnections:
             self._give(connection.held.commit())
 
     def _end(self, connection: "HoldingConnection") -> float | None:
-        """Handle a connection that the server is closing. Reads a connection with held answers to its end."""
+        """Handle a connection that the server is closing. Read a connection with held answers to its end."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
             self.give_up(connection)

@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         self._place: object = None
 
     def get_connection_with_tls_context(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """Return the pool for the attempt. Reuses the last pool if destination and TLS context are equal."""
+        """Return the pool for the attempt. Reuse the last pool if destination and TLS context are equal."""
         place = self._attempt.place
         if self._pool is None or place != self._place:
             self._close_pool()
