@@ -16,7 +16,7 @@ DEFAULT_CONNECTIONS = 100
 
 def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
     """Opens a session with at most `connections` connections. With 0 only the way's own limit applies."""
-    # This resolver uses the system's look-up, whatever else is installed.
+    # This resolver uses the system's look-up, even if other resolvers are installed.
     connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
     if task.timeout is None:
         return aiohttp.ClientSession(connector=connector)

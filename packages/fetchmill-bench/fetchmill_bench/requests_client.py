@@ -15,7 +15,7 @@ Get = Callable[..., requests.Response]
 
 
 def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
-    """Yields names of objects, a page at a time, until `task.count` names were taken.
+    """Yields up to `task.count` names of objects. Requests one page at a time.
 
     Raises:
         requests.RequestException: there is no such page.

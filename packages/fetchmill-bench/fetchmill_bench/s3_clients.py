@@ -16,7 +16,7 @@ ERRORS = (BotoCoreError, ClientError, HTTPClientError)
 
 
 def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 creates its client classes at run time
-    """Yields keys of the bucket until `task.count` keys were taken. A page is listed when it is needed."""
+    """Yields up to `task.count` keys of the bucket. A page is listed when it is needed."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket)
     return islice((found["Key"] for page in pages for found in page.get("Contents", ())), task.count)
 

@@ -101,7 +101,7 @@ class Found:
 
 
 def main() -> int:
-    """Runs all clients. Returns 1 if `fetchmill get --coalesce` has a wrong record, or requests more than allowed."""
+    """Runs all clients. Returns 1 if `fetchmill get --coalesce` stores a wrong record or requests too much."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1000, help="of each file that are wanted")

@@ -140,7 +140,7 @@ def skipped_reached(
 
 
 def _folders(dest: str | os.PathLike[str], reach: Mapping[str, Any]) -> Iterator[str]:
-    """Iterate over the folders with the journals of a shared job. A folder exists until the next one is taken."""
+    """Iterate over the folders with the journals of a shared job. A folder exists until the next one is yielded."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 

@@ -1,1 +1,1 @@
-"""`plan`: estimates what a job would take, from a probe of a few seconds."""
+"""`plan`: estimates the time and resources that a job needs, from a probe of a few seconds."""

@@ -1,4 +1,4 @@
-"""`plan`: estimates what a job would take, as one blocking call."""
+"""`plan` as one blocking call: estimates the time and resources that a job needs."""
 
 import tempfile
 from os import PathLike
@@ -21,7 +21,7 @@ from fetchmill.errors import TemporaryError
 
 
 def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, **options: Unpack[PlanKeywords]) -> Plan:
-    """Estimate what a job would take: time, requests, bytes, disk space and inodes by format, and its bottleneck.
+    """Estimate the time, requests, bytes, disk space and inodes (by format) that a job needs, and its bottleneck.
 
     List the source and fetch from it for ten seconds, as `fetchmill.get` with these options would. Nothing is written
     to the destination. A sample of about 3,000 objects is stored in a temporary folder. Blocks until the end and

@@ -66,7 +66,7 @@ class ProbeResults:
         listing: the result of the listing alone.
         sample: the result of fetching the sample.
         fetching: the result of the fetching part.
-        rate: the steady part of the fetching.
+        rate: the steady part of fetching.
         stored: the stored sample, by format; empty if there was no sample.
         replies: mean sizes of the sample's replies without their bodies.
     """

@@ -92,7 +92,7 @@ class RayPool:
         return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
-        """Ask all workers to end. With `now`, they return their ranges."""
+        """Ask all workers to end. With `now`, they release their ranges."""
         for member in self._members:
             if member.is_running:
                 (member.actor.abort if now else member.actor.stop).remote()

@@ -11,11 +11,12 @@ _WORKERS_MAX = 10_000
 class Ray:
     """A Ray cluster that runs the workers of a shared job.
 
-    The environment variable RAY_ADDRESS names the cluster. If it is not set, a cluster on this machine is used, or else
-    a local Ray is started for the job. Each worker reserves as many CPUs as it has threads: `threads`, else 1.
+    The environment variable RAY_ADDRESS names the cluster. If it is not set, a cluster on this machine is used. If
+    there is none, a local Ray is started for the job. Each worker reserves `threads` CPUs, or 1 if `threads` is not
+    set.
 
     Args:
-        workers: number of workers; one for each node with CPUs if None.
+        workers: number of workers. If None, one per node with CPUs.
 
     Raises:
         UsageError: the number is not from 1 to 10,000.

@@ -1,8 +1,7 @@
 """A job directory's files in a folder shared by several machines.
 
 The protocol needs two file system operations: `link`, which fails if the name exists, and `rename`. Both work on local
-file systems, NFS, Lustre and GPFS. Mounted buckets do not support `link` and
-are refused.
+file systems, NFS, Lustre and GPFS. Mounted buckets do not support `link` and are refused.
 """
 
 import errno

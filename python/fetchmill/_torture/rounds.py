@@ -51,7 +51,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
     Args:
         number: round number, starting at 1.
         format: format of the destination.
-        source: makes the job.
+        source: creates the job.
         folder: the folder for the destination.
         seed: the seed of all rounds.
         can_cut: whether the kernel allows network cuts.

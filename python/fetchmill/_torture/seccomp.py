@@ -145,7 +145,7 @@ def install(calls: Iterable[str]) -> int:
 
 
 def receive(listener: int) -> Notification | None:
-    """Return the next waiting call. None if the announced call ended together with its thread."""
+    """Return the next waiting call; None if its thread has ended in the meantime."""
     names = {number: name for name, number in numbers().items()}
     buffer = bytearray(_NOTIFICATION_BYTES)
     try:

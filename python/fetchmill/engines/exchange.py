@@ -105,7 +105,7 @@ def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
                 break
     except Empty:
         pass
-    # Report even without answers, because a report also passes on what held replies reveal about the origin.
+    # Report even without answers, because a report also passes on the origin's statistics from held replies.
     dispatcher.report(found)
     if found:
         workers.on_reported(found)

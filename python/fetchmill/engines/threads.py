@@ -138,7 +138,7 @@ class _ThreadPool:
             self._publish(self._transport.rest(state, is_idle=False))
 
     def _next_target(self, state: object) -> "Target | None":
-        """Wait for the next target. If there is none yet, the thread's held answers become certain first."""
+        """Wait for the next target. If there is none yet, first wait until the thread's held answers are certain."""
         try:
             return self._work.get_nowait()
         except Empty:

@@ -17,8 +17,8 @@ from fetchmill.engines.transports import Target
 
 __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
-# Maximum total size of the bodies that a connection holds. A higher limit would need more memory, and a 50 ms rest for
-# this size costs little.
+# Maximum total size of the bodies that a connection holds. A higher limit would need more memory and gain little,
+# because one 50 ms rest for this many bytes is cheap.
 _HELD_BYTES_MAX = 256 * 1024
 # Same as `REST_MAX` in certainty.rs. If replies may be slower than this, a connection ends after its next reply.
 _REST_SECONDS_MAX = 1.0
