@@ -20,7 +20,7 @@ from fetchmill.errors import StorageError
 from fetchmill_bench.signals import defer_signals
 
 ACCESS_KEY, SECRET_KEY, REGION = "test-access-key", "test-secret-key", "us-east-1"
-# Variables that AWS clients read: these credentials, and settings that disable the user's files and the metadata service.
+# Variables that AWS clients read. They set these credentials and disable the user's AWS files and metadata service.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": ACCESS_KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
