@@ -31,7 +31,7 @@ COLUMNS = ("width", "height", "original_width", "original_height")
 class ImageTransform:
     """A transform that stores images in the requested size and format.
 
-    An image that needs no change is stored unchanged. It is decoded first, to verify that it is complete.
+    An image that needs no change is stored byte for byte. It is decoded first, to verify that it is complete.
 
     Args:
         max_side: maximum length of the longer side in pixels, as stored; None for no maximum.
