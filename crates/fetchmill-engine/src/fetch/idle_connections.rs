@@ -1,5 +1,5 @@
-//! Connections without a target. The one that became idle last is woken first, because it is warm. Unused ones are
-//! eventually closed.
+//! Connections without a target. The one that became idle last is woken first, because its state is freshest. Unused
+//! connections are eventually closed.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use fetchmill_net::{Connection, Deadlines};
 
-/// Whether the connection was woken, and the watch that wakes it.
+/// Whether the connection was woken, and the deadlines object that wakes it.
 type IdleConnection = (Rc<Cell<bool>>, Rc<Deadlines>);
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// Waits until woken, until data arrives on the connection, or until the watch expires.
+    /// Waits until the connection is woken or receives data, or until the watch expires.
     pub(crate) async fn wait_idle(&self, connection: &Connection, watch: &Rc<Deadlines>) {
         let is_woken = Rc::new(Cell::new(false));
         self.idle.borrow_mut().push((Rc::clone(&is_woken), Rc::clone(watch)));

@@ -1,7 +1,7 @@
-//! The worker of a list that is written out. Each target becomes a row as it was listed, without a request.
+//! The worker of a job that writes out its list. Each target becomes a row without a request.
 //!
-//! Rows are sent to the writer in blocks, as in a check. If the program that started the job takes the rows, it gets
-//! them as chunks of JSON lines, at its own speed. No rows are stored in this case, and the writer only records
+//! Rows are sent to the writer in blocks, as in a check. If the program that started the job reads the rows itself, it
+//! gets them as chunks of JSON lines, at its own speed. In this case no rows are stored, and the writer only records
 //! outcomes. Items of an API are sent to the writer as complete objects.
 
 mod item_rows;
@@ -38,7 +38,7 @@ pub(crate) struct ListWorkerSetup {
     pub(crate) block_input: BlockInput,
     /// Channel for row chunks. `None` stores the rows in the job's shards.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
-    /// Whether rows for the program are lines of a manifest.
+    /// Whether the program receives its rows as lines of a manifest.
     pub(crate) is_manifest: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct ListWorkerSetup {
 pub(crate) enum RowSource {
     /// Targets as listed.
     Targets(TargetUrls),
-    /// Items of an API. Each is its own target.
+    /// Items of an API. Each item is its own target.
     Items(ItemRows),
 }
 
@@ -86,7 +86,7 @@ impl ListWorker {
                     report.settled = self.write(queue).await;
                 }
                 NextWork::Wait | NextWork::WaitUntil(_) => {
-                    // Do not keep anyone waiting for a row that is ready.
+                    // Rows that are ready must not wait for later ones.
                     self.send_rows_chunk();
                     self.send_block().await;
                     let _ = tokio::time::timeout(limits::TICK, control.plan.wake(INDEX).notified()).await;
@@ -101,7 +101,7 @@ impl ListWorker {
         control.turn(INDEX, report, 0);
     }
 
-    /// Writes the rows of a batch and returns their number. If the job is ending, the rest stays pending.
+    /// Writes the rows of a batch and returns their number. If the job is ending, the remaining targets stay pending.
     async fn write(&mut self, mut queue: TargetQueue) -> usize {
         let mut settled = 0;
         while queue.take(&mut self.target) {
@@ -147,7 +147,7 @@ impl ListWorker {
         block.push_row(target.sequence, outcome, 0, 0, 0, kept);
     }
 
-    /// Sends the collected rows to the program when it has room. Returns whether the job continues.
+    /// Sends the collected rows to the program, waiting until it has room. Returns whether the job continues.
     fn send_rows_chunk(&mut self) -> bool {
         let Some(rows_chunks) = &self.setup.rows_chunks else { return true };
         let mut rows_chunk = std::mem::take(&mut self.rows_chunk);

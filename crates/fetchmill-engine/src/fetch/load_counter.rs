@@ -5,22 +5,22 @@ use std::cell::Cell;
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// A rate slows a job down if at least 1 / `PACED_SHARE` of its targets in flight wait for it.
+/// A rate counts as slowing a job down if at least 1 / `PACED_SHARE` of the targets in flight wait for it.
 const PACED_SHARE: usize = 4;
 
-/// Counters read once per tick. They are updated once per reply by their own thread, so they have no lock.
+/// Counters that are read once per tick. Their own thread updates them once per reply, so they have no lock.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounter {
     replies: Cell<u32>,
     bytes: Cell<u64>,
     latency: Cell<MonotonicMicros>,
-    /// Number of requests being exchanged, and of targets that wait for a rate.
+    /// Number of requests being exchanged, and number of targets waiting for a rate.
     exchanging: Cell<usize>,
     pacing: Cell<usize>,
     is_starved: Cell<bool>,
 }
 
-/// Guard that counts one more while it lives.
+/// Guard that increments a counter while it lives.
 pub(crate) struct Counted<'c>(&'c Cell<usize>);
 
 impl<'c> Counted<'c> {
@@ -44,7 +44,7 @@ impl LoadCounter {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Returns the number of requests being exchanged, and of targets that wait for a rate.
+    /// Returns the number of requests being exchanged, and the number of targets waiting for a rate.
     pub(crate) fn places(&self) -> (usize, usize) {
         (self.exchanging.get(), self.pacing.get())
     }
@@ -59,7 +59,7 @@ impl LoadCounter {
         Counted::new(&self.pacing)
     }
 
-    /// Records that there was nothing to do, or nothing allowed.
+    /// Records that there was nothing to request, or that no request was allowed.
     pub(crate) fn starve(&self) {
         self.is_starved.set(true);
     }

@@ -1,5 +1,5 @@
-//! Everything that fetches or writes rows. There are four independent variants: a worker thread, a Python engine, a
-//! thread that fetches for a program, and the worker of a list that is written out. The other modules are shared.
+//! Everything that fetches targets or writes rows. There are four independent variants: worker threads, Python engines,
+//! a thread that fetches for a program, and the worker that writes out a list. The other modules are shared.
 
 pub(super) mod dispatch;
 pub(super) mod idle_connections;

@@ -8,7 +8,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 
 impl Dispatcher {
-    /// Takes answers, one per target that was handed out. Waits if the sink cannot keep up.
+    /// Records answers, one per target that was handed out. Waits if the sink cannot keep up.
     pub fn report<'a>(&mut self, answers: impl IntoIterator<Item = WorkerAnswer<'a>>) -> Result<()> {
         let mut count = 0;
         for answer in answers {
@@ -20,8 +20,8 @@ impl Dispatcher {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Report now if other workers may wait for the freed slots, or the end of the job waits for the last answers.
-        // Observations of the origin are reported as often as by a native worker.
+        // Report now if other workers may be waiting for the freed slots, or if the end of the job waits for the last
+        // answers. Observations of the origin are reported as often as by a native worker.
         if self.held.is_empty()
             || !self.done.retries.is_empty()
             || self.done.observed.probes > 0

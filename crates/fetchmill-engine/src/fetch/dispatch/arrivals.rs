@@ -1,5 +1,5 @@
-//! Observes replies on arrival, before they are matched to requests. If the observation waited for the match, changes
-//! of pace and concurrency would come a second later. A mismatched reply only makes the pace slightly less exact.
+//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
+//! and concurrency by a second. A mismatched reply only makes the pace slightly less exact.
 
 use std::sync::Mutex;
 
@@ -22,18 +22,18 @@ pub struct Arrivals {
 struct SeenReplies {
     observed: Observations,
     retried: RetriedStatuses,
-    /// Replies with their bytes and times.
+    /// Number of replies, with their bytes and times.
     load: Load,
 }
 
 impl Arrivals {
-    /// From now on, treats these statuses like 503.
+    /// Treats these statuses like 503 from now on.
     pub(super) fn retry(&self, statuses: RetriedStatuses) {
         lock(&self.seen).retried = statuses;
     }
 
-    /// Records a complete reply and its `Retry-After`. `took` is the time since the request was sent, and `bytes` the
-    /// size of the body.
+    /// Records a complete reply and its `Retry-After`. `took` is the time since the request was sent, and `bytes` is
+    /// the body size.
     pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
         let mut seen = lock(&self.seen);
         let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
@@ -57,7 +57,7 @@ impl Arrivals {
         std::mem::take(&mut lock(&self.seen).observed)
     }
 
-    /// Takes the replies not reported yet. Requests in flight are counted elsewhere.
+    /// Takes the unreported replies. Requests in flight are counted elsewhere.
     pub(super) fn take_load(&self) -> Load {
         std::mem::take(&mut lock(&self.seen).load)
     }

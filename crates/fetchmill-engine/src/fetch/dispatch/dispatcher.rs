@@ -1,4 +1,4 @@
-//! The dispatcher: its reports to the job, and its end.
+//! The dispatcher: how it reports to the job, and how it ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::target::Sequence;
 
-/// Delay during which a block collects more outcomes. The sink's commit window starts with the block.
+/// Time that a block collects more outcomes before it is sent. The sink's commit window starts when the block arrives.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
 /// Interval between load reports. During it, an engine reports to the dispatcher several times.
 const LOAD_EVERY: Duration = Duration::from_millis(100);
-/// If an engine has enough targets, up to 1 / `IDLE_SHARE` of its slots may be empty.
+/// Up to 1 / `IDLE_SHARE` of an engine's slots may be empty although it has enough targets.
 const IDLE_SHARE: usize = 8;
-/// Interval at which a dispatcher measures its rate.
+/// Interval at which a dispatcher measures its answer rate.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
 /// See the [module documentation](self).
@@ -40,12 +40,12 @@ pub struct Dispatcher {
     pub(super) rules: DispatchRules,
     pub(super) block_sender: BlockSender,
     pub(super) queue: TargetQueue,
-    /// A target taken but not handed out yet, because of the rate limit.
+    /// A target that the rate limit keeps from being handed out.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered targets to hand out again after a correction. There are at most as many as were handed out.
+    /// Answered targets to hand out again after a correction, at most as many as were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Targets handed out and not answered yet. There are at most as many as the engine has asked for.
+    /// Targets handed out but not answered yet, at most as many as the engine has requested.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
     /// The rate allows no request before this time.
@@ -69,8 +69,8 @@ pub struct Dispatcher {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Maximum number of requests, and of targets that wait for a slot, since the last load report. Maxima are used
-    /// because replies come in waves, and engines mostly report right after one.
+    /// Maximum number of requests, and of targets waiting for a slot, since the last load report. Maxima are used
+    /// because replies come in waves, and engines mostly report right after a wave.
     most: usize,
     waiting: usize,
 }
@@ -95,7 +95,7 @@ impl AnswerRate {
 }
 
 impl Dispatcher {
-    /// Creates a dispatcher in the job's own process.
+    /// Creates a dispatcher for the job's own process.
     pub(crate) fn own(
         worker: usize,
         control: Arc<Control>,
@@ -139,7 +139,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the header fields of a target's request, without `Host`.
+    /// Returns the header fields of a target's request, except `Host`.
     pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
         let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
         let fields = self.rules.fields.of(&key);
@@ -149,13 +149,13 @@ impl Dispatcher {
         Ok(fields.chain(signed).collect())
     }
 
-    /// From now on, takes observations about the origin from `arrivals` instead of the answers.
+    /// Uses `arrivals` instead of the answers for observations of the origin from now on.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
         arrivals.retry(self.rules.rules.retried);
         self.arrivals = Some(arrivals);
     }
 
-    /// Records the engine's requests in flight, and its targets that wait for a slot.
+    /// Records the engine's requests in flight and the number of targets waiting for a slot.
     pub fn note_running(&mut self, requests: usize, waiting: usize) {
         let known = self.running.unwrap_or_default();
         self.running = Some(RunningRequests {
@@ -165,7 +165,7 @@ impl Dispatcher {
         });
     }
 
-    /// Returns the maximum number of requests in flight for this dispatcher. It may change at every turn.
+    /// Returns the maximum number of requests in flight for this dispatcher. Each turn may change it.
     pub fn concurrency(&self) -> usize {
         self.link.share()
     }
@@ -196,7 +196,7 @@ impl Dispatcher {
         self.is_done || self.control.stop.get() != Stop::No
     }
 
-    /// Returns the number of targets to take: as many as are answered per second, but at least one per slot.
+    /// Returns the number of targets to request: as many as are answered per second, but at least one per slot.
     pub(super) fn wanted(&self, max: usize) -> usize {
         (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)
     }
@@ -247,13 +247,13 @@ impl Dispatcher {
             in_flight: in_flight as u32,
             // Only the engine knows whether a request is being sent or its connection is still being opened.
             exchanging: in_flight as u32,
-            // While threads and tasks start, slots are empty for a moment, which is not a lack of targets.
+            // While threads and tasks start, slots are empty for a moment although there are enough targets.
             is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
             ..seen
         })
     }
 
-    /// Sends the block if its delay is over or `is_due` is set.
+    /// Sends the block if its delay has passed or `is_due` is set.
     pub(super) fn send_block(&mut self, is_due: bool) {
         if is_due || self.block_sender.sent_at.elapsed() >= BLOCK_AFTER {
             self.block_sender.send();

@@ -12,8 +12,7 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::Sequence;
 
-/// Minimum interval between checks of targets held back by a rate. All targets that are due by then are handed out
-/// together.
+/// Minimum interval between checks of targets held back by a rate. Each check hands out all targets that are due.
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
@@ -32,7 +31,7 @@ impl Dispatcher {
             if !batch.is_empty() || max == 0 {
                 return Ok(Some(batch));
             }
-            // Targets that wait for credentials block others only if there are many of them.
+            // Targets waiting for credentials block others only if there are many of them.
             let has_room = self.corrected.len() < max;
             if self.queue.is_empty() && self.paced.is_none() && !self.hosts.has_targets() && has_room {
                 let next = self.turn(self.wanted(max), left)?;
@@ -40,7 +39,7 @@ impl Dispatcher {
                     return Ok((!self.is_over()).then_some(batch));
                 }
             } else {
-                // The others wait for the rate or for their host.
+                // The remaining targets wait for the rate or for their host.
                 self.turn(0, Duration::ZERO)?;
                 if left.is_zero() {
                     return Ok((!self.is_over()).then_some(batch));
@@ -79,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the only target that is not handed out yet, if there is exactly one.
+    /// Returns the target that is not handed out yet, if exactly one is left.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -87,8 +86,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns targets that were not handed out to the job, because the origin is in trouble. This does not count as an
-    /// attempt.
+    /// Gives the targets that were not handed out back to the job, because the origin is in trouble. This does not
+    /// count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -176,15 +175,15 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the delay before this request that the rate of the job, or of a throttling origin, requires.
+    /// Returns the delay before this request that the job's rate, or that of a throttling origin, requires.
     fn wait_of_rate(&self) -> Option<Duration> {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// Returns the delay before the next target that `--bwlimit` requires. A target's size is estimated as the mean of
-    /// the bodies so far. Until the first answer, only one target is in flight.
+    /// Returns the delay before the next target that `--bwlimit` requires. The target's size is estimated as the mean
+    /// size of the bodies so far. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;
         if self.mean_body.mean().is_none() && !self.held.is_empty() {
@@ -193,7 +192,7 @@ impl Dispatcher {
         rate.wait(self.control.clock.micros())
     }
 
-    /// Returns the delay before the next check of the waiting targets: a tick, or less if a request is due earlier.
+    /// Returns the delay until the next check of the waiting targets: one tick, or less if a request is due earlier.
     fn next_look(&self) -> Duration {
         let until_due = self.paced_until.map(|until| until.saturating_duration_since(Instant::now()));
         until_due.map_or(limits::TICK, |wait| wait.clamp(PACED_LOOK, limits::TICK))

@@ -1,6 +1,6 @@
 //! Decides which of a dispatcher's targets may be sent to their host. In a job over many hosts, each host belongs to
-//! one worker and so to one dispatcher (docs/internals/decisions/0013). If there is only one host, the dispatchers
-//! share its limits.
+//! one worker and therefore to one dispatcher (docs/internals/decisions/0013). If there is only one host, the
+//! dispatchers share its limits.
 
 use std::collections::VecDeque;
 
@@ -29,9 +29,9 @@ pub(crate) enum GateResult {
     Go(CurrentTarget),
     /// The target is kept here.
     Held,
-    /// There is no room to keep the target. It must not come back before this time.
+    /// There is no room to keep the target. It must not return before this time.
     Aside(CurrentTarget, Millis),
-    /// The host is dead for this reason.
+    /// The host is dead for the given reason.
     Closed(CurrentTarget, FailureKind),
 }
 
@@ -48,8 +48,8 @@ impl HostGate {
         Self::new(many, only, dispatchers)
     }
 
-    /// Creates the gate for one of `dispatchers` dispatchers. `only` has the limits of a single host, which all
-    /// dispatchers share.
+    /// Creates the gate for one of `dispatchers` dispatchers. `only` holds the limits of a single host, which are
+    /// divided among all dispatchers.
     pub(crate) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
         let only = HostRules {
             connections: only.connections.div_ceil(dispatchers as u32),
@@ -66,7 +66,7 @@ impl HostGate {
         }
     }
 
-    /// Returns whether targets need admission. `has_many_origins` tells that the job has many hosts.
+    /// Returns whether targets need admission. `has_many_origins` says whether the job has many hosts.
     pub(crate) fn is_needed(&mut self, has_many_origins: bool) -> bool {
         if has_many_origins && !self.is_of_many {
             self.is_of_many = true;
@@ -107,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Checks once whether kept targets may be requested.
+    /// Checks once whether the kept targets may be requested.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };
@@ -118,7 +118,7 @@ impl HostGate {
         }
     }
 
-    /// Takes a kept target whose host has room or has died.
+    /// Takes a kept target that its host has admitted, or whose host has died.
     pub(crate) fn take_ready(&mut self) -> Option<GateResult> {
         self.ready.pop_front()
     }

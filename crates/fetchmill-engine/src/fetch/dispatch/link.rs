@@ -1,5 +1,5 @@
-//! The link between a dispatcher and its job, which carries reports to the job and targets to the dispatcher. Within a
-//! process the calls are direct. Between processes they use a socket ([`super::worker_process`]).
+//! The link between a dispatcher and its job. It carries reports to the job and targets to the dispatcher. Within a
+//! process, it calls the job directly. Between processes, it uses a socket ([`super::worker_process`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence};
 
-/// Work of a dispatcher since its last turn.
+/// Work that a dispatcher has done since its last turn.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TurnReport {
     pub(super) settled: Vec<Settlement>,
@@ -45,16 +45,16 @@ pub(super) struct Settlement {
 
 /// See the [module documentation](self).
 pub(super) trait JobLink: Send {
-    /// Reports finished work and asks for up to `max` targets. If there are none now, waits up to `patience`.
+    /// Reports finished work and requests up to `max` targets. If there are none now, waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
-    /// Returns whether the job has many hosts, so that targets must be admitted by their host.
+    /// Returns whether the job has many hosts, so that each target must be admitted by its host.
     fn has_many_origins(&self) -> bool;
 
     /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Hands targets that were not started back to the job. Returns those that the job cannot take.
+    /// Gives targets that were not started back to the job. Returns those that the job cannot accept.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
     /// Ends the link after the last turn, once everything is durable.
@@ -87,13 +87,13 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Waits for news from the job, until `until` or `due`, whichever is earlier.
+    /// Waits for news from the job until `until` or `due`, whichever is earlier.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // The caller checks again after a notification as well as after a timeout.
+        // The caller checks again, whether it was notified or the time ran out.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

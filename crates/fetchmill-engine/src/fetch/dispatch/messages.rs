@@ -12,10 +12,11 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
-/// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length takes a quarter of it.
+/// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length needs a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// First message to a worker process. The process may start, because the files of its dead predecessor are recovered.
+/// First message to a worker process. It tells the process to start, because its dead predecessor's files are
+/// recovered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JoinReply {
     /// Detected region of the bucket.
@@ -33,7 +34,7 @@ pub(super) enum WorkerMessage {
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
     /// The sink or something else on this machine failed. Contains the exit code and the reason.
     Failed { code: i32, text: String },
-    /// Everything that the process has done is durable.
+    /// Everything that the process did is durable.
     Ended,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct JobMessage {
     pub(super) share: u32,
     /// Request rate for this worker while the origin throttles.
     pub(super) rate: Option<f64>,
-    /// While the origin is in trouble: the end of the hold, and the target that is exempt from it.
+    /// End of the hold while the origin is in trouble. `probe` is the target exempt from the hold.
     pub(super) held_until: Millis,
     pub(super) probe: Option<Sequence>,
     pub(super) next: Assignment,

@@ -1,10 +1,11 @@
-//! The dispatcher hands out targets to an engine with its own transport, and takes the answers. Everything else in the
-//! job (planning, outcomes, formats, durability) works as for the native engine.
+//! The dispatcher hands out targets to an engine with its own transport, and receives the answers. Everything else in
+//! the job (planning, outcomes, formats, durability) works as for the native engine.
 //!
 //! A dispatcher belongs to one thread of its engine. Targets and answers are passed in batches, so the dispatcher
-//! locks, sends and writes once per batch. It has one sink with a writer thread, in its own process. A dispatcher in
-//! the job's process calls the job directly. A dispatcher in another process uses two sockets ([`worker_process`]) to a
-//! [`supervisor`] of the job. The supervisor tracks the dispatcher's targets, and plans them again if the process dies.
+//! locks, sends and writes once per batch. It has one sink, with a writer thread in the same process. A dispatcher in
+//! the job's process calls the job directly. A dispatcher in another process is connected by two sockets
+//! ([`worker_process`]) to a [`supervisor`] in the job's process. The supervisor tracks the dispatcher's targets, and
+//! plans them again if the process dies.
 
 mod answers;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! Finishes an answered target: adds an outcome to the block, or returns the target to the job for a retry.
+//! Finishes answered targets: adds an outcome to the block, or returns the target to the job for a retry.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use fetchmill_model::text::dates::parse_http_date;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Dispatcher {
-    /// Defers a target without room here until `not_before`. This does not count as an attempt.
+    /// Defers a target until `not_before`, because there is no room for it here. This does not count as an attempt.
     pub(super) fn defer(&mut self, target: &CurrentTarget, not_before: Millis) {
         self.done.retries.push(target.aside(not_before));
     }
@@ -86,7 +86,7 @@ impl Dispatcher {
 
     /// Records a failed attempt, after `attempts` counted attempts.
     pub(super) fn observe(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
-        // A refusal was already recorded on arrival, and an exception in a program's own function says nothing about an
+        // A refusal was already recorded on arrival. An exception in a program's own function says nothing about an
         // origin.
         let is_observed = self.arrivals.is_some() && kind.class() == FailureClass::Throttle;
         if is_observed || self.link.has_many_origins() || kind == FailureKind::Function {

@@ -17,7 +17,7 @@ use fetchmill_model::verdict::Rules;
 pub(crate) struct DispatchRules {
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// Set if a server lists its own objects: the only origin.
+    /// The only origin, if a server lists its own objects.
     pub(crate) server: Option<(OriginKey, RequestTemplate)>,
     pub(crate) fields: OriginFields,
     pub(crate) rules: Rules,
@@ -28,7 +28,7 @@ pub(crate) struct DispatchRules {
 }
 
 impl DispatchRules {
-    /// Creates the rules for one of `dispatchers` dispatchers, which share the rates.
+    /// Creates the rules for one of `dispatchers` dispatchers. The rate limits are divided among them.
     pub(crate) fn new(plan: &JobPlan, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
             naming: plan.naming(),
@@ -56,13 +56,13 @@ impl MeanBody {
         self.count += 1;
     }
 
-    /// Returns the mean size. `None` before the first body.
+    /// Returns the mean size, or `None` before the first body.
     pub(super) fn mean(&self) -> Option<usize> {
         self.bytes.checked_div(self.count).map(|mean| mean as usize)
     }
 }
 
-/// A target to hand out again. It never left this dispatcher, so the number of its attempts is known.
+/// A target to hand out again. It never left this dispatcher, so its number of attempts is known.
 pub(super) struct CorrectedTarget {
     pub(super) target: CurrentTarget,
     pub(super) not_before: Millis,
@@ -131,6 +131,6 @@ pub struct AnswerFields<'a> {
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// Checksum header lines of a store. `None` if the body may differ from the bytes sent.
+    /// Checksum header lines from a store. `None` if the body may differ from the bytes sent.
     pub checksums: Option<&'a str>,
 }

@@ -1,9 +1,9 @@
-//! The job's side of a worker process. It answers the process's turns, forwards its receipts to the journal, and
-//! tracks its targets. If the process dies, its shard is cut back to the last receipt and the rest is planned
+//! The job's side of a worker process. It answers the process's turns, forwards its receipts to the journal, and tracks
+//! its targets. If the process dies, its shard is truncated to the last receipt, and all later targets are planned
 //! again.
 //!
-//! A target may have killed the process. After a death, the process's targets are handed out one at a time. If the
-//! process dies again, this counts as an attempt for the only target that it had.
+//! A target may have killed the process. After a death, the process's targets are therefore handed out one at a time.
+//! If the process dies again, the death counts as an attempt at the single target that it held.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -31,7 +31,7 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 
-/// A worker process that has started.
+/// A worker process that has registered.
 #[derive(Debug)]
 pub(crate) struct AttachedProcess {
     /// Process id, which is a prefix of the process's file names.
@@ -40,24 +40,24 @@ pub(crate) struct AttachedProcess {
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets that were in a process when it died, for all workers. Any of them may have killed it.
+/// Targets held by processes when they died, for all workers. Any of them may have killed its process.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// Type of the server's listing, possibly detected.
+    /// Type of the server's listing, which may have been detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// Targets of a process that no receipt contains yet: at most one batch and two commit windows.
+/// A process's targets that no receipt contains yet: at most one batch plus those of two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,
-    /// Targets that are committed but were not reported in a turn yet.
+    /// Targets that are committed but not yet reported in a turn.
     early: HashSet<Sequence>,
 }
 
@@ -92,14 +92,14 @@ impl ProcessTargets {
         }
     }
 
-    /// Returns whether a target has no outcome yet.
+    /// Returns whether any target has no outcome yet.
     fn is_open(&self) -> bool {
         self.given.values().any(|given| given.settled.is_none())
     }
 }
 
 impl Supervisor {
-    /// Serves the worker's processes until the job needs this worker no longer.
+    /// Serves the worker's processes until the job no longer needs this worker.
     pub(crate) fn run(self) -> Result<()> {
         let mut link = LocalLink::new(self.worker, Arc::clone(&self.control), waiting_runtime()?);
         while self.control.stop.get() == Stop::No && !self.control.plan.lock().is_done() {
@@ -121,8 +121,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reports the requests in flight at each tick, for the concurrency search. The process reports nothing while it
-    /// waits for a reply.
+    /// Reports the requests in flight at each tick, for the concurrency search. The process itself reports nothing
+    /// while it waits for a reply.
     fn tell_in_flight(&self, in_flight: u32) {
         if self.control.finds_concurrency() {
             let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
@@ -131,7 +131,7 @@ impl Supervisor {
         }
     }
 
-    /// Serves one process until it ends. Returns whether the process made everything durable.
+    /// Serves one process until it ends. Returns whether the process has made everything durable.
     fn serve(
         &self,
         attached: &AttachedProcess,
@@ -141,7 +141,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let receipts = scope.spawn(|| self.take_receipts(&attached.receipts, ledger));
             let has_ended = self.take_turns(&attached.turns, link, ledger);
-            // The process sends nothing more, or the job does not wait for it.
+            // The process sends nothing more, or the job no longer waits for it.
             let _ = attached.receipts.shutdown(Shutdown::Both);
             let _ = attached.turns.shutdown(Shutdown::Both);
             receipts.join().is_ok() && has_ended
@@ -179,7 +179,7 @@ impl Supervisor {
     }
 
     /// Waits for the next message from the process. Returns `false` if the job is ending and the process stays silent
-    /// longer than a drain may take.
+    /// for longer than a drain may take.
     fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
@@ -218,7 +218,7 @@ impl Supervisor {
         };
         let next = link.turn(done, max, patience)?;
         if wanted > 0 && max == 0 {
-            // The process will ask again immediately.
+            // The process will call again immediately.
             std::thread::sleep(patience.min(limits::TICK));
         }
         let next = match next {
@@ -240,8 +240,8 @@ impl Supervisor {
         })
     }
 
-    /// Clears the returned targets of suspicion, because they did not kill their process. Returns whether suspects are
-    /// left.
+    /// Removes the returned targets from the suspects, because they did not kill their process. Returns whether any
+    /// suspects remain.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);
         if !poison_candidates.is_empty() {
@@ -264,7 +264,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles a dead process. Its durable outcomes count, and its other targets are planned again.
+    /// Handles a dead process. Its durable outcomes are kept, and its other targets are planned again.
     fn recover_process(&self, pid: u32, mut ledger: ProcessTargets) {
         let (reply, buried) = channel();
         self.control.journal.send(JournalRequest::Bury { worker: self.worker as u32, pid, reply });
@@ -287,7 +287,7 @@ impl Supervisor {
             retries.push(Retry { target, retry_after: None, not_before: Some(0) });
         }
         self.control.plan.lock().take_back(was_settled);
-        // No turn will report these.
+        // No turn will report these targets.
         let settled = ledger.early.len();
         counters.add(&mut Delta {
             tally: Tally { fetched: settled as u64, ..Tally::default() },

@@ -17,7 +17,7 @@ use fetchmill_model::s3::is_damaged;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
-/// Details of a failed answer besides its kind.
+/// Details of a failed answer in addition to its kind.
 #[derive(Clone, Copy, Default)]
 struct AnswerNotes<'a> {
     status: u16,
@@ -48,7 +48,7 @@ impl Dispatcher {
         let facts = ReplyFacts {
             status,
             asks_to_wait: retry_after.is_some(),
-            // Engines hold replies until they are certain.
+            // Engines hold each reply until it is certain.
             is_certain: true,
             is_verified,
             length: body.len() as u64,
@@ -84,7 +84,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Adds the reply's explanation to a verdict that is based on its status and has no other detail.
+    /// Adds the reply's explanation to a verdict that is based on the status and has no other detail.
     fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -122,7 +122,7 @@ impl Dispatcher {
         Some((FailureKind::UnexpectedType, Some(refusal)))
     }
 
-    /// Returns whether an object does not match its store's checksum.
+    /// Returns whether an object does not match the store's checksum.
     fn is_damaged(&self, target: &CurrentTarget, body: &[u8], fields: AnswerFields<'_>) -> bool {
         let Some(lines) = fields.checksums else { return false };
         if !target.is_of_store || !self.control.store.options.checksums {
@@ -204,7 +204,7 @@ impl Dispatcher {
         self.corrected.push_back(CorrectedTarget { target, not_before, is_renewing });
     }
 
-    /// Takes the next target to hand out again, if one may go now.
+    /// Takes the next corrected target, if one may be handed out now.
     pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
         let first = self.corrected.front().filter(|first| first.not_before <= now)?;
         if first.is_renewing {
@@ -232,7 +232,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns what a failed attempt says about the host.
+/// Returns what a failed attempt reveals about the host.
 fn seen_of(kind: FailureKind, notes: AnswerNotes<'_>, now: Millis) -> RequestOutcome {
     if notes.status != 0 && kind.class() == FailureClass::Final {
         return RequestOutcome::Answer;

@@ -1,5 +1,5 @@
-//! A dispatcher in a worker process, with its own sink and writer. Turns and receipts are sent to the job over
-//! separate sockets. When the job's process is gone, nothing more becomes durable.
+//! A dispatcher in a worker process, with its own sink and writer. It sends turns and receipts to the job over separate
+//! sockets. Once the job's process is gone, nothing more becomes durable.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,7 @@ use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
 use fetchmill_model::target::extra_columns::ColumnType;
 
-/// Data that a worker process gets from its job.
+/// Data that a worker process receives from its job.
 #[derive(Debug)]
 pub struct WorkerProcessOptions {
     /// Index of this worker.
@@ -85,10 +85,10 @@ pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Op
     Ok(Some(dispatcher))
 }
 
-/// Forwards receipts to the job's journal, and its answers back.
+/// Forwards receipts to the job's journal, and returns the journal's answers.
 fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
     while let Ok(message) = messages.recv() {
-        // Workers send nothing else.
+        // The writer of a worker process sends nothing else.
         let JournalRequest::Commit(CommitRequest::Receipt(receipt), acknowledge) = message else { continue };
         let answer = send(socket, &*receipt).and_then(|()| receive::<Option<ShardNumber>>(socket));
         let Ok(Some(number)) = answer else {
@@ -120,7 +120,7 @@ impl JobLink for RemoteLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
         let Ok(Some(answer)) = self.call(&said) else {
-            // The job's process is gone, or has dropped this one.
+            // The job's process is gone, or has dropped this process.
             self.control.stop.ask(Stop::Abort);
             return Ok(NextWork::Wait);
         };
@@ -153,7 +153,7 @@ impl JobLink for RemoteLink {
     }
 
     fn end(&mut self) {
-        // If the job's process is gone, there is no one to inform.
+        // If the job's process is gone, nobody needs this message.
         let _ = self.call(&WorkerMessage::Ended);
     }
 }

@@ -1,5 +1,5 @@
-//! Registry of the workers of a Python engine. An engine in this process takes the job's dispatcher from here. An
-//! engine's processes register themselves here.
+//! Registry of a Python engine's workers. An engine in this process takes the job's dispatcher from here. Worker
+//! processes of an engine are registered here.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{AttachedProcess, Dispatcher};
 pub(crate) struct WorkerRegistry {
     dispatcher: Mutex<Option<Dispatcher>>,
     is_open: Condvar,
-    /// Receivers, until the supervisors take them.
+    /// Receivers that no supervisor has taken yet.
     attachments: Mutex<Vec<crossbeam_channel::Receiver<AttachedProcess>>>,
     process_senders: Vec<crossbeam_channel::Sender<AttachedProcess>>,
 }
@@ -31,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WorkerRegistry {
-    /// Creates a registry with a channel per process of the engine.
+    /// Creates a registry with one channel for each of the engine's processes.
     pub(crate) fn new(processes: usize) -> Self {
         let (process_senders, attachments) = (0..processes).map(|_| crossbeam_channel::unbounded()).unzip();
         WorkerRegistry { attachments: Mutex::new(attachments), process_senders, ..WorkerRegistry::default() }
@@ -42,7 +42,7 @@ impl WorkerRegistry {
         self.is_open.notify_all();
     }
 
-    /// Takes the dispatcher, which is possible only once. Waits up to `patience` for it to exist.
+    /// Takes the dispatcher, which is possible only once. Waits up to `patience` until it exists.
     pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         let waited = self
             .is_open
@@ -54,8 +54,8 @@ impl WorkerRegistry {
         std::mem::take(&mut *lock(&self.attachments))
     }
 
-    /// Registers a worker process with the ends of its sockets. Without a supervisor, the sockets are closed, which
-    /// ends the process.
+    /// Registers a worker process with the job's ends of its sockets. If there is no supervisor, the sockets are
+    /// closed, which ends the process.
     pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         if let Some(sender) = self.process_senders.get(worker) {
             let _ = sender.send(AttachedProcess { pid, turns: turns.into(), receipts: receipts.into() });

@@ -8,7 +8,7 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// See the [module documentation](self). A block may exceed its limit by the items of one page, which is 16 MiB.
+/// See the [module documentation](self). A block may exceed its limit by the items of one page, which is up to 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,
@@ -23,7 +23,7 @@ impl ItemRows {
         ItemRows { columns: ItemColumns::new(typed), ..ItemRows::default() }
     }
 
-    /// Adds a target to the block and returns its outcome. An item that was rejected when it was listed has failed.
+    /// Adds a target to the block and returns its outcome. An item that was rejected during listing counts as failed.
     pub(super) fn push(&mut self, sequence: Sequence, entry: &[u8], block: &mut Block) -> Outcome {
         let name = Naming::Item.name_of(sequence, entry, &mut self.name);
         if let Some(reason) = ListEntry::read(entry).reason() {

@@ -1,4 +1,4 @@
-//! The URLs with which listed targets can be requested later, and their known values.
+//! The URLs at which listed targets can be requested later, and the known values of these targets.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,9 @@ use fetchmill_model::target::source_metadata::{ListedKey, ListedTime, SizedName}
 
 /// Locations of a job's targets.
 pub(crate) enum TargetUrls {
-    /// At a server that lists its objects: its origin and request template.
+    /// On a server that lists its objects: origin and request template.
     Server(String, RequestTemplate, Naming),
-    /// In a bucket: the prefix of its keys.
+    /// In a bucket: prefix of the keys.
     Bucket(String),
     /// At the URLs in the list.
     List,
@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Returns whether a list with this URL would request exactly this URL. Names with `..` are sent unchanged to a server
-/// that lists objects. In a list, such a URL would be normalised to another one.
+/// Returns whether a list containing this URL would request it unchanged. A server that lists its objects receives
+/// names with `..` verbatim. In a list, such a URL would be normalised to a different one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }
@@ -111,7 +111,7 @@ mod tests {
             (&b"a/b c"[..], Some("http://a:81/get/a/b%20c")),
             (b"a//b/", Some("http://a:81/get/a//b/")),
             (b"?#%", Some("http://a:81/get/%3F%23%25")),
-            // For these names, a list would use another name or request another object.
+            // For these names, a list would store a different name or request a different object.
             (b"", None),
             (b"a/../b", None),
             (b".", None),
