@@ -1,4 +1,4 @@
-//! Batches of requests to the fetching thread, and of replies from it. Each batch keeps its strings and bodies in one
+//! Batches of requests to the fetching thread, and of its replies. Each batch keeps its strings and bodies in one
 //! buffer.
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ impl RequestBatch {
 pub struct RequestTimes {
     /// From the submission to the start of the last attempt.
     pub queue: u64,
-    /// Time to open the connection for that attempt. 0 if it was already open.
+    /// Time to open the connection for that attempt. 0 if the connection was already open.
     pub connect: u64,
     /// From the start of that attempt to the first byte of the reply.
     pub first_byte: u64,
@@ -128,7 +128,7 @@ pub struct ReplyRecord {
     kept: FieldSpans,
 }
 
-/// Replies handed over together.
+/// Replies that are handed over together.
 #[derive(Debug, Default)]
 pub struct ReplyBatch {
     bytes: Vec<u8>,
@@ -153,12 +153,12 @@ impl ReplyBatch {
         self.records.get(position)
     }
 
-    /// Returns a mutable reference to a reply, for taking its owned values.
+    /// Returns a mutable reference to a reply, so that its owned values can be taken.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
 
-    /// Returns the head of a reply, as sent by the server.
+    /// Returns the head of a reply as the server sent it.
     pub fn head(&self, record: &ReplyRecord) -> &[u8] {
         &self.bytes[record.head.clone()]
     }
@@ -180,7 +180,7 @@ impl ReplyBatch {
         self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
     }
 
-    /// Adds a complete reply. Takes over the buffer of a large body and copies a small one.
+    /// Adds a complete reply. Takes ownership of a large body's buffer, and copies a small body.
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),
@@ -200,7 +200,7 @@ impl ReplyBatch {
         self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
     }
 
-    /// Adds a failure instead of a reply.
+    /// Adds a failure in place of a reply.
     pub(super) fn push_failure(
         &mut self,
         slot: u32,

@@ -21,17 +21,17 @@ const SPARE_MAX: usize = 4;
 pub(super) struct FetcherState {
     submitted: Mutex<Submission>,
     pub(super) wake: Notify,
-    /// Whether the thread must end.
+    /// Whether the thread has been requested to end.
     pub(super) is_ended: AtomicBool,
     /// Whether the thread has ended.
     is_dead: AtomicBool,
-    /// Body bytes handed over but not yet taken.
+    /// Body bytes that were handed over but not taken yet.
     pub(super) untaken: AtomicUsize,
     /// Whether the thread waits for `untaken` to decrease.
     pub(super) is_holding: AtomicBool,
     /// Current maximum number of requests in flight.
     pub(super) concurrency: AtomicUsize,
-    /// Process id of the thread.
+    /// Id of the process in which the thread runs.
     process: u32,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct FetcherState {
 struct Submission {
     batches: Vec<(Arc<StreamState>, RequestBatch)>,
     spare: Vec<RequestBatch>,
-    /// All streams, to be notified when the thread ends.
+    /// All streams. They are notified when the thread ends.
     streams: Vec<Weak<StreamState>>,
 }
 
@@ -53,8 +53,8 @@ pub(super) struct StreamState {
     pub(super) is_certain: bool,
     /// Replies handed over before they were certain.
     uncertain: AtomicUsize,
-    /// Slot + 1 of the reply that the program needs before it can use any later ones, otherwise 0. This reply is
-    /// fetched even if memory is full, because that memory would otherwise never be freed.
+    /// Slot + 1 of the reply that the program needs before it can use any later reply, or 0 if there is none. This
+    /// reply is fetched even if memory is full, because the later replies that fill the memory wait for it.
     wanted: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ struct ReplyQueue {
     spare: Vec<ReplyBatch>,
     /// Input positions of handed-over replies that may belong to other requests.
     doubtful: Vec<u64>,
-    /// Whether the program waits, on the descriptor if there is one, otherwise on the condition variable.
+    /// Whether the program is waiting, on the descriptor if there is one, otherwise on the condition variable.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }
@@ -87,7 +87,7 @@ impl FetcherState {
         }
     }
 
-    /// Returns whether this process was forked from the one with the thread. A fork does not copy threads.
+    /// Returns whether this process is a fork of the one that runs the thread. A fork does not copy threads.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
@@ -106,7 +106,7 @@ impl FetcherState {
         }
     }
 
-    /// Tells all waiting streams that the thread has ended.
+    /// Notifies all waiting streams that the thread has ended.
     pub(super) fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         for shared in lock(&self.submitted).streams.drain(..).filter_map(|stream| stream.upgrade()) {
@@ -125,7 +125,7 @@ impl StreamState {
         self.uncertain.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that `count` such replies became certain, or never will.
+    /// Records that `count` of these replies became certain, or never will.
     pub(super) fn decide(&self, count: usize) {
         if self.uncertain.fetch_sub(count, Ordering::SeqCst) == count {
             self.signal(&mut lock(&self.replies));
@@ -140,7 +140,7 @@ impl StreamState {
         self.signal(&mut handed);
     }
 
-    /// Returns whether the program needs this reply before it can use those that it keeps.
+    /// Returns whether the program needs this reply before it can use those that it has kept.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }
@@ -161,7 +161,7 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // The write fails only if the buffer is full of unread signals, and then the descriptor is readable
+                // The write fails only if the buffer is full of unread signals. In that case the descriptor is readable
                 // anyway.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
@@ -183,11 +183,12 @@ pub enum TakenReplies {
     Settling,
     /// No more replies: the fetching thread has ended as requested.
     Ended,
-    /// No replies and no fetching thread: it panicked, or this process is a fork.
+    /// No more replies, because the fetching thread is gone: it panicked, or this process is a fork.
     Dead,
 }
 
-/// A stream's request limit. It counts requests that wait, that are in flight, and whose replies are not taken yet.
+/// A stream's request limit. It covers requests that are waiting or in flight, and those whose replies were not taken
+/// yet.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,
@@ -287,12 +288,12 @@ impl Channel {
         self.hub.is_dead.load(Ordering::SeqCst)
     }
 
-    /// Counts a large body as not yet taken. The program has taken it, but keeps it until it can be used in order.
+    /// Counts a large body as untaken again. The program has taken it, but keeps it until it can be used in order.
     pub fn keep(&self, bytes: usize) {
         self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the reply that all kept replies wait for, if any are kept.
+    /// Sets the reply that all kept replies are waiting for, or `None` if none are kept.
     pub fn want(&self, slot: Option<u32>) {
         self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
         if slot.is_some() {
@@ -313,7 +314,7 @@ impl Channel {
         }
     }
 
-    /// Returns a descriptor for [`Channel::arm`]. It becomes readable when there are replies.
+    /// Returns a descriptor for use with [`Channel::arm`]. It becomes readable when there are replies.
     pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsRawFd as _;
@@ -333,7 +334,7 @@ impl Channel {
         handed.is_awaited
     }
 
-    /// Resets the descriptor until the next event.
+    /// Resets the descriptor so that it can signal the next event.
     pub fn clear_event(&self) {
         if let Some(event) = &lock(&self.shared.replies).event {
             // The read fails harmlessly if there was no signal.

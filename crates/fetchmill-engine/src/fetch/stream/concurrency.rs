@@ -1,8 +1,8 @@
-//! The maximum number of requests in flight: the requested number, or one found by measuring
+//! The maximum number of requests in flight: either the requested number, or one found by measuring
 //! (docs/internals/decisions/0029).
 //!
-//! The search runs while all requests go to one origin. Each of several origins would need its own number. If there are
-//! several, the default applies until only one of them was used for a while.
+//! The search runs while all requests go to one origin, because each origin would need its own number. With several
+//! origins, the default applies until only one of them has been used for a while.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,15 +21,15 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_net::OriginConnections;
 
-/// A stream counts as using one origin if no other was used for this many milliseconds.
+/// A stream counts as using one origin if it has used no other for this many milliseconds.
 const ALONE_AFTER: Millis = 2_000;
-/// The thread is starved if it has nothing to start and more than 1 / `EMPTY_SHARE` of its slots are empty. This
-/// tolerates the moment between two waves of replies, before the program has submitted more requests.
+/// The thread is starved if it has nothing to start and more than 1 / `EMPTY_SHARE` of its slots are empty. The
+/// threshold tolerates the moment after a wave of replies, before the program has submitted more requests.
 const EMPTY_SHARE: usize = 4;
 
 /// See the [module documentation](self). Belongs to one thread.
 pub(super) struct StreamConcurrency {
-    /// Publishes the limit. Streams derive from it how many input items to take.
+    /// Publishes the limit. Streams use it to decide how many input items to take.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,
@@ -46,7 +46,7 @@ struct OriginSearch {
     origin: RefCell<Option<Rc<OriginConnections>>>,
     /// Time of the last change of origin.
     switched_at: Cell<Millis>,
-    /// Number found for an origin before the switch to another one.
+    /// Limit found for an origin before the switch to another one.
     before: RefCell<Option<(OriginKey, usize)>>,
     /// Peer address of the last reply.
     judged: Cell<Option<SocketAddr>>,
@@ -106,7 +106,7 @@ impl StreamConcurrency {
         self.set(search.limit());
     }
 
-    /// Records a complete reply from the origin. `load` holds its time and bytes, unless the reply indicates trouble.
+    /// Records a complete reply from the origin. `load` holds its time and size, unless the reply indicates trouble.
     pub(super) fn note_reply(
         &self,
         origin: &Rc<OriginConnections>,
@@ -155,7 +155,7 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Starts the search for an origin, from the number found earlier if there is one.
+    /// Starts the search for an origin, beginning with the number found earlier if there is one.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);
@@ -172,7 +172,7 @@ impl OriginSearch {
         }
     }
 
-    /// Applies the polite limit of the origin. It depends on the origin's address.
+    /// Applies the polite limit of an origin, which depends on the origin's address.
     fn judge(&self, origin: &Rc<OriginConnections>, address: Option<SocketAddr>, is_of_store: bool) {
         let is_known = self.is_judged.get() && self.judged.get() == address;
         let is_other = || !self.origin.borrow().as_ref().is_some_and(|known| Rc::ptr_eq(known, origin));

@@ -1,5 +1,5 @@
-//! The fetching thread and its handle. Tasks are created on demand, up to the maximum number of requests in flight, and
-//! never end. If the limit decreases, the excess tasks wait.
+//! The fetching thread and its handle. The thread creates tasks on demand, up to the maximum number of requests in
+//! flight. Tasks never end. If the limit decreases, the excess tasks wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ use fetchmill_model::planner::retry::Jitter;
 use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
-/// Interval between checks for old connections when nothing is in flight.
+/// Interval between checks for old connections while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
 /// A thread that fetches for any number of streams. Its connections outlive the streams.
@@ -69,7 +69,7 @@ impl Fetcher {
         self.hub.concurrency.load(Ordering::Relaxed)
     }
 
-    /// Opens a stream. With `is_certain`, replies are held until they certainly answer their requests.
+    /// Opens a stream. With `is_certain`, each reply is held until it certainly answers its request.
     pub fn channel(&self, is_certain: bool) -> Channel {
         Channel::new(Arc::clone(&self.hub), is_certain)
     }
@@ -79,9 +79,9 @@ impl Fetcher {
         self.hub.is_ended.store(true, Ordering::SeqCst);
         self.hub.wake.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // After a fork, the child has no such thread and would wait forever.
+        // A forked child does not have this thread and would wait forever.
         if let Some(thread) = thread.filter(|_| !self.hub.is_elsewhere()) {
-            // If it panicked, the streams already know.
+            // If the thread panicked, the streams already know.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ impl Drop for Fetcher {
     }
 }
 
-/// Tells all waiting streams when the thread ends, even by a panic.
+/// Notifies all waiting streams when the thread ends, even after a panic.
 struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
@@ -115,7 +115,7 @@ fn run(
     }
 }
 
-/// State of a task, which ticks inspect.
+/// State of a task that ticks inspect.
 pub(super) struct TaskState {
     pub(super) watch: Rc<Deadlines>,
     pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
@@ -144,14 +144,14 @@ pub(super) struct FetchThread {
     pub(super) receiving: Cell<usize>,
     /// Bytes of replies held until they are certain.
     pub(super) held_bytes: Cell<usize>,
-    /// Signalled when `receiving`, `held_bytes` or the bytes that are not taken yet may have decreased.
+    /// Signalled when `receiving`, `held_bytes` or the number of untaken bytes may have decreased.
     pub(super) room: Notify,
     /// Number of tasks with large bodies that wait for memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request that have not been silent for a whole rest yet.
+    /// Connections without a request that have not yet been silent for a whole rest.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Connections that have rested, with the end of their rest, oldest first. If something arrives late on one, its
-    /// certain replies become doubtful. There is at most one per allowed request in flight.
+    /// Connections that have rested, oldest first, each with the time when its rest ended. If something arrives late on
+    /// one, its certain replies become doubtful. Their number is at most the limit of requests in flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
     /// Number of tasks without a request whose connection has uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
@@ -161,9 +161,9 @@ pub(super) struct FetchThread {
     places: RefCell<Vec<Rc<TaskState>>>,
     /// Number of tasks with a request.
     busy: Cell<usize>,
-    /// Maximum of `busy` since the last tick. A tick often comes right after a wave of replies, when `busy` is low.
+    /// Maximum of `busy` since the last tick. Ticks often come right after a wave of replies, when `busy` is low.
     busy_most: Cell<usize>,
-    /// Number of tasks whose connection rests after its reply.
+    /// Number of tasks whose connection is resting after its reply.
     pub(super) resting_here: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
@@ -214,7 +214,7 @@ impl FetchThread {
         }
     }
 
-    /// Runs until the thread must stop or a task panics. The panicked task's reply would never come.
+    /// Runs until the thread must stop or a task panics. After a panic, the reply of that task would never come.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -222,7 +222,7 @@ impl FetchThread {
             let is_busy =
                 self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
-            // Check everything, after a notification as well as after the timeout.
+            // Check everything, whether there was a notification or the time ran out.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
             self.clock.set(self.exact.now());
             self.take_submitted();
@@ -298,14 +298,14 @@ impl FetchThread {
 
     /// Wakes or creates tasks for the requests that can start.
     fn start_tasks(self: &Rc<Self>) {
-        // Even if memory is full, one task must search for the wanted request.
+        // Even if memory is full, one task must look for the wanted request.
         let most = if self.takes_only_wanted() { 1 } else { self.places() };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        // All tasks may wait for memory while the request that would free it is still queued. An extra task serves that
-        // request.
+        // All tasks may be waiting for memory while the request that would free it is still queued. An extra task
+        // serves that request.
         let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
         let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
         for _ in 0..missing {
@@ -323,13 +323,13 @@ impl FetchThread {
     }
 
     /// Returns whether another request would have to wait for memory, or for a slot while tasks wait for memory. In
-    /// this state, only the request that all others wait for starts.
+    /// this state, only the request that all others wait for may start.
     fn takes_only_wanted(&self) -> bool {
         self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
-    /// Returns the body bytes in memory, except for replies about to be handed over. Asks the program to notify the
-    /// thread when it takes some.
+    /// Returns the body bytes in memory, without replies about to be handed over. If memory is full, makes the program
+    /// wake the thread when it takes replies.
     pub(super) fn held(&self) -> usize {
         let own = self.receiving.get() + self.held_bytes.get();
         let held = self.hub.untaken.load(Ordering::SeqCst) + own;
@@ -395,8 +395,8 @@ impl FetchThread {
         }
     }
 
-    /// Hands replies over after the first turn without new ones. Waking the program for each reply would cost more than
-    /// the reply itself.
+    /// Hands over replies after the first turn that brings no new ones. Waking the program for each reply would cost
+    /// more than the reply itself.
     async fn flush_turns(self: Rc<Self>) {
         loop {
             self.has_replies.notified().await;

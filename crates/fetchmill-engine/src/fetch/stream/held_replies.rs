@@ -12,13 +12,13 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// A task's connection and its uncertain replies.
 pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 
-/// See the [module documentation](self). Memory use: a share of `HELD_BYTES_MAX` plus one body, and the positions of up
-/// to `STREAM_UNCERTAIN_MAX` replies.
+/// See the [module documentation](self). Memory use: a share of `HELD_BYTES_MAX`, one more body, and the positions of
+/// up to `STREAM_UNCERTAIN_MAX` replies.
 #[derive(Default)]
 pub(super) struct UncertainReplies {
     pub(super) held: Vec<HeldReply>,
     pub(super) given: Vec<GivenReply>,
-    /// Replies that became certain most recently. They become doubtful if the rest turns out to have been too short.
+    /// The most recent replies to become certain. They become doubtful if the rest turns out to have been too short.
     pub(super) last: Vec<GivenReply>,
     pub(super) bytes: usize,
 }
@@ -32,11 +32,11 @@ pub(super) struct HeldReply {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Position in the input of a reply that the program has or will get.
+/// Input position of a reply that the program has or will get, and the collector of its stream.
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
-    // The replies may be for other streams than the one that was dropped.
+    // The replies may belong to other streams than the one that was dropped.
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Progress of a program: the items taken from its input, and which of them are unfinished. It is saved so that the
-//! program can resume after a kill. A separate thread makes it durable once per commit window.
+//! Progress of a program: the items that it took from its input, and those of them that are unfinished. It is saved so
+//! that the program can resume after a kill. A separate thread makes it durable once per commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,8 @@ use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 pub enum InputState {
     /// An earlier run finished the item.
     Done,
-    /// An earlier run took the item but did not finish it. It is fetched again once the input is known to be the same.
+    /// An earlier run took the item but did not finish it. It is fetched again once the input has proved to be the
+    /// same.
     Missing,
     /// The item is new.
     New,
@@ -29,11 +30,11 @@ pub enum InputState {
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub struct StreamProgress {
-    /// Progress saved by the earlier run.
+    /// Progress that the earlier run saved.
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// Whether the input differs from the earlier run's. If so, nothing of this run is saved.
+    /// Whether the input differs from that of the earlier run. If so, nothing of this run is saved.
     is_refused: bool,
     /// Items taken but not finished.
     missing: BTreeSet<u64>,
@@ -44,7 +45,7 @@ pub struct StreamProgress {
 /// State shared with the saving thread.
 #[derive(Debug, Default)]
 struct ProgressSaver {
-    /// Whether the window is over and the program must report its progress.
+    /// Whether the commit window is over, so that the program must report its progress.
     is_wanted: AtomicBool,
     told: Mutex<SaverState>,
     changed: Condvar,
@@ -108,7 +109,7 @@ impl StreamProgress {
         self.before.missing.count() as usize
     }
 
-    /// Returns whether the input is still before the earlier run's position.
+    /// Returns whether the input has not yet reached the earlier run's position.
     pub fn is_behind(&self) -> bool {
         self.pulled < self.before.pulled
     }
@@ -155,7 +156,7 @@ impl StreamProgress {
         self.missing.remove(&index);
     }
 
-    /// Reports the progress if the window is over. Fails if the last save failed.
+    /// Reports the progress if the commit window is over. Fails if the last save failed.
     pub fn tell(&mut self) -> Result<()> {
         if !self.keeper.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
@@ -170,8 +171,8 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// Returns the progress to save. Returns `None` before the input reaches the earlier run's position, because the
-    /// old record is valid until then. Also returns `None` if the input differs.
+    /// Returns the progress to save. Returns `None` before the input reaches the earlier run's position, because until
+    /// then the old record is still valid. Also returns `None` if the input differs.
     fn saved(&self) -> Option<SavedProgress> {
         let mut missing: Vec<u64> = self.missing.iter().copied().collect();
         let missing = Runs::from_unsorted(&mut missing);

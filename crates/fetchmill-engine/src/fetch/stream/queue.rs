@@ -1,4 +1,4 @@
-//! Requests of a thread: those not started, those to be repeated, and the current one of each task.
+//! A thread's requests: those not started, those to be repeated, and each task's current one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
 
-/// Times of an attempt in microseconds, on the thread's clock.
+/// Times of an attempt in microseconds, by the thread's clock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// Arrival of the reply's first bytes. `None` if the whole reply arrived together.
+    /// Arrival of the reply's first bytes. `None` if the whole reply arrived at once.
     pub(super) first_byte: Option<u64>,
     /// Arrival of the reply's last byte.
     pub(super) ended: Option<u64>,
@@ -35,11 +35,11 @@ pub(super) struct TaskRequest {
     pub(super) effects: RedirectEffects,
     /// Attempts and time spent on the request.
     pub(super) state: AttemptState,
-    /// Whether the URL is normalised.
+    /// Whether the URL has been normalised.
     pub(super) is_located: bool,
     /// The original `s3://` URL, and the generation of the store's state that was used for signing.
     pub(super) store_url: Option<(String, u64)>,
-    /// Submission time in microseconds, on the thread's clock.
+    /// Submission time in microseconds, by the thread's clock.
     pub(super) submitted: u64,
     /// Times of the last attempt.
     pub(super) attempt: AttemptTimes,
@@ -88,7 +88,7 @@ impl TaskRequest {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// Returns whether the program needs this reply before it can use those that it keeps.
+    /// Returns whether the program needs this reply before it can use those that it has kept.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }
@@ -111,7 +111,7 @@ struct QueuedBatch {
 pub(super) struct RequestQueue {
     batches: VecDeque<QueuedBatch>,
     count: usize,
-    /// Requests to be repeated, by time and unique number.
+    /// Requests to be repeated, by time and a unique number.
     waiting: BTreeMap<(Millis, u64), TaskRequest>,
     waited: u64,
 }
@@ -122,7 +122,7 @@ impl RequestQueue {
         self.batches.push_back(QueuedBatch { collector, requests, submitted, next: 0 });
     }
 
-    /// Schedules a request to be repeated at this time.
+    /// Schedules a request to be repeated at the given time.
     pub(super) fn wait(&mut self, request: TaskRequest, until: Millis) {
         self.waited += 1;
         self.waiting.insert((until, self.waited), request);
@@ -158,7 +158,7 @@ impl RequestQueue {
         false
     }
 
-    /// Takes the request that all other replies wait for, if it is queued here.
+    /// Takes the request that all other replies are waiting for, if it is in this queue.
     pub(super) fn take_wanted(&mut self, request: &mut TaskRequest, now: Millis) -> bool {
         let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, request)| request.is_wanted());
         if let Some(key) = due.map(|(key, _)| *key) {
@@ -191,7 +191,7 @@ impl RequestQueue {
         self.count + self.waiting.range(..=(now, u64::MAX)).count()
     }
 
-    /// Returns whether no request is left, now or later.
+    /// Returns whether no requests are left, neither ready nor waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.waiting.is_empty()
     }

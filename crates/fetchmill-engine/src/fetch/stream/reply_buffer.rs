@@ -19,7 +19,7 @@ pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
     pub(super) kept: FieldSpans,
     pub(super) body: Vec<u8>,
-    /// Body length according to the head. `None` if the head does not give it.
+    /// Body length according to the head, or `None` if the head does not contain it.
     length: Option<u64>,
     /// Bytes counted for this body in the thread's total of large bodies.
     pub(super) reserved: usize,
@@ -34,7 +34,7 @@ impl ReplyBuffer {
         self.length = None;
     }
 
-    /// Returns the memory in bytes that the whole body will take, as far as known.
+    /// Returns the memory in bytes that the whole body will need, as far as known.
     pub(super) fn expected(&self) -> usize {
         self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
     }
@@ -44,7 +44,7 @@ impl ReplyBuffer {
         self.head.capacity() + self.body.capacity()
     }
 
-    /// Decodes the complete body according to its head. The result may have up to `bytes_max` bytes.
+    /// Decodes the complete body as specified by its head. The decoded body may have up to `bytes_max` bytes.
     pub(super) fn decode(&mut self, bytes_max: u64) -> Result<(), Failure> {
         let encoding = ContentEncoding::of_fields(fields_in(&self.head, b"content-encoding:"))
             .map_err(|name| Failure::new(FailureKind::BadEncoding, not_asked_for(&name)))?;

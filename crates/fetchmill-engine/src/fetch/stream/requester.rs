@@ -54,7 +54,7 @@ impl FetchThread {
         self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
-    /// Handles a request that cannot be located. Its URL is invalid, or the credentials for its bucket are missing or
+    /// Handles a request that cannot be located: its URL is invalid, or the credentials for its bucket are missing or
     /// still loading.
     fn not_located(&self, request: &mut TaskRequest, kind: FailureKind) -> AttemptEnd {
         let reason = match kind {
@@ -68,7 +68,7 @@ impl FetchThread {
         self.fail(request, Failure::new(kind, reason))
     }
 
-    /// Returns the origin of a request, which is usually that of the previous one.
+    /// Returns the origin of a request, which is usually the same as for the previous one.
     fn locate(&self, request: &mut TaskRequest) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = &*last
@@ -105,7 +105,7 @@ impl FetchThread {
             match self.pool.open(connection, watch, request.at.reach).await {
                 Ok(()) => return Ok(()),
                 Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
-                // This machine is out of descriptors or ports, which is not the request's fault.
+                // This machine has run out of descriptors or ports, which is not the request's fault.
                 Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
             if request.is_dropped() {
@@ -237,8 +237,8 @@ impl Requester for FetchThread {
         self.settle(request, incoming, replied, connection.address())
     }
 
-    /// Holds a reply. A stream that does not wait for certainty gets it immediately, and an error later if it becomes
-    /// doubtful.
+    /// Holds a reply. A stream that does not wait for certainty gets the reply immediately, and an error later if the
+    /// reply becomes doubtful.
     fn hold_reply(
         &self,
         task: &mut StreamConnection,

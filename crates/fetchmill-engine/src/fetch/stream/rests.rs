@@ -1,5 +1,5 @@
-//! Handles stream replies that become certain only after their connection was silent ([`fetchmill_net::certain`]).
-//! Until then, the stream holds them, or remembers that it has handed them over.
+//! Handles stream replies that become certain only after their connection has been silent for a while
+//! ([`fetchmill_net::certain`]). Until then, the stream either holds them or remembers that it has handed them over.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ impl FetchThread {
         }
     }
 
-    /// Decides how a connection continues after a reply: take another request, end with the next one, or rest.
+    /// Decides how a connection continues after a reply: it accepts another request, ends after the next reply, or
+    /// rests.
     pub(super) async fn step_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let share = limits::HELD_BYTES_MAX / self.concurrency.limit();
         let UncertainReplies { bytes, given, .. } = &task.held;
@@ -49,13 +50,13 @@ impl FetchThread {
         }
     }
 
-    /// Returns the maximum number of resting connections, besides those of the tasks.
+    /// Returns the maximum number of resting connections, not counting those of the tasks.
     fn resting_max(&self, task: &StreamConnection) -> usize {
         task.resting_max(self.concurrency.limit())
     }
 
-    /// Enforces the limit of resting connections before a task opens another. If there are too many, the task waits. A
-    /// connection is not abandoned while it holds the reply to a request that must not be repeated.
+    /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
+    /// task waits. A connection is not abandoned while it holds the reply to a request that must not be repeated.
     pub(super) async fn bound_rests(&self, task: &StreamConnection, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
@@ -65,10 +66,10 @@ impl FetchThread {
         }
     }
 
-    /// Ends rests that are due, until the thread ends.
+    /// Ends rests that are due. Returns when the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // Both results are fine: a rest is due, or the time is up.
+            // Both results are fine: either a rest is due, or the time ran out.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {
@@ -139,8 +140,7 @@ impl FetchThread {
         self.judge(task, judged);
     }
 
-    /// Waits without a request. The connection's replies become certain first, and then the connection is kept for a
-    /// while.
+    /// Waits without a request. The connection's replies become certain first. Then the connection is kept for a while.
     pub(super) async fn wait_idle(&self, task: &mut StreamConnection, place: &TaskState) {
         let is_uncertain = task.is_holding();
         if is_uncertain {
@@ -170,7 +170,7 @@ impl FetchThread {
         }
     }
 
-    /// Processes the judgement on the replies of a connection.
+    /// Applies a judgement to the replies of a connection.
     pub(super) fn judge(&self, task: &mut StreamConnection, judged: Judged) {
         let uncertain = &mut task.held;
         match judged {
@@ -206,7 +206,7 @@ impl FetchThread {
         }
     }
 
-    /// Repeats the requests of held replies that will never be certain. This does not count as an attempt.
+    /// Repeats the requests of held replies that will never become certain. This does not count as an attempt.
     fn ask_again(&self, uncertain: &mut UncertainReplies) {
         decide(&uncertain.given);
         uncertain.given.clear();

@@ -25,7 +25,7 @@ pub fn reply_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
-/// Builds batches with [`reply_schema`].
+/// Builds batches with the schema [`reply_schema`].
 #[derive(Debug, Default)]
 pub struct ReplyRows {
     index: UInt64Builder,

@@ -1,9 +1,9 @@
 //! Limits the request rate for each origin that throttles (docs/internals/decisions/0018).
 //!
-//! An origin that only refuses gets no pace: the program receives its refusals. The state belongs to one thread, so it
-//! needs no lock. An origin is tracked from its first refusal until it has refused nothing for
-//! [`limits::STREAM_THROTTLED_FOR`]. While none is tracked, a request and a reply each cost one check for an empty
-//! table.
+//! An origin that refuses every request gets no pace, and the program receives its refusals. The state belongs to one
+//! thread, so it needs no lock. An origin is tracked from its first refusal until it has refused nothing for
+//! [`limits::STREAM_THROTTLED_FOR`]. While no origin is tracked, each request and each reply only costs a check for an
+//! empty table.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Lock for waiting tasks. Only the first one reserves a time, because a reserved time would not follow a change of
-    /// pace.
+    /// Lock that makes tasks wait in line. Only the first one reserves a time, because a reserved time would not follow
+    /// a change of pace.
     line: tokio::sync::Mutex<()>,
     /// Number of successes since the last tick.
     successes: Cell<u32>,
@@ -44,7 +44,7 @@ impl ThrottledOrigin {
         }
     }
 
-    /// Returns whether the origin grants some requests and refuses only others.
+    /// Returns whether the origin grants at least some of the requests.
     fn gives(&self, now: Millis) -> bool {
         let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
         self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)
@@ -123,7 +123,7 @@ impl Throttling {
         !self.origins.borrow().is_empty()
     }
 
-    /// Returns whether any origin has a pace at present.
+    /// Returns whether any origin currently has a pace.
     pub(super) fn has_pace(&self) -> bool {
         self.origins.borrow().values().any(|throttled| throttled.pace.is_set())
     }
@@ -132,7 +132,7 @@ impl Throttling {
         self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
     }
 
-    /// Returns whether the origin of a normalised URL throttles, so that it refuses some requests and grants others.
+    /// Returns whether the origin of a normalised URL throttles: it refuses some requests and grants others.
     pub(super) fn is_throttled(&self, url: &str, now: Millis) -> bool {
         self.is_active()
             && OriginKey::of_url(url).is_some_and(|(origin, _)| {

@@ -1,5 +1,5 @@
 //! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): deliver the reply, wait, or correct a setting.
-//! The program gets the reply when no further attempt is planned, whatever its status is.
+//! The program gets the reply, whatever its status, when no further attempt is planned.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl FetchThread {
             gives_every_reply: true,
             retried: self.options.http.retry_status,
             accepted: self.options.http.accept,
-            // The origin grants other requests and will grant this one in turn.
+            // The origin grants other requests and will eventually grant this one.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
         }
@@ -115,7 +115,7 @@ impl FetchThread {
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
     }
 
-    /// Decodes a body that may be encoded, up to the maximum size.
+    /// Decodes a body that may be encoded, up to the maximum decoded size.
     fn decode(&self, incoming: &mut ReplyBuffer, head: &Head) -> Result<(), Failure> {
         if self.options.http.compressed && head.framing != Framing::None {
             incoming.decode(self.options.http.max_size)
@@ -124,7 +124,8 @@ impl FetchThread {
         }
     }
 
-    /// Returns the actual and the accepted types if a successful reply has a type that is not accepted.
+    /// If a successful reply has a type that is not accepted, returns a description of the actual and the accepted
+    /// types.
     fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
         let is_object = (200..300).contains(&status) && request.method() != "HEAD";
         if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
@@ -149,7 +150,7 @@ impl FetchThread {
         }
     }
 
-    /// Handles an attempt without a complete reply.
+    /// Handles an attempt that ended without a complete reply.
     pub(super) fn broken(
         &self,
         request: &mut TaskRequest,
@@ -174,8 +175,8 @@ impl FetchThread {
     fn wait_for(&self, request: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> AttemptEnd {
         let is_refused =
             kind == FailureKind::Throttled && self.throttling.is_throttled(&request.at.url, self.clock.get());
-        // Ignore the requested delay. If it were obeyed, all of the stream's replies would wait in memory for that
-        // long, although the origin grants other requests.
+        // Ignore the requested delay. Obeying it would keep all of the stream's replies in memory for that time,
+        // although the origin grants other requests.
         let (attempts, asked) = if is_refused { (0, None) } else { (request.state.attempts, asked) };
         let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(request), wait);
@@ -211,8 +212,8 @@ impl FetchThread {
         Some(next)
     }
 
-    /// Waits until newer credentials are available or known not to be. In the latter case, the reply to the next
-    /// attempt shows it.
+    /// Waits until newer credentials are available, or until it is known that there will be none. In the latter case,
+    /// the reply to the next attempt shows the problem.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()
