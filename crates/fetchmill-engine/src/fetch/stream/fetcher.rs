@@ -132,7 +132,7 @@ pub(super) struct FetchThread {
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
     pub(super) concurrency: StreamConcurrency,
-    /// Time of the last turn, for uses that need no precision.
+    /// Time of the last turn, used where no precision is needed.
     pub(super) clock: Rc<Cell<Millis>>,
     /// Precise clock.
     pub(super) exact: Clock,

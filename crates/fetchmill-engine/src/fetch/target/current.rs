@@ -33,22 +33,22 @@ pub(crate) struct CurrentTarget {
     pub(crate) sequence: Sequence,
     /// The target's entry in its page: a name or a line of a list.
     pub(crate) entry: Vec<u8>,
-    /// Name of the object, before it is adapted for storing.
+    /// Name of the object, before it is adapted for storage.
     pub(crate) name: Vec<u8>,
-    /// URL from a list or a redirect. Empty if it follows from the name.
+    /// URL from a list or a redirect. Empty if the URL follows from the name.
     pub(crate) at: Location,
     /// Custom request. `None` for a plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
-    /// Targets for other parts of the same object that are fetched by this request.
+    /// Targets for other parts of the same object that this request fetches too.
     pub(crate) joined: JoinedTargets,
-    /// Replies since the target was taken from its page that were not the object
+    /// Replies other than the object that were received since the target was taken from its page
     /// ([`fetchmill_model::object::kept_reply`]).
     pub(crate) replies: Vec<u8>,
-    /// Whether the target is an S3 object. For a list, [`CurrentTarget::at`] has its location.
+    /// Whether the target is an S3 object. If it comes from a list, [`CurrentTarget::at`] holds its location.
     pub(crate) is_of_store: bool,
-    /// Whether the last request had a bearer token (`--bearer-command`).
+    /// Whether the last request contained a bearer token (`--bearer-command`).
     pub(crate) shows_token: bool,
     /// Generation of the credentials used for the last request.
     pub(crate) credentials_generation: u64,
@@ -77,7 +77,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) looked_up_in: Option<u64>,
     /// Whether the load was low when the last request was sent.
     pub(crate) asked_unloaded: bool,
-    /// Observed values for a check's row.
+    /// Values observed for the row of a check.
     pub(crate) seen: ObservedReply,
 }
 
@@ -98,7 +98,7 @@ impl CurrentTarget {
         self.last_kind = Some(waiting.kind);
     }
 
-    /// Returns the object's name before it is adapted for storing.
+    /// Returns the object's name before it is adapted for storage.
     pub(crate) fn name(&self, naming: Naming) -> &[u8] {
         if naming == Naming::Whole { &self.entry } else { &self.name }
     }
@@ -116,7 +116,7 @@ impl CurrentTarget {
         names.stored(&self.entry, listed, facts.content_type)
     }
 
-    /// Returns the values that the listing or a manifest gives for the object, if any.
+    /// Returns the object's values from the listing or manifest, if it has any.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
             Naming::Whole | Naming::Item => return None,
@@ -135,7 +135,7 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// Returns the facts of a fetched object that is stored as `stored`. Adds the listed values and the URL to `facts`.
+    /// Returns the facts of a fetched object stored as `stored`: `facts` plus the listed values and the URL.
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
@@ -157,7 +157,7 @@ impl CurrentTarget {
         }
         let entry = ListEntry::read(&self.entry);
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
-        // Use the listed URL instead of a redirect's destination, because another attempt starts there.
+        // Use the listed URL rather than a redirect's destination, because another attempt starts there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
         EntryDescription {
             name,
@@ -169,7 +169,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Frees the kept replies, which were sent with the outcome.
+    /// Frees the kept replies, which have been sent with the outcome.
     pub(crate) fn forget_replies(&mut self) {
         self.replies = Vec::new();
     }
@@ -226,7 +226,7 @@ impl CurrentTarget {
         self.request.as_deref()?.hash.as_ref()
     }
 
-    /// Returns whether the request is conditional.
+    /// Returns whether the request has conditions.
     pub(crate) fn is_conditional(&self) -> bool {
         let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
             return false;
@@ -248,7 +248,7 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt may start over. It may if the request was not made yet, or may be repeated.
+    /// Returns whether another attempt may start over. It may if the request was not sent yet, or may be repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }
@@ -279,7 +279,7 @@ impl CurrentTarget {
         self.seen.clear();
     }
 
-    /// Returns the bucket of a list target. `None` if the target comes from the bucket's own listing.
+    /// Returns the bucket of a listed target. `None` if the target comes from the bucket's own listing.
     pub(crate) fn bucket(&self, naming: Naming) -> Option<BucketName> {
         let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
         let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
@@ -291,7 +291,7 @@ impl CurrentTarget {
         rules.has_second_look && self.state.throttled_since > 0
     }
 
-    /// Plans another attempt and keeps the counts so far.
+    /// Plans another attempt. Keeps the counts so far.
     pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target = WaitingTarget {
             sequence: self.sequence,

@@ -1,4 +1,4 @@
-//! Targets for parts of one object that the first target's request covers (`--coalesce`).
+//! Targets for parts of one object that the first target's request also covers (`--coalesce`).
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the [module documentation](self). Memory use: the entries of as many targets as the coalescing code allows.
+/// See the [module documentation](self). Memory use: the entries of up to the number of targets that are coalesced.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
     /// The first target's own request. `None` if nothing is coalesced.
     pub(super) own: Option<Arc<CustomRequest>>,
-    /// The other targets in list order. If `own` is `None`, they wait to be requested separately.
+    /// The other targets in list order. If `own` is `None`, they wait for separate requests.
     pub(super) others: TargetList,
 }
 
@@ -21,12 +21,12 @@ impl JoinedTargets {
         self.others.clear();
     }
 
-    /// Adds a target that has had no attempt.
+    /// Adds a target that has not been attempted yet.
     pub(crate) fn push(&mut self, sequence: Sequence, entry: &[u8]) {
         self.others.push(sequence, entry, 0, 0);
     }
 
-    /// Returns the number of targets besides the first.
+    /// Returns the number of targets after the first.
     pub(crate) fn len(&self) -> usize {
         self.others.len()
     }
@@ -36,7 +36,7 @@ impl JoinedTargets {
         self.others.memory()
     }
 
-    /// Takes the unfinished targets, to be requested separately.
+    /// Takes the unfinished targets, which are requested separately.
     pub(crate) fn take_alone(&mut self) -> Vec<WaitingTarget> {
         let alone = self.others.waiting(FailureKind::Throttled, 0).collect();
         self.others.clear();

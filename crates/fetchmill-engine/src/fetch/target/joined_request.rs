@@ -1,4 +1,4 @@
-//! The coalesced request of a target and others.
+//! The coalesced request for a target and others.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {
-    /// Returns the part requested by another target, if the requests do not differ otherwise.
+    /// Returns the part that another target requests, if the two requests do not differ otherwise.
     pub(crate) fn part_of_same_object(&self, entry: &[u8]) -> Option<ByteRange> {
         let (own, other) = (ListEntry::read(&self.entry), ListEntry::read(entry));
         if own.url != other.url {
@@ -25,7 +25,7 @@ impl CurrentTarget {
         (without_part(own) == without_part(other)).then_some(range)
     }
 
-    /// Replaces the request with one for `range`, which covers this target's part and those of the others.
+    /// Replaces the request with one for `range`, which covers the parts of this target and the others.
     pub(crate) fn ask_for_joined(&mut self, range: ByteRange) {
         let Some(own) = self.request.take() else { return };
         self.request = Some(Arc::new(own.with_range(range)));

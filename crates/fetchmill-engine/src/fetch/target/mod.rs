@@ -1,4 +1,4 @@
-//! Targets in progress, as shared by workers, dispatchers and list workers.
+//! Targets in progress. The module is shared by workers, dispatchers and list workers.
 
 mod current;
 mod joined;

@@ -1,4 +1,4 @@
-//! Observations from the attempts at a target, for a row of a check.
+//! Observations from the attempts at a target, for its row in a check.
 
 use std::net::SocketAddr;
 
@@ -10,15 +10,15 @@ use fetchmill_net::{Connection, Phases};
 /// Observations from an attempt so far. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedReply {
-    /// Start of the attempt, or 0 before it.
+    /// Start of the attempt. 0 before it starts.
     pub(crate) started_at: Micros,
-    /// Status of the reply, or 0 before its head.
+    /// Status of the reply. 0 before its head arrives.
     pub(crate) status: u16,
     pub(crate) content_length: Option<u64>,
     pub(crate) content_type: Vec<u8>,
     pub(crate) body_bytes: u64,
     pub(crate) version: Option<Version>,
-    /// Address of the last connection, or of the last attempt to connect.
+    /// Address of the last connection or connection attempt.
     pub(crate) address: Option<SocketAddr>,
     /// Sum over all redirects.
     pub(crate) phases: Phases,
@@ -36,7 +36,7 @@ impl ObservedReply {
         self.forget_reply();
     }
 
-    /// Adds the times of this connection to those of earlier ones.
+    /// Adds this connection's times to those of earlier connections.
     pub(crate) fn connection(&mut self, connection: &Connection) {
         let phases = connection.phases();
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
@@ -81,7 +81,7 @@ impl ObservedReply {
         self.body_bytes += length as u64;
     }
 
-    /// Takes over the reply observed by an exchange.
+    /// Takes over the reply that an exchange observed.
     pub(crate) fn take_reply(&mut self, other: &mut ObservedReply) {
         self.status = other.status;
         self.content_length = other.content_length;

@@ -55,7 +55,7 @@ impl TargetQueue {
         false
     }
 
-    /// Returns the next target's number and entry, if this is its first attempt.
+    /// Returns the next target's number and entry, if the target is at its first attempt.
     pub(crate) fn next_first(&self) -> Option<(Sequence, &[u8])> {
         let (page, position) = match self {
             TargetQueue::Page(page, range) => (page, Some(range.start).filter(|_| !range.is_empty())?),

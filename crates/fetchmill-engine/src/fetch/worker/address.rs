@@ -1,4 +1,4 @@
-//! The URL of a target: derived from its name at the only origin, or given by a list or a redirect.
+//! The URL of a target: derived from its name at the only origin, or taken from a list or a redirect.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -24,8 +24,8 @@ impl Worker {
         self.origins.of_target(&target.at.url, &self.pool)
     }
 
-    /// Returns the key of the target's origin without a connection. A job over many hosts needs it before it looks up
-    /// the host.
+    /// Returns the key of the target's origin without looking up connections. A job over many hosts needs the key
+    /// before it looks up the host.
     pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns whether the rest of a truncated body may be requested.
+    /// Returns whether only the rest of a truncated body may be requested.
     pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
         !self.has_rows()
             && !self.setup.decodes
@@ -127,8 +127,8 @@ impl Worker {
     }
 }
 
-/// Builds the request for a target with a custom method, body or fields. `fields` are its fields after redirects, and
-/// `cookies` those set by replies.
+/// Builds the request for a target with a custom method, body or fields. `fields` are the fields that remain after
+/// redirects, and `cookies` those set by replies.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,
@@ -140,7 +140,7 @@ pub(super) fn call_of<'t>(
     RequestParts { method: effects.method(request), path, fields, body: effects.body(request), cookies }
 }
 
-/// Returns the path or name to request from the target's origin.
+/// Returns the path or name that is requested from the target's origin.
 pub(super) fn asked_for<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

@@ -1,9 +1,8 @@
 //! Admits the targets of a job over many hosts before they get a connection. A target waits for its host's address, and
-//! then for its turn at the host. Waiting targets are not in flight, so a host that is slow, dead or has very many
+//! then for its turn at the host. Waiting targets are not in flight, so a host that is slow or dead or has very many
 //! targets does not block the others.
 //!
-//! The number of waiting targets is bounded. A target that does not fit is deferred to the journal and comes back
-//! later.
+//! The number of waiting targets is limited. A target that does not fit is deferred to the journal and returns later.
 
 use super::start_quota::{TO_LOOK_UP, TO_TAKE};
 use super::state::Worker;
@@ -44,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether an admitted target may start. It may start if it is going to fetch robots.txt, or if the known
-    /// robots.txt allows its URL.
+    /// Returns whether an admitted target may start. A target that will fetch robots.txt may start. Any other may start
+    /// only if the known robots.txt allows its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
@@ -58,8 +57,8 @@ impl Worker {
         self.is_permitted(target)
     }
 
-    /// Returns whether a target may start immediately. Otherwise the target has been moved: it waits here, is deferred,
-    /// or has an outcome.
+    /// Returns whether a target may start immediately. Otherwise the target was moved: it is waiting here, was
+    /// deferred, or has an outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -94,14 +93,14 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Returns whether the address of the target's host is known. If it is not, requests it. The target then waits for
-    /// the answer or has failed.
+    /// Returns whether the address of the target's host is known. Otherwise requests the address, and the target either
+    /// waits for it or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // An earlier lookup of this name was slow, so this one must not take the place of a fast one.
+            // An earlier lookup of this name was slow, so this one must not occupy the slot of a fast one.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -145,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Releases hosts whose wait is over, and starts targets that wait for a place. Called at each tick.
+    /// Releases hosts whose wait is over, and starts targets that wait for a slot. Called at each tick.
     pub(super) fn tick_hosts(&self, elapsed: Millis, now: Millis) {
         self.pool.names().tick();
         while let Some(host) = self.waiters.take_due(now) {
@@ -160,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Handles the answers to name lookups. Targets of these hosts continue.
+    /// Handles answers to name lookups. Targets of these hosts continue.
     pub(super) fn take_answers(&self) {
         let now = self.clock.now();
         let micros = self.control().clock.micros();
@@ -188,7 +187,7 @@ impl Worker {
         self.ask_again();
     }
 
-    /// Retries targets that found no free lookup.
+    /// Retries targets for which no lookup slot was free.
     fn ask_again(&self) {
         loop {
             let blocked = self.waiters.blocked();

@@ -1,4 +1,4 @@
-//! A worker's batches of targets from the planner, and blocks of outcomes for the sink.
+//! A worker's batches of targets from the planner, and its blocks of outcomes for the sink.
 
 use super::state::Worker;
 use fetchmill_model::limits;
@@ -7,7 +7,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_store::sink::Block;
 
 impl Worker {
-    /// Reports to the planner, and takes a batch if `max` is above 0. See [`Control::turn`].
+    /// Reports to the planner, and requests a batch if `max` is above 0. See [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
         let max = if self.supply.is_beginning() { 0 } else { max };
         let report = self.report.take(self.outcomes.take_settled());
@@ -35,7 +35,7 @@ impl Worker {
         false
     }
 
-    /// Wakes connections for up to `targets` targets, as far as more may be in flight.
+    /// Wakes connections for up to `targets` targets, but no more than may be in flight.
     pub(super) fn wake_for(&self, targets: usize) {
         self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
@@ -47,7 +47,7 @@ impl Worker {
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink. While the sink is congested, a block waits until it is full, and is then sent later.
+    /// Sends the block to the sink. While the sink is congested, only a full block is passed on, and is sent later.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the connections that wait for memory, if there is some.
+    /// Wakes the connections that wait for memory, if memory is available.
     pub(super) fn look_for_memory(&self) {
         if self.sink.found_memory(self.load.heads_to_come()) {
             self.idle_connections.wake_all();

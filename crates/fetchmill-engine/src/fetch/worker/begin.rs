@@ -14,7 +14,7 @@ const INTERRUPTED: &str = "the run was killed while working on this target, and 
                            sent; --retry-failed=worker sends it again";
 
 impl Worker {
-    /// Takes a batch. Returns whether it can start immediately.
+    /// Accepts a batch. Returns whether it can start immediately.
     pub(super) fn begin_batch(&self, batch: Batch) -> bool {
         let mut once = self.once_in(&batch);
         if once.is_empty() {
@@ -48,7 +48,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a target must not be requested, because an earlier run may have done so. If so, finishes it.
+    /// Returns whether a target must not be requested because an earlier run may have requested it. If so, finishes the
+    /// target.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()
@@ -59,13 +60,13 @@ impl Worker {
         is_interrupted
     }
 
-    /// Returns the attempt rules of a target. Another attempt starts at the listed URL, even after a redirect.
+    /// Returns the rules for attempts at a target. Another attempt starts at the listed URL, even after a redirect.
     pub(super) fn rules(&self, target: &CurrentTarget) -> Rules {
         Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
     }
 
-    /// Fails waiting targets that cannot stay pending at the end of the worker. Their requests must not be repeated,
-    /// and were already sent before a redirect to another host.
+    /// Fails waiting targets that cannot stay pending when the worker ends. Their requests must not be repeated, and
+    /// were already sent before a redirect to another host.
     pub(super) fn fail_all_left(&self) {
         for target in self.waiters.take_all() {
             self.fail_left(&target);
@@ -78,7 +79,7 @@ impl Worker {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
-    /// Fails a connection's targets whose requests must not be repeated. Ignores other targets.
+    /// Fails those of a connection's targets whose requests must not be repeated. Ignores its other targets.
     pub(super) fn fail_uncertain_of(&self, targets: &TargetList) {
         for waiting in targets.waiting(FailureKind::Framing, 0) {
             if self.setup.requests.is_once(&waiting.name) {

@@ -38,15 +38,15 @@ use fetchmill_model::verdict::{
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
-/// Reason for not storing a complete body, with a detail for the user.
+/// Reason why a complete body cannot be stored, with a detail for the user.
 type BodyProblem = (FailureKind, Option<Box<str>>);
 /// Whether a complete body can be stored.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
-/// The body that a worker's task receives.
+/// The body that a worker's task is receiving.
 pub(super) type WorkerBody = Resumable<BodyReceiver>;
 
-/// Receiver of a body's bytes. See [`WorkerBody`].
+/// Receives a body's bytes. See [`WorkerBody`].
 pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
@@ -61,14 +61,14 @@ pub(super) struct BodyReceiver {
     meter: Option<Arc<BodyMeter>>,
     /// Bytes reserved in the memory budget.
     reserved: usize,
-    /// The sink's stage, for bodies too large for memory. The sink takes over the staging file, so the body is written
+    /// The sink's stage, for bodies too large for memory. The sink takes over the staging file, so each body is written
     /// only once. `None` if bodies are not kept.
     stage: Option<Arc<Stage>>,
-    /// In a check, the values for the target's row.
+    /// Values for the target's row, in a check.
     seen: Option<ObservedReply>,
     /// Number of body bytes after which reading stops.
     enough: u64,
-    /// The expected kind of body, for a store. `start` holds the first bytes if the body may be an error instead of an
+    /// The expected kind of body, for a store. `start` holds the body's first bytes if it may be an error instead of an
     /// object.
     expected: ExpectedBody,
     start: Vec<u8>,
@@ -80,11 +80,11 @@ pub(super) struct BodyReceiver {
     /// Whether to verify the checksum that the store sends.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
-    /// The checksum from the list. It covers the stored body.
+    /// The checksum from the list, which covers the stored body.
     hash: Option<BodyChecksum>,
     /// Whether and how the body is decoded.
     decoding: Decoding,
-    /// Received bytes, before any decoding.
+    /// Number of received bytes, before any decoding.
     received: u64,
     expected_hash: Option<ExpectedHash>,
     /// Set with `--opt-out`.
@@ -98,7 +98,7 @@ pub(super) struct BodyReceiver {
 enum Decoding {
     /// The body is stored as received.
     Off,
-    /// The body will be decoded when complete. The head names the encoding.
+    /// The body will be decoded once it is complete. The head names the encoding.
     Due(NamedEncoding),
     Done,
 }
@@ -118,15 +118,15 @@ impl Decoding {
 enum ExpectedBody {
     /// The body is not inspected.
     Anything,
-    /// An object of a store, or an error message in its place.
+    /// An object from a store, or an error message in its place.
     Object,
     /// An object of this length, or an error message in its place.
     ObjectOf(u64),
 }
 
 impl BodyReceiver {
-    /// Creates the receiver. In a check, it reads up to `enough` body bytes. `opts_out` makes it look for an opt-out in
-    /// the body, and `shows_type` makes it keep the body's first bytes.
+    /// Creates the receiver. In a check, it reads up to `enough` body bytes. With `opts_out`, it searches the body for
+    /// an opt-out. With `shows_type`, it keeps the body's first bytes.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -180,7 +180,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Resets the receiver for the next body, which belongs to this target.
+    /// Resets the receiver for its next body, which belongs to this target.
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.forget();
         self.release_head();
@@ -206,17 +206,17 @@ impl BodyReceiver {
         self.part = Some(ExpectedPart::new(range));
     }
 
-    /// Expects the reply to a conditional request, so "not modified" is a valid answer.
+    /// Expects the reply to a conditional request, for which "not modified" is a valid answer.
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
     }
 
-    /// Expects a possibly encoded body, and stores it decoded.
+    /// Expects a body that may be encoded, and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }
 
-    /// Returns the facts of the reply that the verdict needs.
+    /// Returns the facts about the reply that the verdict needs.
     pub(super) fn reply_facts<'r>(
         &'r self,
         head: &Head,
@@ -248,7 +248,7 @@ impl BodyReceiver {
         facts
     }
 
-    /// Verifies the body against the store's checksum, if it sends one.
+    /// Verifies the body against the checksum that the store sends, if any.
     pub(super) fn expect_checksum(&mut self) {
         self.wants_checksum = true;
     }
@@ -259,8 +259,8 @@ impl BodyReceiver {
         self.expected_hash = Some(*hash);
     }
 
-    /// Decodes and verifies the complete body. Returns an error if it cannot be stored. A decoded body may have up to
-    /// `bytes_max` bytes. If the source gives a `listed` size, that is the limit instead.
+    /// Decodes and verifies the complete body. Returns an error if the body cannot be stored. A decoded body may have
+    /// up to `bytes_max` bytes. If the source lists a size (`listed`), the decoded body must have that size.
     pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
         // A store's checksum covers the bytes as sent, and a list's checksum covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
@@ -313,7 +313,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Takes a decoded piece. Returns whether to continue.
+    /// Adds a decoded piece. Returns whether to continue.
     fn take_decoded(&mut self, piece: &[u8]) -> bool {
         self.length += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
@@ -324,7 +324,7 @@ impl BodyReceiver {
         !self.has_failed()
     }
 
-    /// Discards the evidence collected so far, before the next or the decoded body.
+    /// Discards the evidence collected so far, before the next body or the decoded one.
     fn forget_evidence(&mut self) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.start();
@@ -369,7 +369,7 @@ impl BodyReceiver {
         self.fields.etag.map(|span| span.in_head(&self.head))
     }
 
-    /// Returns a range of the body. `None` if the body is not in memory.
+    /// Returns a range of the body, or `None` if the body is not in memory.
     pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
         if self.spill.is_some() {
             None
@@ -380,7 +380,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns how many bytes of the head are kept.
+    /// Returns the number of head bytes that are kept.
     pub(super) fn head_bytes(&self) -> usize {
         self.head.len()
     }
@@ -403,13 +403,13 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the stored body's `Content-Encoding`, which the request did not ask for.
+    /// Returns the `Content-Encoding` of the stored body. The request did not ask for an encoding.
     fn content_encoding(&self) -> Option<&[u8]> {
         let encoding = self.fields.content_encoding?.in_head(&self.head);
         (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
-    /// Adds this reply, which is not an object, to the target's kept replies.
+    /// Adds this reply, which is not the object, to the target's kept replies.
     pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
         let in_stage = match (&self.spill, &self.stage) {
             (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
@@ -452,7 +452,7 @@ impl BodyReceiver {
 
     /// Returns the `WWW-Authenticate` field of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
-        // If a reply was discarded, this head is still that of an earlier reply.
+        // If a reply was discarded, the head still belongs to an earlier reply.
         field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
     }
 
@@ -475,7 +475,7 @@ impl BodyReceiver {
         self.failed.take()
     }
 
-    /// Keeps the needed part of the head. From a long head, keeps only the needed values.
+    /// Keeps the needed part of the head. Of a long head, keeps only the needed values.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
@@ -641,7 +641,7 @@ impl BodySink for BodyReceiver {
     }
 }
 
-/// Returns whether a status means missing or insufficient credentials.
+/// Returns whether a status indicates missing or insufficient credentials.
 fn is_refusal(status: u16) -> bool {
     matches!(status, 401 | 403)
 }

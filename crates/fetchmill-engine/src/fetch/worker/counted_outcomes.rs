@@ -1,4 +1,4 @@
-//! A block of outcomes with their counts.
+//! A block of outcomes together with their counts.
 
 use crate::control::counters::{Counters, Delta};
 use fetchmill_model::object::Facts;
@@ -41,7 +41,7 @@ impl CountedOutcomes {
         self.block.push_other(sequence, outcome, status, attempts, target);
     }
 
-    /// Adds a row of a check, written as `line`. `bytes` is the part of the body that counts as fetched.
+    /// Adds a row of a check, formatted as `line`. `bytes` is the number of body bytes that count as fetched.
     pub(super) fn push_row(
         &mut self,
         sequence: Sequence,
@@ -101,7 +101,7 @@ impl CountedOutcomes {
         self.settled
     }
 
-    /// Like [`CountedOutcomes::settled`], and marks these targets as reported.
+    /// Returns the same number as [`CountedOutcomes::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }

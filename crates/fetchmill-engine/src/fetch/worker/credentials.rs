@@ -1,4 +1,4 @@
-//! Credentials of requests: those of a store, or bearer tokens from a command.
+//! The credentials that requests use: those of a store, or bearer tokens from a command.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Records which generation of credentials a request to this origin uses. It may use a later one instead.
+    /// Records which generation of credentials a request to this origin uses at least. The request may use a later one.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();
@@ -37,8 +37,9 @@ impl Worker {
         }
     }
 
-    /// Waits for newer credentials. Returns `false` if there will be none or the job ends, and the target stays
-    /// pending. The target keeps its connection, so that no other target is requested with the expired credentials.
+    /// Waits for newer credentials. Returns `false` if there will be none or the job ends. In both cases the target
+    /// stays pending. While waiting, the target keeps its connection, so that no other target is requested with the
+    /// expired credentials.
     pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
         loop {
             match self.renew(target) {

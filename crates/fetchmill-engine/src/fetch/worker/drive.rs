@@ -1,4 +1,4 @@
-//! Runs a worker: starts its connections, ticks, and returns when all have ended.
+//! Runs a worker: starts its connections, ticks, and returns when all connections have ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// Counts a running connection task. The end of the task is counted even after a panic, so that the worker does not
-/// wait forever.
+/// Counts a running connection task. The end of a task is counted even after a panic. Otherwise the worker would wait
+/// forever.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,
@@ -44,7 +44,7 @@ pub(crate) fn run(setup: WorkerSetup, sink: SinkQueue) -> Result<()> {
 }
 
 impl Worker {
-    /// Starts the connections, ticks, and returns when all have ended.
+    /// Starts the connections, ticks, and returns when all connections have ended.
     async fn drive(self: Rc<Self>) -> Result<()> {
         let tasks = Tasks::default();
         self.start_tasks(&tasks);
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Starts tasks that may get a target now. Existing tasks are kept.
+    /// Starts tasks if there may be targets for them. Existing tasks are kept.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Reports to the job's sampler: the use of the capacity at each tick, and the rest twice per second.
+    /// Reports to the job's sampler: how the capacity is used at each tick, and everything else twice per second.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.in_flight.share();
@@ -123,7 +123,7 @@ impl Worker {
     }
 
     /// Closes connections that are not needed for requests or rests, because open connections can slow a server down.
-    /// This happens soon after the concurrency was lowered, because the next round must measure the server without
+    /// They are closed soon after the concurrency was lowered, because the next round must measure the server without
     /// them. In a job over many hosts, any connection may be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
@@ -135,7 +135,8 @@ impl Worker {
         self.pool.sweep(needed, surplus);
     }
 
-    /// Adopts the planner's new share of requests in flight. If it is lower, some finishing tasks take no other target.
+    /// Adopts the planner's new share of requests in flight. If it is lower, the excess tasks take no other target
+    /// after their current one.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.in_flight.set_share(share, self.control().clock.now());
@@ -216,7 +217,7 @@ impl Worker {
             self.send_block(true).await;
         }
         self.turn(0);
-        // Attempts without an outcome are not part of any block.
+        // No block contains attempts without an outcome, so publish their counts here.
         self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);
