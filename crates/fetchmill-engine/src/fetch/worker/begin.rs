@@ -1,5 +1,5 @@
-//! Handles requests that must not be sent twice. The journal records them before they are sent, so that the run after a
-//! kill does not repeat them. There is one record per batch, and none for batches without such requests.
+//! Handles requests that must not be sent twice. The journal records them before they are sent, so that a run after a
+//! kill does not repeat them. Each batch with such requests has one record.
 
 use super::state::Worker;
 use crate::attempt::Failure;

@@ -8,7 +8,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// Buckets that entries may refer to, and a buffer for reading entries.
+/// Buckets that entries may refer to, and a buffer for reading the entries.
 pub(super) struct EntryReader {
     buckets: BucketResolver,
     path: RefCell<Vec<u8>>,
@@ -19,7 +19,8 @@ impl EntryReader {
         EntryReader { buckets, path: RefCell::default() }
     }
 
-    /// Determines a target's name and URL. If objects are stored under paths (`names`), the name must be a valid path.
+    /// Determines a target's name and URL. If objects are stored under paths (`names`), checks that the name is a valid
+    /// path.
     pub(super) fn read(
         &self,
         target: &mut CurrentTarget,

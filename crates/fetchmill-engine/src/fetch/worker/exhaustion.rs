@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds after which a machine that cannot open any connection counts as broken.
+/// Milliseconds without any connection after which an exhausted machine ends the job.
 const ENDS_AFTER: Millis = 10_000;
 
-/// Time since which no connection could be opened for lack of descriptors or ports.
+/// Time since when no connection could be opened, because this machine has no free descriptors or ports.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustion {
     /// `None` if the last attempt opened a connection.
@@ -20,8 +20,8 @@ impl Exhaustion {
         self.since.set(None);
     }
 
-    /// Records that no connection could be opened. Returns whether the job is ending: after 10 s, if no connection is
-    /// left (`open` is 0).
+    /// Records that no connection could be opened. Returns whether the job must end, which is the case after 10 s if no
+    /// connection is left (`open` is 0).
     pub(super) fn note(&self, open: usize, now: Millis) -> bool {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));

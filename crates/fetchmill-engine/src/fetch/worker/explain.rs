@@ -1,4 +1,4 @@
-//! Derives details for the user from a failed target's reply.
+//! Derives details for the user from the reply to a failed target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -10,7 +10,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
-    /// Adds the reply's explanation to a verdict that is based on its status and has no other detail.
+    /// Adds the reply's explanation to a verdict that is based on the status and has no other detail.
     pub(super) fn explain_status(
         &self,
         target: &CurrentTarget,

@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// Number of failures at which the state of the origin is reported to the planner immediately.
+/// Number of targets to be retried at which a worker reports to the planner immediately.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
@@ -72,7 +72,7 @@ impl Worker {
         self.resting.part(&mut task, &self.pool);
     }
 
-    /// Makes the immediate attempts at a target. `came` is the result of the first attempt, if it was already made.
+    /// Makes the immediate attempts at a target. `came` is the result of the first attempt if it was already made.
     async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
@@ -123,7 +123,7 @@ impl Worker {
         self.supply.take(target)
     }
 
-    /// Waits without a target. The connection rests or is kept for a while.
+    /// Waits without a target. The connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
         // A task beyond the share does not need its connection, so let other tasks use it.
         if task.is_holding() || self.in_flight.is_full() {

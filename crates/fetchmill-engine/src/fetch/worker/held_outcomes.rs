@@ -13,7 +13,7 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// A task's connection, with its uncertain outcomes.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// Held bytes are counted in steps of this size, so nothing is counted for small objects.
+/// Held bytes are counted in steps of this size, so small objects are not counted.
 const COUNTED_BYTES: usize = 4096;
 
 /// Outcomes held until their replies are certain. Memory use: a share of `HELD_BYTES_MAX`, plus one body.
@@ -27,7 +27,7 @@ pub(super) struct HeldOutcomes {
 
 impl HeldOutcomes {
     /// Runs `settle` and collects its outcomes here instead of in `next`, which is sent to the sink. `settle` must
-    /// record each target that it finishes. It does not wait, so no other task can write to `next` meanwhile.
+    /// record each target that it finishes. It never waits, so no other task writes to `next` in the meantime.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -48,8 +48,8 @@ impl HeldOutcomes {
         done
     }
 
-    /// Moves the held outcomes to `next`, which is sent to the sink. If the replies `may_be_shifted`, the targets
-    /// become the `last` certain ones of their connection.
+    /// Moves the held outcomes to `next`, which is sent to the sink. If the replies `may_be_shifted`, their targets
+    /// replace those in `last`, which holds the connection's most recent certain targets.
     pub(super) fn commit(
         &mut self,
         next: &OutcomeBuffer,

@@ -1,4 +1,4 @@
-//! A host's targets that wait in a worker.
+//! Queue of a host's targets that wait in a worker.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,16 +11,16 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// Number of targets that must leave the queue before the measured pace is used.
 const PACE_SAMPLE: u32 = 16;
-/// Microseconds between two deferred targets of a host without a rate, until its pace is known.
+/// Microseconds between two deferred targets, for a host without a rate whose pace is not known yet.
 const FIRST_PACE: u64 = 1000;
 
-/// A host's targets in order, with the reason for the wait and the pace at which they leave.
+/// A host's waiting targets in order, the reason why they wait, and the pace at which they leave.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
     /// Reason for the wait, if the host waits.
     waits_for: Option<HostWait>,
-    /// Whether the host waits for a slot not used by prompt hosts.
+    /// Whether the host waits for a slot that prompt hosts do not use.
     is_crowded: bool,
     /// Time of the timer that wakes the host, if one is set.
     due: Option<Millis>,
@@ -28,7 +28,7 @@ pub(super) struct HostQueue {
     since: Millis,
     /// Number of targets that left the queue after `since`.
     gone: u32,
-    /// Return time of the last deferred target, in microseconds.
+    /// Time in microseconds when the last deferred target returns.
     deferred_until: u64,
 }
 
@@ -70,7 +70,7 @@ impl HostQueue {
         self.waits_for
     }
 
-    /// Records why targets wait from now on.
+    /// Records why the targets wait from now on.
     pub(super) fn wait_for(&mut self, wait: Option<HostWait>) {
         self.waits_for = wait;
     }
@@ -89,7 +89,7 @@ impl HostQueue {
         }
     }
 
-    /// Records that the host waits for a slot not used by prompt hosts. Returns `false` if it already did.
+    /// Records that the host waits for a slot that prompt hosts do not use. Returns `false` if it already did.
     pub(super) fn enter_crowd(&mut self) -> bool {
         !std::mem::replace(&mut self.is_crowded, true)
     }
@@ -98,7 +98,7 @@ impl HostQueue {
         self.is_crowded = false;
     }
 
-    /// Sets the timer that wakes the host. Returns `false` if an earlier one is set.
+    /// Sets the timer that wakes the host. Returns `false` if an earlier timer is already set.
     pub(super) fn set_due(&mut self, then: Millis) -> bool {
         let is_earlier = self.due.is_none_or(|due| then < due);
         if is_earlier {
@@ -111,9 +111,9 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns the time when a target without room here comes back. By then, the targets before it should be gone.
-    /// `interval` is the host's rate in microseconds per target. `outlook` is the time when the host accepts targets
-    /// again.
+    /// Returns the time when a target for which there is no room here returns. By then, the targets before it should be
+    /// gone. `interval` is the host's rate in microseconds per target. `outlook` is the time when the host accepts
+    /// targets again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
         let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };

@@ -1,5 +1,5 @@
 //! Releases targets that wait for their host, in a job over many hosts. A target may start when another target leaves
-//! the host, or when the host has rested. At a dead host, waiting targets fail.
+//! the host, or when the host has rested. If the host is dead, its waiting targets fail.
 
 use super::state::Worker;
 use super::waiters::AdmissionStep;
@@ -19,14 +19,14 @@ impl Worker {
         }
     }
 
-    /// Releases hosts that wait for a slot not used by prompt hosts.
+    /// Releases hosts that wait for a slot that prompt hosts do not use.
     pub(super) fn release_crowded(&self) {
         while let Some(host) = self.waiters.take_crowded(self.clock.now()) {
             self.release(host);
         }
     }
 
-    /// Releases as many targets of a host as may start now.
+    /// Releases those of a host's targets that may start now.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {
@@ -49,8 +49,8 @@ impl Worker {
         }
     }
 
-    /// Finishes a target without another attempt, because its host is dead. If the job makes rechecks, the target waits
-    /// for one.
+    /// Finishes a target without another attempt, because its host is dead. If the job rechecks dead targets, the
+    /// target waits for its recheck.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

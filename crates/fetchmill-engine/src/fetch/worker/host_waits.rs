@@ -12,7 +12,7 @@ pub(super) enum HostWait {
     Address,
     /// The host is at its request limit (`--limit-per-host`).
     Turn,
-    /// The host's rate limit (`--rate-per-host`).
+    /// The host is at its rate limit (`--rate-per-host`).
     Rate,
     /// All slots are in use or reserved for prompt hosts.
     Place,
@@ -24,7 +24,7 @@ impl HostWait {
     const ALL: [HostWait; 5] =
         [HostWait::Address, HostWait::Turn, HostWait::Rate, HostWait::Place, HostWait::Rest];
 
-    /// Returns the reason for which a target was not admitted. `None` if it does not have to wait.
+    /// Returns the reason why a target was not admitted. `None` if it does not have to wait.
     pub(super) fn of(admission: Admission) -> Option<Self> {
         Some(match admission {
             Admission::Full => HostWait::Turn,
@@ -35,7 +35,7 @@ impl HostWait {
         })
     }
 
-    /// Returns the kind of idle capacity that corresponds to this reason.
+    /// Returns the kind of unused capacity that corresponds to this reason.
     pub(super) fn capacity_use(self) -> CapacityUse {
         match self {
             HostWait::Address => CapacityUse::Names,
@@ -52,7 +52,7 @@ impl HostWait {
 pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
 
 impl HostWaits {
-    /// Records that a host's reason changes. `None` means that it does not wait.
+    /// Records that the reason why a host waits has changed. `None` means that the host does not wait.
     pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
         if let Some(from) = from {
             let count = &self.0[from as usize];
@@ -64,7 +64,7 @@ impl HostWaits {
         }
     }
 
-    /// Returns the most frequent reason of all waiting hosts. `None` if none waits.
+    /// Returns the reason for which most hosts wait. `None` if no host waits.
     pub(super) fn most(&self) -> Option<HostWait> {
         let count = |wait: &HostWait| self.0[*wait as usize].get();
         HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)

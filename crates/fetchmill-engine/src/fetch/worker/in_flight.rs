@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds for which a share counts as recently lowered.
+/// Milliseconds after a reduction during which the share counts as recently lowered.
 const LOWERED: Millis = 5_000;
 
 /// A worker's number of targets in flight, and the share allowed by the planner.

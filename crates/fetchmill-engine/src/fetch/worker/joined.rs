@@ -1,6 +1,6 @@
 //! Coalesces requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
-//! part. If the reply contains exactly the requested range, it is cut into the parts. Otherwise nothing is decided
-//! about the targets, and each part is requested separately.
+//! part. If the reply contains exactly the requested range, the range is cut into the parts. Otherwise no target is
+//! finished, and each part is requested separately.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -14,7 +14,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
-    /// Adds targets to the first one's request, as long as one range can cover their parts.
+    /// Adds targets to the first one's request while one range can cover all their parts.
     pub(super) fn join(&self, first: &mut CurrentTarget) {
         let Some(gap_max) = self.control().coalescing.gap_max() else { return };
         if !self.may_join(first) {
@@ -30,7 +30,7 @@ impl Worker {
             }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
             let Some(part) = part else { return false };
-            // Overlapping parts are stored separately, so their total size can far exceed the received bytes.
+            // Overlapping parts are stored separately, so their total size can far exceed that of the received bytes.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
             let Some(joined) = joined else { return false };
@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether other targets may be added to this one's request. It must be a first attempt at the only origin,
-    /// and there must be free memory.
+    /// Returns whether other targets may be added to this target's request. It must be a first attempt at the only
+    /// origin, and there must be free memory.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0
@@ -63,7 +63,7 @@ impl Worker {
     }
 
     /// Cuts the received range into parts. Stores each target's part and passes the target to `note`. If a part does
-    /// not match its target, that target is requested separately.
+    /// not match its target, the target is requested separately.
     pub(super) fn cut(
         &self,
         first: &mut CurrentTarget,
@@ -93,7 +93,7 @@ impl Worker {
         if is_stored { AttemptEnd::Over } else { AttemptEnd::Split }
     }
 
-    /// Stores a target's part of the received range. Returns `false` if it is missing or contradicts the list.
+    /// Stores a target's part of the received range. Returns `false` if the part is missing or contradicts the list.
     fn store_cut(
         &self,
         target: &mut CurrentTarget,

@@ -1,4 +1,4 @@
-//! Outcomes held on a connection until they are certain, which is when the connection has rested or ended.
+//! Outcomes held on a connection until they are certain. They become certain when the connection has rested or ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
@@ -31,7 +31,7 @@ impl Worker {
         held.collect(&self.outcomes, &self.setup.body_memory, settle)
     }
 
-    /// Processes the judgement on a connection's held outcomes.
+    /// Applies a judgement to a connection's held outcomes.
     pub(super) fn judge(&self, task: &mut WorkerConnection, judged: Judged) {
         match judged {
             Judged::Pending => {}

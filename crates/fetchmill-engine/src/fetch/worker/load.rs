@@ -9,12 +9,12 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// The load is low if the requests in flight are fewer than the allowed number divided by this.
+/// The load is low if fewer than 1 / `FEW` of the allowed requests are in flight.
 const FEW: usize = 8;
 /// Interval between reports of reply times, in milliseconds.
 const LATENCY_EVERY: Millis = 500;
 
-/// Counters updated once per reply. They belong to one thread and so need no lock.
+/// Counters that are updated once per reply. They belong to one thread, so they need no lock.
 #[derive(Debug, Default)]
 pub(super) struct WorkerLoad {
     counter: LoadCounter,
@@ -50,14 +50,15 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// Records a head that will be stored. A long head affects the estimate until a few dozen shorter ones have come.
+    /// Records a head that will be stored. A long head affects the estimate until a few dozen shorter ones have
+    /// arrived.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));
     }
 
-    /// Returns the memory in bytes that the heads of coming replies may take. Unlike bodies, heads cannot wait in a
-    /// file.
+    /// Returns how much memory in bytes the heads of expected replies may need. Bodies can wait in a file, but heads
+    /// cannot.
     pub(super) fn heads_to_come(&self) -> usize {
         self.counter.places().0 * self.head_bytes.get() as usize
     }
@@ -72,7 +73,7 @@ impl WorkerLoad {
         self.counter.places().0 < (share / FEW).max(1)
     }
 
-    /// Records the largest reply of a pipelined batch.
+    /// Records the size of the largest reply in a pipelined batch.
     pub(super) fn note_batch(&self, largest: usize) {
         self.largest_reply.set(self.largest_reply.get().max(largest));
     }

@@ -2,7 +2,7 @@
 //!
 //! Fetching an object takes no lock, task, message or timer. A connection takes a target from the worker's batch, sends
 //! the request, receives the reply, and appends the outcome to the worker's block. The planner's lock is taken once per
-//! batch, the sink gets whole blocks, and a tick checks the deadlines.
+//! batch, the sink receives whole blocks, and the tick checks the deadlines.
 //!
 //! `state` builds the worker from small states, each with private fields in its own file:
 //! - incoming targets: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;

@@ -23,7 +23,7 @@ impl OriginLookup {
         self.server.as_ref()
     }
 
-    /// Returns the origin of a target's URL. The URL is empty if the target is at the server that listed it.
+    /// Returns the origin of a target's URL. The URL is empty if the target is on the server that listed it.
     pub(super) fn of_target(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         match &self.server {
             Some(server) if url.is_empty() => Ok(Rc::clone(server)),
@@ -31,7 +31,7 @@ impl OriginLookup {
         }
     }
 
-    /// Returns the origin of a URL, which is usually that of the last one.
+    /// Returns the origin of a URL, which is usually that of the previous URL.
     fn of_url(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {

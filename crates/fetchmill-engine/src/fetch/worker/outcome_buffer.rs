@@ -48,7 +48,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds a row of a check. `bytes` is the part of the body that counts as fetched.
+    /// Adds a row of a check. `bytes` is the number of body bytes that count as fetched.
     pub(super) fn push_row(&self, sequence: Sequence, outcome: Outcome, bytes: u64, row: &CheckRow<'_>) {
         let mut line = self.line.borrow_mut();
         line.clear();
@@ -100,7 +100,7 @@ impl OutcomeBuffer {
         self.next.borrow().settled()
     }
 
-    /// Like [`OutcomeBuffer::settled`], and marks these targets as reported.
+    /// Returns the same number as [`OutcomeBuffer::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&self) -> usize {
         self.next.borrow_mut().take_settled()
     }
@@ -112,7 +112,7 @@ impl OutcomeBuffer {
         next.take_block(empty)
     }
 
-    /// Publishes the counts of attempts outside of any block.
+    /// Publishes the counts of attempts that belong to no block.
     pub(super) fn publish_counts(&self, counters: &Counters) {
         self.next.borrow_mut().publish_counts(counters);
     }

@@ -1,4 +1,4 @@
-//! The end of an attempt: an outcome is added to the block, or a retry is given to the planner.
+//! The end of an attempt: an outcome is added to the block, or a retry is passed to the planner.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -11,7 +11,7 @@ use fetchmill_model::planner::origin::Millis;
 const LEFT: &str = "the request was sent, but the host of its redirect had no free place";
 
 impl Worker {
-    /// Finishes a target. `made` is 1 if an attempt was made that the target's count does not include yet.
+    /// Finishes a target. `made` is 1 if the target's count does not yet include an attempt that was made.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,
@@ -29,7 +29,7 @@ impl Worker {
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        // A complete reply shows that the origin is alive, whatever the status. A target without a request shows
+        // A complete reply shows that the origin is alive, whatever its status. A target without a request shows
         // nothing.
         if status != 0 && !is_trouble(outcome) {
             self.report.note_success();
@@ -60,8 +60,8 @@ impl Worker {
         }
     }
 
-    /// Defers a target, in the journal if the wait is long. This does not count as an attempt. After a redirect, the
-    /// target will start over from its first URL. If that is not allowed, it fails.
+    /// Defers a target. This does not count as an attempt. After a redirect, the target will start over from its first
+    /// URL. If it must not start over, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {
             return self.fail_left(target);

@@ -7,7 +7,7 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::{Retry, WorkerReport};
 
-/// The next report without the number of finished targets, which is kept with the outcomes.
+/// The next report, without the number of finished targets. That number is kept with the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct PendingReport {
     report: RefCell<WorkerReport>,
@@ -19,7 +19,7 @@ impl PendingReport {
         self.report.borrow_mut().observed.successes += 1;
     }
 
-    /// Records a fetched target. Each report keeps one `entry`, so that it can be requested again to check the origin.
+    /// Records a fetched target. Each report contains one `entry`, which can be requested again to check the origin.
     pub(super) fn note_fetched(&self, entry: &[u8]) {
         let mut report = self.report.borrow_mut();
         report.observed.successes += 1;
@@ -33,7 +33,7 @@ impl PendingReport {
         self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
     }
 
-    /// Records that the target that checked the origin has returned.
+    /// Records that the target that checks the origin has returned.
     pub(super) fn note_probe(&self) {
         self.report.borrow_mut().observed.probes += 1;
     }
@@ -51,12 +51,12 @@ impl PendingReport {
         self.report.borrow_mut().retries.extend(retries);
     }
 
-    /// Returns how many targets will be returned to the planner.
+    /// Returns the number of targets that will be returned to the planner.
     pub(super) fn retries(&self) -> usize {
         self.report.borrow().retries.len()
     }
 
-    /// Returns whether the report contains nothing urgent. A fetched entry by itself can wait.
+    /// Returns whether the report contains nothing urgent. A fetched entry alone is not urgent.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.report.borrow();
         report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()

@@ -1,4 +1,4 @@
-//! A batch of requests sent together on one connection. If all replies arrive, the targets are finished. Otherwise each
+//! A batch of requests sent together on one connection. If all replies arrive, its targets are finished. Otherwise each
 //! target is requested separately.
 
 use super::address::asked_for;
@@ -15,15 +15,15 @@ use fetchmill_net::{
     BrokenBatch, BrokenExchange, Deadlines, IdleState, OriginConnections, PipelinedReplies, ReceivedReply,
 };
 
-/// A task's targets: one, or a batch requested together. Memory use: the targets and replies of a full batch.
+/// A task's targets: a single one, or a batch requested together. Memory use: the targets and replies of a full batch.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// Number of targets requested together. 0 if only the first one is requested, by itself.
+    /// Number of targets requested together. 0 if the first one is requested by itself.
     count: usize,
     replies: PipelinedReplies,
-    /// Targets to request separately, with their results if they have any. The first is at the end of the vector.
+    /// Targets to request separately, with their results if they have any. The first one is at the end of the vector.
     alone: Vec<(usize, Option<AttemptEnd>)>,
-    /// Targets to request separately because the first one's coalesced request did not return their parts.
+    /// Targets to request separately because the coalesced request of the first one did not return their parts.
     split: std::vec::IntoIter<WaitingTarget>,
 }
 
@@ -128,8 +128,8 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Requests the batch's targets together, if it has several. Targets without an outcome are requested separately
-    /// afterwards.
+    /// Requests the batch's targets together if there are several. Those that remain without an outcome are requested
+    /// separately afterwards.
     pub(super) async fn fetch_together(
         &self,
         task: &mut WorkerConnection,

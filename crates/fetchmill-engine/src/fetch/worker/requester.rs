@@ -29,8 +29,8 @@ impl Requester for Worker {
 
     const CERTAIN: CertainReplies = CertainReplies::First;
 
-    /// Returns the target's origin, or the end of the attempt if there is none. If credentials are still being loaded,
-    /// waits briefly, because they usually arrive within a second. After that, defers the target, so that it does not
+    /// Returns the target's origin, or the end of the attempt if there is none. If credentials are still loading, waits
+    /// briefly, because they usually arrive within a second. If they do not, defers the target so that it does not
     /// block others.
     async fn find_origin(
         &self,
@@ -270,7 +270,8 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because this is a result.
+    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because distrust is one of its
+    /// results.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }

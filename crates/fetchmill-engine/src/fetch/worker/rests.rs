@@ -1,4 +1,4 @@
-//! Counts a worker's replies, and handles the rest and the end of its connections ([`fetchmill_net::certain`]).
+//! Counts a worker's replies, and handles how its connections rest and end ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Records the replies of a batch sent at `sent`. Each reply counts with the time of the whole batch.
+    /// Records the replies of a batch sent at `sent`. For each reply, the time of the whole batch is recorded.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -45,24 +45,25 @@ impl Worker {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
-            // While a reply is in flight, both its body and its head take memory.
+            // While a reply is in flight, both its body and its head need memory.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         is_well
     }
 
-    /// Decides how a connection continues after a reply: take another request, end with the next one, or rest.
+    /// Decides how a connection continues after a reply: it accepts another request, ends after the next reply, or
+    /// rests.
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts, the next target probably needs another connection, so only held replies are worth a rest.
+        // With many hosts, the next target probably needs another connection, so a rest pays off only for held replies.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(task), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Returns the maximum number of resting connections, besides those in use. A job that is ending has no limit.
+    /// Returns the maximum number of resting connections, not counting those in use. A job that is ending has no limit.
     fn resting_max(&self, task: &WorkerConnection) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
@@ -70,8 +71,8 @@ impl Worker {
         task.resting_max(self.in_flight.share()).min(self.setup.resting_max)
     }
 
-    /// Enforces the limit of resting connections before a task opens another. If there are too many, the task takes a
-    /// resting connection to its origin, or waits until there are fewer.
+    /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
+    /// task takes over one that rests at its origin, or waits until there are fewer.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
@@ -123,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the resting connections at the end of the worker, up to the maximum duration of a rest or the drain.
+    /// Waits for the resting connections when the worker ends, up to the maximum duration of a rest or the drain.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));
@@ -140,7 +141,7 @@ impl Worker {
         self.tell_doubtful();
     }
 
-    /// Reports targets made doubtful by late unsolicited bytes.
+    /// Reports targets that late unsolicited bytes have made doubtful.
     pub(super) fn tell_doubtful(&self) {
         for targets in self.pool.take_doubtful() {
             self.control().stray.note(0);

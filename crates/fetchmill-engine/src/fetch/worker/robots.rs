@@ -39,8 +39,8 @@ impl Worker {
         self.take_robots(target, request.into_end());
     }
 
-    /// Waits until a redirect's host admits a request, and returns the time of admission. `None` if the head timeout
-    /// expires first.
+    /// Waits until a redirect's host admits a request, and returns the time of admission. Returns `None` if the head
+    /// timeout expires first.
     async fn enter_host(&self, host: HostId, watch: &Deadlines) -> Option<Millis> {
         watch.rest();
         let until = self.clock.now() + watch.timeouts().head.as_millis() as Millis;
@@ -53,7 +53,7 @@ impl Worker {
         None
     }
 
-    /// Ends a request for robots.txt. Its target and those that waited for it continue.
+    /// Ends a request for robots.txt. Its target and the targets that waited for it continue.
     fn take_robots(&self, mut target: CurrentTarget, end: RobotsEnd) {
         let (host, now) = (target.host, self.clock.now());
         match end {

@@ -1,4 +1,4 @@
-//! A robots.txt being received, up to the size that must be read.
+//! A robots.txt being received, up to the size that must be processed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use fetchmill_model::limits::{ROBOTS_BYTES_MAX, ROBOTS_FREE_BYTES};
 use fetchmill_model::reply::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::verdict::{field_in, fields_in};
 
-/// See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the
+/// See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], plus up to [`ROBOTS_BYTES_MAX`] within the
+/// memory budget for bodies.
 /// budget for bodies.
 #[derive(Debug)]
 pub(super) struct RobotsBody {
@@ -17,7 +18,7 @@ pub(super) struct RobotsBody {
     encoding: NamedEncoding,
     location: Option<Vec<u8>>,
     budget: Arc<BodyMemory>,
-    /// Bytes reserved in the budget.
+    /// Bytes reserved in the memory budget.
     reserved: usize,
     has_no_room: bool,
 }
@@ -34,7 +35,7 @@ impl RobotsBody {
         }
     }
 
-    /// Returns the target of a redirect.
+    /// Returns the destination of a redirect.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.location.as_deref()
     }

@@ -1,5 +1,5 @@
-//! Tracks the hosts whose robots.txt a worker knows, with `--robots`. An unknown host first gets one request, which is
-//! for its robots.txt. Other requests wait for the answer.
+//! Tracks which hosts' robots.txt a worker knows, with `--robots`. A host whose robots.txt is unknown first gets one
+//! request, for that file. Other requests wait for the answer.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use fetchmill_model::planner::recent_hosts::RecentHosts;
 pub(super) struct RobotsGate {
     board: Arc<RobotsBoard>,
     known: RefCell<RecentHosts<Arc<HostRobots>>>,
-    /// Hosts whose robots.txt is being requested by a task of this worker, at most one per task.
+    /// Hosts whose robots.txt a task of this worker is requesting, at most one per task.
     asking: RefCell<HashSet<HostId>>,
 }
 
@@ -37,8 +37,8 @@ impl RobotsGate {
         self.asking.borrow().contains(&host)
     }
 
-    /// Returns whether the caller may continue: the host is known, or the caller may request its robots.txt. `false` if
-    /// another worker is requesting it.
+    /// Returns whether the caller may continue: the robots.txt is known, or the caller may request it. Returns `false`
+    /// if another worker is requesting it.
     pub(super) fn claim(&self, host: HostId) -> bool {
         match self.board.claim(host) {
             RobotsClaim::Granted => drop(self.asking.borrow_mut().insert(host)),

@@ -1,4 +1,4 @@
-//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). This is one request within the host's limits, on the
+//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). It takes one request within the host's limits, on the
 //! connection of a task that has a target there.
 
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
 pub(super) struct RobotsRequest {
     /// URL of the file and addresses of its host.
     at: CurrentTarget,
-    /// Host that a redirect leads to, until it admits the request.
+    /// Host of a redirect, until it admits the request.
     new_host: Option<HostId>,
     end: RobotsEnd,
 }
@@ -35,9 +35,9 @@ pub(super) struct RobotsRequest {
 /// Result of the request.
 #[derive(Debug)]
 pub(super) enum RobotsEnd {
-    /// None, because the job is ending.
+    /// No result, because the job is ending.
     Nothing,
-    /// The answer, and what it says about the host.
+    /// The answer, and what it reveals about the host.
     Answer(HostRobots, RequestOutcome),
     /// No request was sent, because the host is unreachable.
     Unreached(Failure),
@@ -97,7 +97,7 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        // A host's rules are the same for everyone, so ignore cookies.
+        // A host's rules are the same for all clients, so ignore cookies.
         let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
         match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
@@ -233,7 +233,7 @@ impl Requester for RobotsRequester<'_> {
             return AttemptEnd::Over;
         }
         let seen = match FailureKind::of_status(status) {
-            // The reply comes from a redirect's destination and says nothing about this host.
+            // The reply comes from a redirect's destination and reveals nothing about this host.
             Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
                 self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
             }

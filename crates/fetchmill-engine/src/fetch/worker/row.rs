@@ -24,8 +24,8 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a finished target. `attempts` is the number of all attempts, and `bytes` the part of the body
-    /// that counts as fetched.
+    /// Adds the row of a finished target. `attempts` is the number of all attempts, and `bytes` the number of body
+    /// bytes that count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
@@ -68,7 +68,7 @@ impl Worker {
             first_byte_ms: seen.phases.first_byte.map(millis),
             total_ms: begun.map(|begun| millis(clock.micros().saturating_sub(begun))),
             second_look: self.is_second_look(target),
-            // A reply is an answer, even if this machine was overloaded.
+            // A reply is a valid result even if this machine was overloaded.
             suspect: kind.is_some_and(may_be_dead) && self.start_quota.was_overloaded_since(since),
         };
         self.outcomes.push_row(target.sequence, outcome, bytes, &row);
@@ -76,7 +76,7 @@ impl Worker {
 }
 
 /// Returns the failure kind of a row. A complete reply has none, whatever its status, because a check reports how a
-/// site answers. A body that is longer than a check reads is not a failure either.
+/// site answers. A body that is longer than the limit of the check is not a failure either.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };

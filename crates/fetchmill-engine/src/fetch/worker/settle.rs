@@ -119,7 +119,7 @@ impl Worker {
         replied: &ReceivedReply,
     ) -> AttemptEnd {
         let rules = self.rules(target);
-        // A store lists the size of the bytes as sent, which the verdict has already compared.
+        // For a store, the listed size is that of the bytes as sent, which the verdict has already compared.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
         let completed = body.inner.complete(rules.body_max, listed);
         if body.inner.has_failed() {
@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a part has another ETag than the object's previous part. Parts are matched by listed URL rather
-    /// than by redirect destination.
+    /// Returns whether a part's ETag differs from that of the object's previous part. The object is identified by the
+    /// listed URL rather than by a redirect's destination.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())

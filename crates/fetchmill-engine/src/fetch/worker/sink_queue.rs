@@ -10,12 +10,12 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::control::body_memory::BodyMemory;
 use fetchmill_store::sink::Block;
 
-/// Blocks on their way to the sink. Memory use: the channel, plus a block per task while another block waits.
+/// Blocks on their way to the sink. Memory use: the channel, plus one block per task while another block waits.
 pub(crate) struct SinkQueue {
     blocks: Sender<Block>,
-    /// Blocks returned empty by the sink.
+    /// Blocks that the sink has returned empty.
     empty: RefCell<Receiver<Block>>,
-    /// Full blocks that arrived while another one waited for the sink.
+    /// Full blocks that arrived while another block was waiting for the sink.
     backlog: RefCell<VecDeque<Block>>,
     /// Whether a block is waiting for the sink. If so, no target is taken.
     is_congested: Cell<bool>,
@@ -60,7 +60,7 @@ impl SinkQueue {
         }
     }
 
-    /// Queues a block after the one that waits.
+    /// Queues a block after the one that is waiting.
     pub(super) fn send_later(&self, block: Block) {
         self.memory.reserve(block.memory());
         self.backlog.borrow_mut().push_back(block);
@@ -81,7 +81,7 @@ impl SinkQueue {
         self.blocks.capacity() > 0
     }
 
-    /// Returns whether there is memory for another body and for `heads` bytes of heads. Otherwise records that a
+    /// Returns whether there is memory for another body and for `heads` bytes of heads. If not, records that a
     /// connection waits for memory.
     pub(super) fn has_memory(&self, heads: usize) -> bool {
         let is_short = self.is_short_of_memory(heads);
@@ -105,8 +105,8 @@ impl SinkQueue {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Returns whether the memory for bodies is used up and the sink will free some. It frees some only if it holds
-    /// blocks. A body in transfer may keep its memory for a long time.
+    /// Returns whether the memory for bodies is used up and the sink will free some. The sink frees memory only if it
+    /// holds blocks. A body being transferred may keep its memory for a long time.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }

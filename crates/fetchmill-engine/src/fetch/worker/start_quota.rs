@@ -1,9 +1,9 @@
 //! Limits how many targets a worker starts per tick, depending on its load.
 //!
-//! A TLS connection costs a third of a millisecond of processor time, and thousands may be opened together. Each of
-//! them then waits for all others, and may time out because of this machine, not because of its host. So a worker whose
-//! tick is late opens half as many connections in its next tick. A worker that is on time and has used its whole quota
-//! may open a quarter more.
+//! A TLS connection costs a third of a millisecond of processor time. If thousands are opened together, each waits for
+//! all others, and may time out because of this machine rather than its host. A worker whose tick is late therefore
+//! opens half as many connections in its next tick. A worker that is on time and has used its whole quota may open a
+//! quarter more.
 
 use std::cell::Cell;
 
@@ -12,13 +12,13 @@ use fetchmill_model::planner::origin::Millis;
 
 /// Delay of a tick in milliseconds from which the worker counts as too busy.
 const LATE: Millis = 60;
-/// Delay of a tick in milliseconds from which attempts may have failed because of it.
+/// Delay of a tick in milliseconds from which it may have caused attempts to fail.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// Maximum cost per tick of targets that may have to wait for their hosts. One unit takes about 5 us, and replies wait
-/// meanwhile.
+/// Maximum cost per tick of targets that may have to wait for their hosts. One unit takes about 5 us, during which
+/// replies wait.
 const SPENT_MAX: usize = 4096;
 /// Cost of a target that is queued after others of its host.
 pub(super) const TO_TAKE: usize = 1;
@@ -30,7 +30,7 @@ pub(super) struct StartQuota {
     quota: Cell<usize>,
     started: Cell<usize>,
     spent: Cell<usize>,
-    /// Whether a target was turned away in this tick.
+    /// Whether a target was turned away during this tick.
     is_wanted: Cell<bool>,
     overloaded_at: Cell<Millis>,
 }

@@ -58,7 +58,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) opts_out: bool,
     /// Rules per host, in a job over many hosts.
     pub(crate) hosts: HostRules,
-    /// In a check, the maximum number of body bytes to read. Every outcome of a check is a row.
+    /// Maximum number of body bytes to read, in a check. Every outcome of a check is a row.
     pub(crate) enough: Option<u64>,
     pub(crate) properties: Properties,
     /// See [`BodyMemory`].
@@ -82,9 +82,9 @@ pub(super) struct Worker {
     pub(super) waiters: Waiters,
     pub(super) start_quota: StartQuota,
     pub(super) idle_connections: IdleConnections,
-    /// Resting connections: at most one per task, plus `resting_max`.
+    /// Resting connections, at most one per task plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Line of this worker's connections that wait for the origin's pace.
+    /// Lock that makes this worker's connections wait in line for the origin's pace.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,

@@ -1,4 +1,4 @@
-//! A worker's supply of targets: a batch from the planner, or the time until which the planner has none.
+//! A worker's supply of targets: a batch from the planner, or the time until which the planner has no targets.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -15,12 +15,12 @@ struct BeginningBatch {
     noted: Receiver<Option<ShardNumber>>,
 }
 
-/// The rest of a worker's batch, and the time to ask the planner again.
+/// The rest of a worker's batch, and the time at which to ask the planner again.
 #[derive(Default)]
 pub(super) struct TargetSupply {
     queue: RefCell<TargetQueue>,
     beginning: RefCell<Option<BeginningBatch>>,
-    /// Until this time the planner has nothing, unless it wakes the worker earlier. `None` if it may have something.
+    /// Until this time the planner has no targets, unless it wakes the worker earlier. `None` if it may have some.
     dry_until: Cell<Option<Millis>>,
     is_done: Cell<bool>,
 }
@@ -94,14 +94,14 @@ impl TargetSupply {
         count
     }
 
-    /// Records that the planner has nothing until `until`. Without `is_asked`, the planner was not asked for a batch,
-    /// and `until` ignores the origin's rest. In this case, the known time can only become earlier.
+    /// Records that the planner has no targets until `until`. If `is_asked` is not set, no batch was requested and
+    /// `until` ignores the origin's rest. In this case, the known time can only become earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();
         self.dry_until.set(if is_asked { Some(until) } else { known.map(|known| known.min(until)) });
     }
 
-    /// Returns whether the planner has nothing at present.
+    /// Returns whether the planner currently has no targets.
     pub(super) fn is_dry(&self) -> bool {
         self.dry_until.get().is_some()
     }
@@ -111,7 +111,7 @@ impl TargetSupply {
         self.dry_until.get().is_some_and(|until| until <= now)
     }
 
-    /// Records that the planner may have something.
+    /// Records that the planner may have targets.
     pub(super) fn refill(&self) {
         self.dry_until.set(None);
     }

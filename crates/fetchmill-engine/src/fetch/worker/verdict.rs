@@ -20,7 +20,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Worker {
-    /// Prepares `task_body` for the reply with what is known in advance.
+    /// Prepares `task_body` for the reply, as far as the reply is known in advance.
     pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
         task_body.start(self.may_be_resumed(target));
         let body = &mut task_body.inner;
@@ -46,7 +46,7 @@ impl Worker {
         }
     }
 
-    /// Handles an attempt without a complete reply.
+    /// Handles an attempt that ended without a complete reply.
     pub(super) fn broken(
         &self,
         target: &mut CurrentTarget,
@@ -61,8 +61,8 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), None)
     }
 
-    /// Leaves a target pending because the job is ending. The target fails if its request was sent before a redirect
-    /// and must not be repeated.
+    /// Leaves a target pending because the job is ending. If the target's request was sent before a redirect and must
+    /// not be repeated, the target fails instead.
     pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
         AttemptEnd::Over
@@ -89,7 +89,7 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), replied)
     }
 
-    /// Carries out all verdicts but `Store` and `Redirect`.
+    /// Carries out all verdicts except `Store` and `Redirect`.
     pub(super) fn carry_out(
         &self,
         target: &mut CurrentTarget,
@@ -134,8 +134,8 @@ impl Worker {
         AttemptEnd::Over
     }
 
-    /// Rejects a verdict that would finish the target of a coalesced request. Each of its targets is requested
-    /// separately instead.
+    /// Rejects a verdict that would finish the target of a coalesced request. Each of the request's targets is
+    /// requested separately instead.
     fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
@@ -150,7 +150,7 @@ impl Worker {
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
     }
 
-    /// Returns what a failed attempt says about the host.
+    /// Returns what a failed attempt reveals about the host.
     pub(super) fn seen_of(
         &self,
         kind: FailureKind,
@@ -160,14 +160,13 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // Use the precise time, because the worker's clock is up to one tick late and the request would be sent too
-        // early.
+        // Use the precise time. The worker's clock is up to one tick slow, so the request would be sent too early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)
     }
 
-    /// Finishes a target whose object has arrived. In a check, the wanted part is enough.
+    /// Finishes a target whose object has arrived. A check needs only the wanted part.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         let attempts = target.state.attempts + 1;
         if self.has_rows() {

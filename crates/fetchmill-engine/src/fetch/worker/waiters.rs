@@ -1,5 +1,5 @@
 //! Queues the targets of a job over many hosts until they get a connection. Each host has its own queue. The total
-//! number of queued targets is bounded, so a queue may be full.
+//! number of queued targets is limited, so a queue may be full.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,12 +20,12 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
-/// Duration of a lookup in microseconds if no name server answers, including all tries and delays.
+/// Duration of a lookup in microseconds if no name server answers, including all retries and delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// Rests shorter than this many milliseconds are waited out in memory.
+/// Rests shorter than this many milliseconds are spent in memory rather than in the journal.
 pub(super) const SHORT_REST: Millis = 1000;
 
-/// Place where a target waits for its host.
+/// Where a target waits for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
     /// In memory.
@@ -40,9 +40,9 @@ pub(super) enum AdmissionStep {
     /// The target may get a connection.
     Goes,
     Waits,
-    /// All targets of the host are deferred until this time.
+    /// The host rests. All its targets are deferred until this time.
     Rests(Millis),
-    /// All targets of the host have failed.
+    /// The host is dead for this reason. None of its targets can start.
     Ends(FailureKind),
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Waiters {
     waits: HostWaits,
     /// `None` without `--robots`.
     robots: Option<RobotsGate>,
-    /// Admitted targets that will soon get a connection. There are two queues, for prompt hosts and for other hosts,
-    /// and they are served in turn.
+    /// Admitted targets that will soon get a connection. Prompt hosts and other hosts have one queue each. The two
+    /// queues are served in turn.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
-    /// Hosts that wait for a slot not used by prompt hosts.
+    /// Hosts that wait for a slot that prompt hosts do not use.
     crowded: RefCell<VecDeque<HostId>>,
     timer: RefCell<BinaryHeap<Reverse<(Millis, HostId)>>>,
     /// Total number of targets in `queues`.
@@ -69,7 +69,8 @@ pub(super) struct Waiters {
     /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
     /// taken. All but the last come from redirects, so there are at most as many as tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
-    /// Time of the last scheduled retry of a deferred name, in microseconds, and the interval between two retries.
+    /// Time of the last scheduled retry of a deferred name, in microseconds. `slow_pace` is the interval between
+    /// retries.
     slow_until: Cell<u64>,
     slow_pace: u64,
 }
@@ -94,7 +95,7 @@ impl Waiters {
         }
     }
 
-    /// Returns the reason why a target cannot go now, if its host is dead or must rest.
+    /// Returns why a target cannot start now, if its host is dead or must rest.
     pub(super) fn refusal(&self, target: &CurrentTarget, now: Millis) -> Option<Admission> {
         self.doubt_what_was_seen(target, now);
         self.hosts.borrow().refusal(target.host, now)
@@ -107,7 +108,7 @@ impl Waiters {
     }
 
     /// Requests a slot for one target of a host. Until the host's robots.txt is known, only the first target is
-    /// admitted. That target fetches the robots.txt ([`Waiters::asks_robots`]).
+    /// admitted, and fetches that file ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
         let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
             return self.admit_at_host(host, now);
@@ -123,7 +124,7 @@ impl Waiters {
         Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
     }
 
-    /// Like [`Waiters::admit`], but ignores robots.txt.
+    /// Requests a slot like [`Waiters::admit`], but ignores robots.txt.
     pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
     }
@@ -133,12 +134,12 @@ impl Waiters {
         self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
     }
 
-    /// Returns a host's robots.txt. `None` if it is ignored or not known.
+    /// Returns a host's robots.txt. `None` if it is ignored or unknown.
     pub(super) fn known_robots(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.robots.as_ref()?.known(host)
     }
 
-    /// Returns whether a host's robots.txt is required but not known yet.
+    /// Returns whether a host's robots.txt is required but still unknown.
     pub(super) fn needs_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.known(host).is_none())
     }
@@ -150,7 +151,7 @@ impl Waiters {
         }
     }
 
-    /// Prepares a recheck, in which earlier observations of the host no longer count.
+    /// Prepares a recheck, for which earlier observations of the host do not count.
     fn doubt_what_was_seen(&self, target: &CurrentTarget, now: Millis) {
         if target.is_second_look(&self.rules) {
             self.hosts.borrow_mut().doubt(target.host, target.state.throttled_since, now);
@@ -186,7 +187,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns the most frequent reason why hosts wait. `None` if none waits.
+    /// Returns the reason for which most hosts wait. `None` if no host waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -240,9 +241,9 @@ impl Waiters {
         }
     }
 
-    /// Appends a target to its host's queue. If there is no room, the target comes back when the queue should be empty.
+    /// Appends a target to its host's queue. If there is no room, defers it until the queue should be empty.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
-        // Keep the first target of a queue in memory: it is the one that wakes the queue.
+        // Keep the first target of a queue in memory, because it wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
             self.push(queue, std::mem::take(target));
             return WaitPlace::Memory;
@@ -261,7 +262,7 @@ impl Waiters {
         queue.push(target);
     }
 
-    /// Makes a host's first target ready, if it may go.
+    /// Makes a host's first target ready if it may start.
     pub(super) fn step(&self, host: HostId, now: Millis) -> AdmissionStep {
         let mut queues = self.queues.borrow_mut();
         let Some(queue) = queues.get_mut(&host) else { return AdmissionStep::Waits };
@@ -302,14 +303,14 @@ impl Waiters {
         }
     }
 
-    /// Lets a host wait for a slot not used by prompt hosts.
+    /// Makes a host wait for a slot that prompt hosts do not use.
     fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
         if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
 
-    /// Takes the first host that waits for such a slot, if one is free.
+    /// Takes the first host that waits for a slot that prompt hosts do not use, if such a slot is free.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -357,7 +358,7 @@ impl Waiters {
     }
 
     /// Returns the time of a deferred name's next lookup. Deferred names are looked up again at the rate at which slow
-    /// lookups end. Otherwise names without an answer would be tried again constantly.
+    /// lookups end. Otherwise names without an answer would be retried constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since the last tick that make a tick late.
+/// Milliseconds since the previous tick from which a tick counts as late.
 const LATE: Millis = 100;
 
 /// Time of the last tick, shared with the connections' deadlines.
 #[derive(Debug)]
 pub(super) struct WorkerClock {
     ticked_at: Rc<Cell<Millis>>,
-    /// Whether the last tick was late and so checked no deadlines.
+    /// Whether the last tick was late and therefore checked no deadlines.
     was_late: Cell<bool>,
 }
 
@@ -36,8 +36,8 @@ impl WorkerClock {
         now.saturating_sub(self.ticked_at.replace(now)).max(1)
     }
 
-    /// Returns whether a tick that comes `elapsed` after the last one checks deadlines. After a late tick, replies that
-    /// arrived in time may still be unread. The worker reads them first, and the next tick checks.
+    /// Returns whether a tick that comes `elapsed` after the previous one checks deadlines. After a late tick, replies
+    /// that arrived in time may still be unread. The worker reads them first, and the next tick checks.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);
