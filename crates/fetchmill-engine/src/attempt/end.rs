@@ -9,13 +9,13 @@ use fetchmill_net::rejection_of;
 /// Next step after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// The request is answered, or must wait.
+    /// The request has been answered, or must wait.
     Over,
     /// Make another attempt immediately on a new connection. The last attempt does not count.
     Again,
     /// A large body was truncated. Request the rest on a new connection.
     BrokenOff,
-    /// Like [`AttemptEnd::Again`], but wait for newer credentials first.
+    /// Make another attempt like [`AttemptEnd::Again`], but wait for newer credentials first.
     Renewing,
     /// Continue with another URL.
     Redirected,
@@ -54,7 +54,7 @@ impl Failure {
         Failure::new(FailureKind::Unreachable, "this machine has no free file descriptors or ports left")
     }
 
-    /// Returns the failure after unsolicited bytes, when the replies on the connection may belong to other requests.
+    /// Returns the failure after unsolicited bytes, because the replies on the connection may belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
@@ -62,13 +62,13 @@ impl Failure {
         )
     }
 
-    /// Returns the failure for a reply with a suspect end that is not the first on its connection.
+    /// Returns the failure for a reply whose end is suspect and that is not the first on its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)
     }
 
-    /// Adds the reason to a final verdict that has none.
+    /// Adds the failure's reason to a final verdict that has none.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Settle(outcome, None) if !self.reason.is_empty() => {

@@ -15,8 +15,8 @@ use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
 
-/// Makes attempts until the request is answered or must wait. `came` is the result of a first attempt made by the
-/// caller.
+/// Makes attempts until the request has been answered or must wait. `came` is the result of a first attempt that the
+/// caller has already made.
 pub(crate) async fn fulfil<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -129,7 +129,7 @@ fn unconnected<R: Requester>(
     requester.attempt_failed(request, failure.of_host(origin.key.host()), None)
 }
 
-/// Handles a request sent at `sent` without a complete reply.
+/// Handles a request that was sent at `sent` and got no complete reply.
 fn broke_off<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -152,8 +152,8 @@ fn broke_off<R: Requester>(
     requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
 }
 
-/// Returns the next step after an incomplete reply if it can be taken immediately. `None` if the usual failure rules
-/// apply.
+/// Returns the next step after an incomplete reply, if the step can be taken immediately. Returns `None` if the usual
+/// failure rules apply.
 fn resumed<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -230,8 +230,8 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes the wanted part of a reply. The connection is closed before the rest arrives. So the reply is certain only if
-/// it is the first on its connection. Held replies on this connection are lost, because they can no longer become
+/// Takes the wanted part of a reply. The connection is closed before the rest arrives, so the reply is certain only if
+/// it is the first on its connection. Replies held on this connection are lost, because they can no longer become
 /// certain.
 fn take_part<R: Requester>(
     requester: &R,
@@ -251,9 +251,9 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply with a suspect end if its connection was used before. Its apparent start may be the rest of another
-/// reply. (The first reply of a new connection is kept.) Held replies on this connection are lost, because they can no
-/// longer become certain.
+/// Drops a reply with a suspect end if its connection was used before, because its apparent start may be the rest of
+/// another reply. (The first reply of a new connection is kept.) Replies held on this connection are lost, because they
+/// can no longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -1,8 +1,8 @@
-//! Makes attempts at a request until it is answered or must wait. All requests use this loop. Workers, streams,
+//! Makes attempts at a request until it has been answered or must wait. All requests use this loop. Workers, streams,
 //! listings and the store client are [`Requester`]s.
 //!
-//! [`fulfil`] connects, exchanges, holds replies until they are certain ([`fetchmill_net::certain`]), follows redirects
-//! and resumes truncated bodies. Each requester defines its own requests, bodies and verdicts.
+//! [`fulfil`] connects, sends the request, holds the reply until it is certain ([`fetchmill_net::certain`]), follows
+//! redirects and resumes truncated bodies. Each requester defines its own requests, bodies and verdicts.
 
 mod end;
 mod fulfil;

@@ -14,7 +14,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::fields_in;
 use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
-/// Redirect rules for one kind of request. No redirect may leave TLS, or lead from a public to a non-public address.
+/// Redirect rules for one kind of request. No redirect may leave TLS or lead from a public address to a non-public one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectPolicy {
     /// Maximum number of consecutive redirects.
@@ -28,7 +28,7 @@ pub(crate) struct RedirectPolicy {
 pub(crate) struct Location {
     /// The URL. Empty if it is derived from something else, such as the target's name.
     pub(crate) url: String,
-    /// Addresses still allowed after the redirects so far.
+    /// Addresses that are still allowed after the redirects so far.
     pub(crate) reach: AddressPolicy,
     /// Hashes of the previous URLs with their cookies. A redirect to one of them is a loop.
     visited: Vec<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct RedirectHead<'h> {
     pub(crate) now: Millis,
 }
 
-/// Failure of a redirect that is not followed, with a text for the user.
+/// Failure for a redirect that is not followed, with a text for the user.
 pub(crate) type RedirectRefusal = (FailureKind, String);
 
 impl Location {
@@ -69,13 +69,13 @@ impl Location {
         Location { url, reach: self.reach, ..Location::default() }
     }
 
-    /// Returns whether redirects have led here.
+    /// Returns whether redirects led to this location.
     pub(crate) fn is_redirected(&self) -> bool {
         !self.visited.is_empty()
     }
 
-    /// Follows the redirect of a reply from `address`, which is `None` through a proxy. Returns whether it leads to
-    /// another origin.
+    /// Follows the redirect of a reply from `address`, which is `None` through a proxy. Returns whether the redirect
+    /// leads to another origin.
     pub(crate) fn follow(
         &mut self,
         address: Option<SocketAddr>,
@@ -114,13 +114,13 @@ impl Location {
         Ok(leads_away)
     }
 
-    /// Returns the cookies for the next request, if replies have changed them. The string may be empty.
+    /// Returns the cookies for the next request if replies have changed them. The string may be empty.
     pub(crate) fn cookies_at(&self, origin: &OriginConnections) -> Option<String> {
         let path = || origin.key.path_of(&self.url).unwrap_or("/");
         (!self.cookies.is_empty()).then(|| origin.cookies_after(&self.cookies, path()))
     }
 
-    /// Returns a hash of the URL and its cookies, because the server may answer differently with other cookies.
+    /// Returns a hash of the URL and its cookies. Cookies are included because they may change the server's answer.
     fn visit(&self, url: &str) -> u64 {
         let place = OriginKey::of_url(url).filter(|_| !self.cookies.is_empty());
         let cookies = place.and_then(|(key, path)| self.cookies.field(&RequestPlace::at(&key, path), &[]));
@@ -129,7 +129,7 @@ impl Location {
 }
 
 /// Returns the addresses that a redirect may lead to. After a public address, no later redirect of the chain may lead
-/// to a private one. Through a proxy, the server's address is unknown and counts as public, unless the URL's host is
+/// to a private one. Through a proxy, the server's address is unknown. It counts as public unless the URL's host is
 /// itself a private address.
 fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {

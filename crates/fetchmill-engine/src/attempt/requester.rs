@@ -26,7 +26,7 @@ pub(crate) enum CertainReplies {
     All,
 }
 
-/// Makes requests with [`fulfil`](super::fulfil). The methods are listed in the order of an attempt.
+/// Makes requests with [`fulfil`](super::fulfil). The methods are listed in the order in which an attempt calls them.
 pub(crate) trait Requester {
     /// A request and its progress.
     type Request;
@@ -53,11 +53,11 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), AttemptEnd>;
 
-    /// Prepares `body` for the reply, unless it is to be resumed.
+    /// Prepares `body` for the reply, unless the body is to be resumed.
     fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
 
-    /// Gives the task a connection to the origin. It is not open yet unless an existing one can be reused. `is_fresh`
-    /// forbids a used connection.
+    /// Gives the task a connection to the origin. Unless an existing connection can be reused, it is not open yet.
+    /// `is_fresh` forbids a used connection.
     async fn bring(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -75,7 +75,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), Failure>;
 
-    /// Handles an unreachable origin. Returns the end of the attempt if this decides it.
+    /// Handles an unreachable origin. Returns the end of the attempt if the attempt ends for this reason.
     fn note_unconnected(
         &self,
         _request: &mut Self::Request,
@@ -98,7 +98,7 @@ pub(crate) trait Requester {
     /// Returns the current time on the thread's clock.
     fn micros(&self) -> MonotonicMicros;
 
-    /// Records a complete reply to a request sent at `sent`.
+    /// Records a complete reply to a request that was sent at `sent`.
     fn note_reply(
         &self,
         connection: &Connection,
@@ -129,10 +129,10 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Processes the judgement on a connection's held replies.
+    /// Applies a judgement to a connection's held replies.
     fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
 
-    /// Fails a request that has an uncertain reply and must not be repeated.
+    /// Fails a request whose reply is uncertain and that must not be repeated.
     fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
     /// Closes a connection that the server closes after the last reply.
@@ -155,7 +155,7 @@ pub(crate) trait Requester {
     /// Waits for newer credentials. Returns `false` if the request ends instead.
     async fn await_credentials(&self, request: &mut Self::Request) -> bool;
 
-    /// Processes a redirect that was followed. Returns `false` if the request waits for its new host.
+    /// Processes a redirect that was followed. Returns `false` if the request must wait for its new host.
     fn enter_new_host(&self, _request: &mut Self::Request) -> bool {
         true
     }
@@ -163,18 +163,18 @@ pub(crate) trait Requester {
     /// Splits a coalesced request into its targets.
     fn split(&self, _request: &mut Self::Request) {}
 
-    /// Returns whether to make no further attempt.
+    /// Returns whether no further attempt should be made.
     fn is_over(&self, request: &Self::Request) -> bool;
 
     /// Returns whether the request may be repeated at its current URL.
     fn may_repeat(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request at its current URL is a `GET` or `HEAD`, and so may be repeated if it is slow.
+    /// Returns whether the request at its current URL is a `GET` or `HEAD`, so that it may be repeated if it is slow.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false
     }
 
-    /// Returns the attempts and time spent on the request.
+    /// Returns the number of attempts at the request and the time spent on it.
     fn state_of<'r>(&self, request: &'r mut Self::Request) -> &'r mut AttemptState;
 
     /// Returns the rules for the request.

@@ -1,4 +1,4 @@
-//! A body that can be resumed: if it is truncated, only the rest is requested.
+//! A body that can be resumed. If it is truncated, only the rest is requested.
 //!
 //! The received bytes stay in place, so the usual limits on bodies apply. [`fetchmill_model::verdict`] decides whether
 //! to request the rest, and judges the reply.
@@ -14,7 +14,7 @@ pub(crate) trait ResumableBody: BodySink {
     /// Discards the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for a reply with the whole object or something unusable instead of the requested rest.
+    /// Prepares for a reply that contains the whole object or something unusable instead of the requested rest.
     fn start_again(&mut self);
 
     /// Returns whether something failed on this machine.
@@ -32,9 +32,9 @@ pub(crate) struct Resumable<B> {
     /// Values from the head that are needed to request the rest.
     resumption: Option<Resumption>,
     phase: BodyPhase,
-    /// Bytes of the object received so far.
+    /// Number of bytes of the object received so far.
     came: u64,
-    /// Bytes received from the last request.
+    /// Number of bytes received from the last request.
     brought: u64,
 }
 
@@ -80,8 +80,8 @@ impl<B> Resumable<B> {
         (self.phase, self.brought) = (BodyPhase::BrokenOff, 0);
     }
 
-    /// Returns whether the rest can be requested if the body is truncated here. If the whole object came instead of the
-    /// rest, the body cannot be resumed, because its attempt is over.
+    /// Returns whether the rest can be requested if the body is truncated here. If the whole object arrived instead of
+    /// the rest, the body cannot be resumed, because its attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()
@@ -102,7 +102,7 @@ impl<B> Resumable<B> {
         self.brought
     }
 
-    /// Returns the header fields that request the rest (`Range` and `If-Range`), if it is missing.
+    /// Returns the header fields for requesting the rest (`Range` and `If-Range`), if it is missing.
     pub(crate) fn rest_fields(&self) -> Option<[(String, String); 2]> {
         let resumption = self.resumption.as_ref().filter(|_| self.is_broken_off())?;
         let range = resumption.rest(self.came)?.to_string();

@@ -1,4 +1,4 @@
-//! Sends a dispatcher's outcomes to its sink: the current block, and bodies too large for the block.
+//! Sends a dispatcher's outcomes to its sink: the current block, and bodies that are too large for the block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,8 +11,8 @@ use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
-/// Sender of a dispatcher's blocks. It is dropped if the job is aborted. Otherwise the writer would wait for the engine
-/// forever.
+/// Sender of a dispatcher's blocks. It is dropped if the job is aborted, because otherwise the writer would wait for
+/// the engine forever.
 pub(crate) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;
 
 /// See the [module documentation](self).
@@ -44,7 +44,7 @@ impl BlockSender {
         Arc::clone(&self.sender)
     }
 
-    /// Prepares a body for the block. If memory has no room, writes it to a staging file.
+    /// Prepares a body for the block. If memory has no room for the body, writes it to a staging file.
     pub(crate) fn hold<'b>(&self, sequence: Sequence, body: &'b [u8]) -> Result<FetchedBody<'b>> {
         match &self.stage {
             Some(stage) if self.must_spill(body.len()) => {

@@ -1,9 +1,9 @@
 //! Memory budget of one worker and its writer, for bodies on their way from a connection to the sink.
 //!
-//! Each holder of bodies reserves their bytes, and releases them afterwards. A connection holds bytes during a
-//! transfer. A full block holds them until its sink has stored it. No one waits for room here, because a waiting holder
-//! would keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New requests wait
-//! while blocks are queued.
+//! Each holder of bodies reserves memory for them and releases it afterwards. A connection holds bytes during a
+//! transfer. A full block holds them until its sink has stored it. Holders never wait for room, because a waiting
+//! holder would keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New
+//! requests wait while blocks are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
 /// See the [module documentation](self). A small body (`BODY_FREE_BYTES`) is not counted during its transfer, so
-/// nothing is counted for objects of the usual size. A block counts all its bodies.
+/// objects of the usual size cost no counting. A block counts all its bodies.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,

@@ -21,7 +21,7 @@ impl BodyMeter {
         Arc::new(BodyMeter { clock, rate: rate.map(ByteRate::new), received: AtomicU64::new(0) })
     }
 
-    /// Counts body bytes received by this process.
+    /// Counts body bytes that this process received.
     pub(crate) fn take(&self, bytes: usize) {
         self.count(bytes as u64);
         if let Some(rate) = &self.rate {
@@ -29,7 +29,7 @@ impl BodyMeter {
         }
     }
 
-    /// Counts bytes received by a Python engine, which applies the rate itself.
+    /// Counts bytes that a Python engine received. The engine applies the rate itself.
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }

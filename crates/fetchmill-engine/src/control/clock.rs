@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchmill_model::object::Micros;
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since 1970 UTC. The start of the job is read from the system clock, and time since then is monotonic.
+/// Milliseconds since 1970 UTC. The job's start time comes from the system clock. Time since then is monotonic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,

@@ -1,13 +1,13 @@
-//! Coalescing (`--coalesce`): the maximum distance between parts that are requested together, and what was observed.
-//! All workers of the job share this state.
+//! Coalescing (`--coalesce`): the maximum distance between parts that are requested together, and the observations so
+//! far. All workers of the job share this state.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of consecutive replies without the coalesced range that ends coalescing. A single one may be chance.
+/// Number of consecutive replies without the coalesced range after which coalescing ends. A single one may be chance.
 const REFUSED_MAX: u32 = 2;
 
-/// See the [module documentation](self). It is read once per request, and changed by rejected requests and by the first
-/// success after them.
+/// See the [module documentation](self). It is read once per request. Only rejected requests, and the first success
+/// after them, change it.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
     /// Maximum number of bytes between two parts. `None` requests each part separately.
@@ -21,7 +21,7 @@ impl Coalescing {
         Coalescing { gap_max, refused: AtomicU32::new(0) }
     }
 
-    /// Returns the maximum number of bytes between parts that are requested together. `None` if parts are not
+    /// Returns the maximum number of bytes between parts that are requested together. Returns `None` if parts are not
     /// coalesced.
     pub(crate) fn gap_max(&self) -> Option<u64> {
         self.gap_max.filter(|_| !self.has_ended())
@@ -31,7 +31,7 @@ impl Coalescing {
         self.refused.load(Ordering::Relaxed) >= REFUSED_MAX
     }
 
-    /// Records that the server sent another range than the requested one, or the whole object.
+    /// Records that the server sent a different range from the requested one, or the whole object.
     pub(crate) fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Counters shown while a job runs. Each thread updates its own once per block, and readers sum them up.
+//! Counters shown while a job runs. Each thread updates its own counters once per block, and readers add them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// May decrease, because a name conflict is detected only after the object was fetched.
+    /// May decrease, because some name conflicts are detected only after the object was fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -97,7 +97,7 @@ impl Counters {
         self.fail(kind);
     }
 
-    /// Counts the effect of a transform: a different outcome or size.
+    /// Counts the effect of a transform, which may change the outcome or the size.
     pub(crate) fn transform(&self, outcome: Outcome, bytes: u64, bytes_before: u64) {
         self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
         match outcome {
@@ -144,7 +144,7 @@ pub struct Sum {
     pub received: u64,
     /// Requests made.
     pub attempts: u64,
-    /// Requests in flight at present.
+    /// Requests currently in flight.
     pub in_flight: u64,
     /// Failures by kind.
     pub kinds: KindCounts,

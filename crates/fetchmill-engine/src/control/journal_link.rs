@@ -1,4 +1,4 @@
-//! The channel to the journal's thread, and the requests sent through it.
+//! The channel to the journal's thread, and the requests sent through the channel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,16 +40,16 @@ pub(crate) enum CommitRequest {
     Begin(Runs),
     /// The progress of a shard's upload.
     Upload(ShardNumber, UploadState),
-    /// From now on, the bucket is listed by tokens.
+    /// From now on, the bucket is listed with continuation tokens.
     FollowTokens(TokenStart),
 }
 
-/// Point where a listing by tokens starts.
+/// Point at which a listing with continuation tokens starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenStart {
-    /// At the page with this token, or at the first page. Everything before it is in the journal.
+    /// At the page with this token, or at the first page. The journal already contains everything before that page.
     At(Option<String>),
-    /// At the first page, for a second time.
+    /// At the first page, for the second time.
     Again,
 }
 
@@ -58,28 +58,27 @@ pub(crate) enum TokenStart {
 pub(crate) enum JournalRequest {
     /// Data of a listing.
     Listing(ListingRequest),
-    /// Data that must be durable before its sender continues. The answer arrives when it is.
+    /// Data that must be durable before its sender continues. The answer is sent as soon as it is durable.
     Commit(CommitRequest, SyncSender<CommitAnswer>),
-    /// These targets get no outcome in this run, although their requests were sent.
+    /// These targets get no outcome in this run although their requests were sent.
     Leave(Runs),
-    /// Finished targets that became doubtful because of a late reply, with their names.
+    /// Finished targets that a late reply made doubtful, with their names.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
     /// Targets that wait for longer than a commit window.
     Waiting(Vec<WaitingTarget>),
-    /// Outages that the job waits for, as JSON, for readers of the journal.
+    /// Outages that the job is waiting out, as JSON for readers of the journal.
     Waits(String),
-    /// Samples as JSON with their end times, and the current speed. If there are several samples, they replace all
-    /// earlier ones.
+    /// Samples as JSON with their end times, and the current speed. Several samples replace all earlier ones.
     Samples(Vec<(f64, String)>, String),
-    /// Asks for waiting targets, because the planner has room.
+    /// Requests waiting targets, because the planner has room.
     LoadWaiting { from: DueKey, max: usize },
     /// Recovers the files of a dead worker process. The answer lists the targets that are finished as a result.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// Asks which of these names no page of the walk has listed yet.
+    /// Requests those of these names that no page of the walk has listed yet.
     KeepUnlisted(Names, Sender<Names>),
-    /// Asks for the next folder to list.
+    /// Requests the next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
-    /// Asks for an earlier run's next page with unfinished targets.
+    /// Requests an earlier run's next page with unfinished targets.
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
@@ -91,7 +90,7 @@ pub(crate) fn ended() -> Error {
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JournalLink {
-    /// `None` after the end: the journal's thread works until all senders are gone.
+    /// `None` after the end, because the journal's thread runs until all senders are gone.
     sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
     /// Number of waiting targets not yet written to the journal.
     unwritten: AtomicUsize,
@@ -149,7 +148,7 @@ impl JournalLink {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Returns whether to stop deferring targets, because the journal has many still to write.
+    /// Returns whether targets should no longer be deferred, because the journal still has many to write.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }

@@ -36,7 +36,7 @@ impl ListGate {
         }
     }
 
-    /// Allows this many rows in total. A page may exceed the limit.
+    /// Sets the total number of rows that may be read. The last page may exceed it.
     pub(crate) fn allow(&self, rows: u64) {
         self.allowed.store(rows, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl ListGate {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Returns how many rows were read before the gate ended the listing. `None` if it did not.
+    /// Returns the number of rows that were read before the gate ended the listing. `None` if it did not.
     pub(crate) fn cut_at(&self) -> Option<u64> {
         self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }

@@ -75,14 +75,14 @@ pub(super) struct Control {
     pub(super) health_checks: HealthCheckLink,
     /// Statuses that are retried like 503.
     pub(super) retried: RetriedStatuses,
-    /// Detects an only origin that refuses every request.
+    /// Detects that the only origin refuses every request.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
-    /// Knowledge about S3 stores, if the job uses any.
+    /// What is known about S3 stores, if the job uses any.
     pub(super) store: Arc<Access>,
     /// Bearer tokens from a command, for requests to the source's origin.
     pub(super) tokens: Option<Arc<BearerTokens>>,
-    /// Rate limit of the whole job, if there is one.
+    /// Rate limit of the whole job, if any.
     pub(super) pace: Option<Pace>,
     /// The hosts' robots.txt. `None` if robots.txt is not obeyed.
     pub(super) robots: Option<Arc<RobotsBoard>>,
@@ -93,14 +93,14 @@ pub(super) struct Control {
     pub(super) is_listing_done: AtomicBool,
     /// Number of listing pages in this run.
     pub(super) listed_pages: AtomicU64,
-    /// Number of objects that the listing announces, or 0.
+    /// Number of objects that the listing announces, or 0 if it announces none.
     pub(super) told_total: AtomicU64,
     /// Fraction of the list read so far, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
     list_share: AtomicU64,
     /// Limits how far the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Limit that protects the server. It is set once, before workers exist or as soon as the list's server is known.
+    /// Limit that protects the server. It is set once: before workers exist, or as soon as the list's server is known.
     courtesy: OnceLock<Option<Courtesy>>,
     /// Whether the server is taken from the list, because the engine's connections are not visible here.
     heeds_list: bool,
@@ -111,9 +111,9 @@ pub(super) struct Control {
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
-    /// The most frequent body. Receipts update it.
+    /// The most frequent body, updated by receipts.
     same_bodies: Mutex<SameBodies>,
-    /// Hosts with an untrusted certificate that the user was told about.
+    /// Hosts with an untrusted certificate that were already reported to the user.
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -140,8 +140,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // In a check, a host's answers are results, even if it is the only host. With robots.txt, a single worker
-            // applies a host's rules.
+            // In a check, a host's answers are results, even if it is the only host. With robots.txt, a host's rules
+            // are applied by a single worker.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -149,7 +149,7 @@ impl Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlanner::new(planner, wakers),
-            // Unused if targets are only listed.
+            // Not used if targets are only listed.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
@@ -244,7 +244,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // No thread can run the check.
+                    // No thread can perform the check.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -252,8 +252,8 @@ impl Control {
         }
     }
 
-    /// Handles the result of a check after many `refused` replies. The check requests a previously fetched object
-    /// again.
+    /// Handles the result of the check that follows many `refused` replies. The check requests a previously fetched
+    /// object again.
     pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
         if answered == Some(refused) {
             self.stop.fail(Error::Refused(refusals::describe(refused)));
@@ -276,8 +276,8 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Records that a listing page fails: the reason, and the start and end of the wait. `None` means that the page has
-    /// arrived.
+    /// Records that a listing page fails, with the reason, and the start and end of the wait. `None` means that the
+    /// page has arrived.
     pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
         if self.waits.set_page(failing) {
             self.note_waits();
@@ -290,7 +290,7 @@ impl Control {
             .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
     }
 
-    /// Passes on what the listing observed about the origin.
+    /// Passes the listing's observations of the origin on to the planner.
     pub(super) fn observe_listing(&self, observed: Observations) {
         self.plan.observe_listing(observed, self.clock.now());
         if observed.successes == 0 {
@@ -323,13 +323,13 @@ impl Control {
         }
     }
 
-    /// Adds a notice for the user at the end.
+    /// Adds a notice that the user sees at the end.
     pub(super) fn notice(&self, text: &str) {
         lock(&self.notices).push(hide_secrets(text).into_owned());
     }
 
-    /// Tells the user that one of many hosts failed certificate verification. Reports each host once, up to a maximum
-    /// number of hosts.
+    /// Notifies the user that one of many hosts failed certificate verification. Reports each host once, up to a
+    /// maximum number of hosts.
     pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
         let mut told = lock(&self.distrusted);
         if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
@@ -353,7 +353,7 @@ impl Control {
         notices
     }
 
-    /// Returns a notice if a limit kept the concurrency low. It names the server that the limit protects.
+    /// Returns a notice if a limit kept the concurrency low. The notice names the server that the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto reached {most} in flight, the maximum");
@@ -384,7 +384,7 @@ impl Control {
     }
 
     /// Applies the limit that protects the job's server. `None` means that the server needs no limit. Only the first
-    /// call counts.
+    /// call has an effect.
     pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
         let courtesy = courtesy.filter(|_| self.finds_concurrency);
         if let (Ok(()), Some(courtesy)) = (self.courtesy.set(courtesy), courtesy) {
@@ -392,7 +392,7 @@ impl Control {
         }
     }
 
-    /// Applies the limit of a list's server, which is the one that the first connection reaches. `address` is `None`
+    /// Applies the limit of a list's server. This is the server that the first connection reaches. `address` is `None`
     /// with a proxy.
     pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
         if self.courtesy.get().is_none() {

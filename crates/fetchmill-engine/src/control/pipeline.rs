@@ -1,9 +1,9 @@
-//! Pipelining (`--pipeline`): the number of requests sent together on a connection, and what was observed. All workers
-//! of the job share this state.
+//! Pipelining (`--pipeline`): the number of requests sent together on a connection, and the observations so far. All
+//! workers of the job share this state.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of broken batches that ends pipelining. A single one may be chance.
+/// Number of broken batches after which pipelining ends. A single one may be chance.
 const BROKEN_MAX: u32 = 2;
 
 /// See the [module documentation](self). It is read once per batch, and changed only when a batch breaks.
@@ -41,7 +41,7 @@ impl Pipeline {
         self.broken.load(Ordering::Relaxed) >= BROKEN_MAX || self.has_large.load(Ordering::Relaxed)
     }
 
-    /// Records a batch with too many or too few replies, or one that broke otherwise.
+    /// Records a batch that had too many or too few replies, or that broke for another reason.
     pub(crate) fn note_broken(&self) {
         self.broken.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row without a success
-//! mean that the credentials are wrong or expired. Further requests would only make more targets fail.
+//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row, without a success, mean that the
+//! credentials are wrong or expired. Further requests would only make more targets fail.
 //!
-//! A worker that sees a success reads one counter. While there are no refusals, no thread writes to it.
+//! After each success, a worker reads one counter. While there are no refusals, no thread writes to that counter.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
 /// Position of the status in the streak counter.
 const STATUS_SHIFT: u32 = 48;
-/// Factor by which the bound grows after a check found that only the refused targets are forbidden.
+/// Factor by which the bound grows when a check finds that only the refused targets are forbidden.
 const GROWTH: u64 = 4;
 
 /// Meaning of a refusal.
@@ -19,7 +19,7 @@ pub(crate) enum Refusal {
     OfTarget,
     /// All targets are refused, and this run has fetched none.
     OfAll,
-    /// Many targets in a row are refused, but others were fetched. A fetched object must be requested again to decide.
+    /// Many targets in a row are refused, but others were fetched. To decide, a fetched object must be requested again.
     InDoubt,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct AccessRefusals {
 }
 
 impl AccessRefusals {
-    /// Creates the detector. `is_off` disables it, because the user limits the failed targets or because refusals are
-    /// normal results of the job.
+    /// Creates the detector. `is_off` disables it, either because the user limits the number of failed targets, or
+    /// because refusals are normal results of the job.
     pub(crate) fn new(is_off: bool) -> Self {
         AccessRefusals {
             streak: AtomicU64::new(0),
@@ -81,7 +81,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Continues after a check that fetched the object again: only the refused targets are forbidden.
+    /// Continues after the object was fetched again, which shows that only the refused targets are forbidden.
     pub(crate) fn go_on(&self) {
         self.bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bound| bound.checked_mul(GROWTH)).ok();
         self.streak.store(0, Ordering::Relaxed);
@@ -113,7 +113,7 @@ mod tests {
     fn nothing_but_refusals_ends_the_job() {
         let refusals = AccessRefusals::new(false);
         assert_eq!(refuse(&refusals, 403, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
-        // Another status starts a new streak.
+        // A different status starts a new streak.
         assert_eq!(refuse(&refusals, 401, REFUSED_TARGETS_MAX - 1), [Refusal::OfTarget]);
         assert_eq!(refuse(&refusals, 401, 2), [Refusal::OfAll]);
         assert_eq!(refuse(&AccessRefusals::new(true), 403, 3 * REFUSED_TARGETS_MAX), [Refusal::OfTarget]);

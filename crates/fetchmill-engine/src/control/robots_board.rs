@@ -1,4 +1,4 @@
-//! The robots.txt of a list's hosts (`--robots`). All workers share it, so that each file is requested only once. A
+//! The robots.txt files of a list's hosts (`--robots`). All workers share them, so each file is requested only once. A
 //! worker takes the lock when it meets a host, rather than once per object.
 
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ enum RobotsEntry {
 /// Answer to a worker that wants to request a host's file.
 #[derive(Debug)]
 pub(crate) enum RobotsClaim {
-    /// The caller requests the file. No other worker does so until the caller settles or withdraws the claim.
+    /// The caller may request the file. No other worker does so until the caller settles or withdraws the claim.
     Granted,
     /// Another worker is requesting the file.
     Asked,
@@ -37,7 +37,7 @@ impl Default for RobotsBoard {
 }
 
 impl RobotsBoard {
-    /// Claims the request for a host's file.
+    /// Claims the right to request a host's file.
     pub(crate) fn claim(&self, host: HostId) -> RobotsClaim {
         let mut hosts = lock(&self.0);
         match hosts.get(host) {

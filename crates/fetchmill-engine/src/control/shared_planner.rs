@@ -1,4 +1,4 @@
-//! The planner behind a lock, with copies of the values that threads read once per object without the lock.
+//! The planner behind a lock, with copies of the values that threads read once per object without taking the lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +26,9 @@ pub(crate) struct SharedPlanner {
     wakers: Arc<Wakers>,
     /// Total size of the names in memory.
     pub(crate) live_bytes: LiveBytes,
-    /// Until this time, targets that have not started are held. It is read before each target.
+    /// Until this time, targets that have not started are held. Read before each target.
     held_until: AtomicU64,
-    /// Number of the target that checks the origin and so is not held.
+    /// Number of the target that checks the origin and is therefore not held.
     probe: AtomicU64,
     /// Maximum number of requests in flight. Set at each turn, read at each tick.
     concurrency: AtomicUsize,
@@ -36,13 +36,13 @@ pub(crate) struct SharedPlanner {
     pub(crate) origin_pace: Pace,
 }
 
-/// Result of a worker's turn, and what it means for others.
+/// Result of a worker's turn, and its consequences for others.
 pub(crate) struct Turn {
     pub(crate) next: NextWork,
     pub(crate) is_given_up: bool,
-    /// Trouble at the origin, if the job waits for its end.
+    /// Trouble at the origin, if the job is waiting for it to end.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// Health check of the origin to make, if any.
+    /// Health check to make on the origin, if any.
     pub(crate) health_check: Option<HealthCheck>,
     /// Whether held targets may start now.
     pub(crate) is_freed: bool,
@@ -72,8 +72,8 @@ impl SharedPlanner {
     /// Reports a worker's progress and returns its next work. Takes one lock.
     ///
     /// Sends its requests to the journal while holding the lock. Sending never blocks, because the journal's queue is
-    /// unbounded. Because of the lock, a load that another worker requests cannot overtake the targets that this worker
-    /// has deferred.
+    /// unbounded. The lock prevents reordering: if another worker requests a load, it cannot overtake the targets that
+    /// this worker has deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,
@@ -108,8 +108,7 @@ impl SharedPlanner {
         self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
-    /// Sets the values that a job sends to its worker process: the end of the hold, and the target that is exempt from
-    /// it.
+    /// Sets the values that a job sends to its worker process: the end of the hold, and the target exempt from it.
     pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
         self.held_until.store(held_until, Ordering::Relaxed);
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
@@ -160,7 +159,7 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Accepts waiting targets loaded from the journal. If there is no room, targets go back to the journal, after
+    /// Accepts waiting targets loaded from the journal. If there is no room, the targets return to the journal, after
     /// those already on their way there.
     pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
         let mut planner = self.lock();
@@ -170,21 +169,21 @@ impl SharedPlanner {
         }
     }
 
-    /// Sets the request rate for the only origin, which throttles.
+    /// Sets the request rate for the only origin while it throttles.
     pub(crate) fn resume_rate(&self, rate: f64, now: Millis) {
         let mut planner = self.lock();
         planner.resume_rate(rate);
         self.show(&planner, now);
     }
 
-    /// Passes on what the listing observed about the origin.
+    /// Passes the listing's observations of the origin on to the planner.
     pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
         let mut planner = self.lock();
         planner.observe_listing(observed, now);
         self.show(&planner, now);
     }
 
-    /// Switches to routing targets by host. The limits of an only origin no longer apply.
+    /// Switches to routing targets by host. The limits of a single origin no longer apply.
     pub(crate) fn route_by_host(&self, now: Millis) {
         let mut planner = self.lock();
         planner.route_by_host();

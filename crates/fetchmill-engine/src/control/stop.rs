@@ -84,7 +84,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender, and drops it if the job is aborted. This way, the writer does not wait for the
+    /// Keeps a dispatcher's sender, and drops it if the job is aborted, so that the writer does not wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);

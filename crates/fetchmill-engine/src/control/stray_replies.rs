@@ -16,7 +16,7 @@ impl StrayReplies {
         self.again.fetch_add(again as u64, Ordering::Relaxed);
     }
 
-    /// Returns a notice for the user at the end. `None` if there was no such reply.
+    /// Returns a notice for the user at the end. `None` if there was no unsolicited reply.
     pub(crate) fn notice(&self) -> Option<String> {
         let surplus = self.surplus.load(Ordering::Relaxed);
         let again = self.again.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Outages that a job waits for, of its origin or of a listing page. Each wait has a limit (`--give-up-after`) and a
-//! description.
+//! Outages that a job is waiting out, of its origin or of a listing page. Each wait has a time limit
+//! (`--give-up-after`) and a description.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
 }
 
-/// All current waits, of which there are at most two.
+/// All current waits, at most two.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<KnownWaits>);
 

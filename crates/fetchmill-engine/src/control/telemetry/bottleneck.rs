@@ -3,9 +3,9 @@
 //! A job's capacity is the maximum number of requests in flight. The use of this capacity ([`super::capacity`]) gives
 //! the first hint. Empty slots wait for targets, the sink or hosts. Slots that wait for a rate limit are counted
 //! separately. If all slots are busy, the limit is the server, the network, this machine's processors, or the number of
-//! slots itself. To tell these apart, the code compares reply times with those under low load, and connect times with
-//! the shortest one seen. A cause is the answer if it takes at least 60 % of the capacity. If no cause does, the answer
-//! is `mixed` (docs/internals/decisions/0031).
+//! slots itself. To distinguish these, the code compares reply times with those under low load, and connect times with
+//! the shortest one seen. A cause is reported if it accounts for at least 60 % of the capacity. If none does, the
+//! result is `mixed` (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 
@@ -17,13 +17,13 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::text::dates::utc;
 
-/// Minimum share of the capacity that makes a cause the answer.
+/// Minimum share of the capacity for which a cause must account to be reported.
 const DOMINANT: f64 = 0.6;
-/// A rate limits the job if at least this share of it is used. For the pace of a throttling origin the threshold is
-/// lower, because that pace fluctuates.
+/// A rate limits the job if at least this share of it is used. The threshold is lower for the pace of a throttling
+/// origin, because that pace fluctuates.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
-/// Processors are saturated if at least this share of their time is busy.
+/// Processors are saturated if they are busy for at least this share of the time.
 const BUSY: f64 = 0.92;
 /// Processors limit the job if its fetching threads run or are runnable for at least this share of the time.
 const WANTED: f64 = 0.75;
@@ -31,8 +31,8 @@ const WANTED: f64 = 0.75;
 const QUEUED: f64 = 1.5;
 /// The queue is in the network if connect times exceed the shortest one by at least this share of the queueing time,
 /// and by `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the network is the cause
-/// even if the first replies were slow too. Even under low load, those first replies wait for the first bytes of all
-/// other connections.
+/// even if the first replies were slow too. Under low load, the first replies are slow because they wait for the first
+/// bytes of all other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
@@ -42,7 +42,7 @@ const ON_THE_WAY_MIN: f64 = 0.002;
 pub enum LimitKind {
     /// The source lists targets too slowly.
     Listing,
-    /// The server becomes slower with more requests.
+    /// The server becomes slower when there are more requests.
     Server,
     /// The network path to the server is saturated.
     Network,
@@ -95,7 +95,7 @@ impl LimitKind {
     }
 }
 
-/// The cause that limits a job, and a measurement that supports it.
+/// The cause that limits a job, with a measurement that supports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// Kind of the cause.
@@ -116,7 +116,7 @@ pub(crate) enum Search {
     Trying,
     /// The search has ended because a higher concurrency did not help.
     Found,
-    /// The search reached this limit, which is that of this machine or protects `whom`.
+    /// The search reached this limit, which is this machine's or protects `whom`.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct HostBounds {
     pub(crate) rate: Option<f64>,
 }
 
-/// The attempts and retries that the last targets wait for.
+/// The attempts and retries for which the last targets are waiting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastTargets {
     /// Latest time at which a running attempt times out. `None` if unknown.
@@ -189,7 +189,7 @@ pub(crate) struct LimitFacts {
     pub(crate) processors: Processors,
     /// Number of fetching threads.
     pub(crate) threads: usize,
-    /// Whether the engine runs in this process's Python interpreter, and so uses one processor at a time.
+    /// Whether the engine runs in this process's Python interpreter and therefore uses one processor at a time.
     pub(crate) is_python: bool,
     pub(crate) writers: WriterShares,
     pub(crate) in_flight: u64,
@@ -199,7 +199,7 @@ pub(crate) struct LimitFacts {
     pub(crate) latency: Option<f64>,
     pub(crate) unloaded: Option<f64>,
     pub(crate) path: Option<PathTimes>,
-    /// The outage that the job waits for, and when it started.
+    /// The outage that the job is waiting out, and when it started.
     pub(crate) outage: Option<String>,
     pub(crate) is_listing_done: bool,
     /// Number of targets waiting for a retry.
@@ -208,12 +208,12 @@ pub(crate) struct LimitFacts {
     pub(crate) per_host: HostBounds,
 }
 
-/// A possible cause, and the share of the capacity that it takes.
+/// A possible cause, and the share of the capacity for which it accounts.
 struct Cause {
     kind: LimitKind,
     share: f64,
     text: String,
-    /// The largest single share in `share`, whose cause `text` describes.
+    /// The largest share that was merged into `share`. Its cause is described by `text`.
     of_text: f64,
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
 }
 
 impl LimitFacts {
-    /// Returns the rate limit that is used up, if any.
+    /// Returns the rate limit that is fully used, if any.
     fn binding_rate(&self) -> Option<LimitedBy> {
         let Pacing { bwlimit, throttled, .. } = &self.pacing;
         let found = |kind, text| Some(LimitedBy { kind, text });
@@ -289,7 +289,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker that has no targets for its own hosts waits for the hosts of other workers.
+        // A worker without targets for its own hosts is waiting for the hosts of other workers.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -310,7 +310,7 @@ impl LimitFacts {
         causes
     }
 
-    /// Describes targets that wait for a rate although it is not used up: they arrive in bursts, or the rate has just
+    /// Describes targets that wait for a rate that is not fully used: they arrive in bursts, or the rate has just
     /// changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
@@ -415,7 +415,7 @@ impl LimitFacts {
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        // Other programs that use the processors matter only if the job needs the processors.
+        // Other programs on the processors matter only if the job needs the processors.
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
@@ -426,7 +426,7 @@ impl LimitFacts {
         })
     }
 
-    /// Describes a job whose requests are in flight all the time.
+    /// Describes a job that always has the maximum number of requests in flight.
     fn of_exchanges(&self) -> (LimitKind, String) {
         if let Some(used_up) = self.used_up_processors() {
             return used_up;
@@ -469,11 +469,11 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// Describes such a job if reply times are missing. Either the engine does not report them, or there were no recent
-    /// replies.
+    /// Describes a job that always has the maximum number of requests in flight but has no reply times. Either the
+    /// engine does not report them, or there were no recent replies.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);
-        // Count attempts without a reply as requests.
+        // Attempts without a reply count as requests.
         let ended = self.requests.max(self.settled);
         if ended <= 0.0 {
             let text = format!(
@@ -494,7 +494,7 @@ impl LimitFacts {
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
-    /// Returns the connect times if a large share of `waited` seconds is due to packets queued in the network.
+    /// Returns the connect times if packets queued in the network cause a large share of `waited` seconds.
     fn longer_way(&self, waited: f64) -> Option<PathTimes> {
         self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
     }

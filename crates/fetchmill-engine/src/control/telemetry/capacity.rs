@@ -1,5 +1,5 @@
-//! Measures how a worker uses its capacity, the maximum number of requests in flight. It counts slots with a request in
-//! flight, slots whose target waits, and empty slots by reason.
+//! Measures how a worker uses its capacity, which is the maximum number of requests in flight. It counts slots with a
+//! request in flight, slots whose target waits, and empty slots by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,17 +12,17 @@ pub(crate) enum CapacityUse {
     Preparing,
     /// Its target waits for a rate.
     Paced,
-    /// Empty: bodies wait to be stored.
+    /// Empty: bodies are waiting to be stored.
     Sink,
     /// Empty: the origin rests or is being checked.
     Held,
-    /// Empty: no targets.
+    /// Empty: there are no targets.
     NoTargets,
     /// Empty: every host has its maximum number of requests.
     HostTurns,
     /// Empty: targets wait for the rates of their hosts.
     HostRates,
-    /// Empty: targets wait for a slot not used by prompt hosts.
+    /// Empty: targets wait for a slot that prompt hosts do not use.
     HostPlaces,
     /// Empty: the hosts are resting.
     HostRests,
@@ -36,7 +36,7 @@ pub(super) const OF_HOSTS: [CapacityUse; 4] =
 
 /// Number of uses.
 const USES: usize = CapacityUse::Names as usize + 1;
-/// Number of units that represent a worker's whole capacity at a tick.
+/// Number of units that represent a worker's whole capacity at one tick.
 const WHOLE: u64 = 1_000;
 
 /// Counters that one worker updates once per tick.
@@ -57,7 +57,7 @@ impl CapacityCounters {
     }
 }
 
-/// Share of the capacity per use. The sum is 1, or 0 if nothing was counted.
+/// Share of the capacity per use. The shares add up to 1, or to 0 if nothing was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Shares([f64; USES]);
 
@@ -80,7 +80,7 @@ impl Shares {
         self.0[of as usize]
     }
 
-    /// Returns the weighted mean. Ignores shares without counts.
+    /// Returns the weighted mean. Ignores shares for which nothing was counted.
     pub(crate) fn mean<'s>(shares: impl Iterator<Item = (&'s Shares, f64)>) -> Self {
         let (mut sum, mut weights) = (Shares::default(), 0.0);
         for (part, weight) in shares.filter(|(part, _)| !part.are_unknown()) {

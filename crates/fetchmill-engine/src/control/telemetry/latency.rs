@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Upper end of the histograms: an hour. They start at a microsecond, and longer times count as an hour. A histogram
-/// takes 13 KiB with two significant digits and 2 KiB with one.
+/// Upper end of the histograms: one hour. They start at one microsecond, and longer times count as one hour. A
+/// histogram takes 13 KiB with two significant digits and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
 /// Number of samples in the recent latency.
 const RECENT: usize = 10;
@@ -24,7 +24,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// See the [module documentation](self). Has `DIGITS` significant digits. Takes no memory while empty.
+/// See the [module documentation](self). Has `DIGITS` significant digits. Uses no memory while empty.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
 

@@ -13,9 +13,9 @@ const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 /// Processor use over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processors {
-    /// Number of processors that this process may use. A quota can make it less than one.
+    /// Number of processors that this process may use. A quota can reduce it to less than one.
     pub(crate) allowed: f64,
-    /// Number of these processors that were busy, for this or other processes.
+    /// Number of these processors that were busy, for this process or others.
     pub(crate) busy: f64,
     /// Number of processors that this process used.
     pub(crate) own: f64,
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// Parses the processors that a process may run on from `Cpus_allowed_list: 0-1,4`.
+/// Parses the list of processors that a process may run on, such as `Cpus_allowed_list: 0-1,4`.
 fn allowed(status: &str) -> Vec<usize> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
     let range = |part: &str| {
@@ -77,7 +77,7 @@ fn allowed(status: &str) -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// Parses a quota and returns it in processors. `200000 100000` means two, `max 100000` means no quota.
+/// Parses a quota and returns it as a number of processors. `200000 100000` means two, `max 100000` means no quota.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
@@ -104,7 +104,7 @@ fn ready_nanos(schedstat: &str) -> u64 {
     schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
 
-/// Returns the ticks for which processors were idle or waited for a disk.
+/// Returns the number of ticks for which processors were idle or waited for a disk.
 fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let (processor, times) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -115,7 +115,7 @@ fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
 }
 
 /// Returns the processor time of all threads, in user and kernel mode. The program name may contain any byte, but the
-/// last bracket ends it.
+/// last closing parenthesis ends it.
 fn own_ticks(stat: &str) -> u64 {
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
     fields.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum()

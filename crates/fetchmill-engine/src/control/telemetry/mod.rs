@@ -1,6 +1,6 @@
-//! Measurements of a running job besides its counters: capacity use, reply times, writer activity, and a sample per
-//! second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads them
-//! ([`crate::job::sampler`]).
+//! Measurements of a running job in addition to its counters: capacity use, reply times, writer activity, and a sample
+//! per second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads
+//! them ([`crate::job::sampler`]).
 
 mod bottleneck;
 mod capacity;
@@ -50,7 +50,7 @@ pub(crate) struct WorkerTelemetry {
     pub(crate) capacity: CapacityCounters,
     latency: Mutex<LatencyHistogram>,
     origins: Mutex<OriginHistograms>,
-    /// Number of replies whose requests were sent when few others were in flight, and the sum of their times in
+    /// Number of replies whose requests were sent while few others were in flight, and the sum of their times in
     /// microseconds.
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
@@ -100,7 +100,8 @@ impl WorkerTelemetry {
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     pub(crate) workers: Vec<WorkerTelemetry>,
-    /// Peer address of the first connection that any worker opened. It is set once, so later connections take no lock.
+    /// Peer address of the first connection that any worker opened. It is set only once, so later connections take no
+    /// lock.
     peer: OnceLock<SocketAddr>,
     /// Shortest, previous and last TCP connect time to this address, in microseconds. 0 means unknown.
     connect_least: AtomicU64,
@@ -137,8 +138,8 @@ impl Telemetry {
         self.peer.get().copied()
     }
 
-    /// Returns the connect times. `now` is the shorter of the last two, because a lost packet adds a second to one of
-    /// them.
+    /// Returns the connect times. `now` is the shorter of the last two, because a lost packet makes one of them a
+    /// second longer.
     pub(crate) fn path(&self) -> Option<PathTimes> {
         let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
         let [least, last, before] =
@@ -147,7 +148,8 @@ impl Telemetry {
         (least > 0.0).then_some(PathTimes { now, least })
     }
 
-    /// Returns the latest time at which a running attempt times out. `None` if none is running, or if this is unknown.
+    /// Returns the latest time at which a running attempt times out. `None` if no attempt is running, or if the time is
+    /// unknown.
     pub(crate) fn attempts_until(&self) -> Option<Millis> {
         let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
         self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
@@ -184,7 +186,7 @@ impl Telemetry {
         *lock(&self.latest) = latest;
     }
 
-    /// Adds `seconds` to the time during which this cause limited the run.
+    /// Adds `seconds` to the time for which this cause limited the run.
     pub(crate) fn count_cause(&self, limited_by: &LimitedBy, seconds: f64) {
         let mut causes = lock(&self.causes);
         match causes.iter_mut().find(|(known, _)| known.kind == limited_by.kind) {
@@ -196,7 +198,7 @@ impl Telemetry {
         }
     }
 
-    /// Returns the cause that limited the run for longest, and its share of the time.
+    /// Returns the cause that limited the run for the longest time, and its share of the run.
     pub(crate) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
         let causes = lock(&self.causes);
         let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();

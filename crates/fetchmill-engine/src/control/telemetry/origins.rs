@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Maximum number of origins recorded at a time. The first to reply are recorded.
+/// Maximum number of origins recorded at a time. The first origins to reply are recorded.
 const ORIGINS_MAX: usize = 64;
 /// Number of samples in the recent latency.
 const RECENT: usize = 10;
@@ -18,7 +18,7 @@ type OriginHistogram = LatencyHistogram<1>;
 pub struct OriginLatency {
     /// The origin, such as `https://files.example.com`.
     pub origin: String,
-    /// Complete replies per second that indicate no trouble.
+    /// Number of complete replies per second that indicate no trouble.
     pub replies_per_second: f64,
     /// Reply times, with one significant digit.
     pub latency: Latency,
@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds the histograms of `other` where there is room, and empties `other`.
+    /// Adds the histograms of `other` as far as there is room, and empties `other`.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {

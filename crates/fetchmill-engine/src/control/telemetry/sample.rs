@@ -9,7 +9,7 @@ use super::latency::Latency;
 use super::origins::OriginLatency;
 use fetchmill_model::limits::PACE_KEPT;
 
-/// See the [module documentation](self). Values are counts within the interval, unless noted as taken at its end.
+/// See the [module documentation](self). Unless noted otherwise, values are counts within the interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, in seconds since 1970 UTC.
@@ -20,21 +20,21 @@ pub struct Sample {
     pub listed: u64,
     /// Number of finished targets.
     pub settled: u64,
-    /// Number of these that were fetched.
+    /// Number of finished targets that were fetched.
     pub fetched: u64,
-    /// Number of these that were absent.
+    /// Number of finished targets that were absent.
     pub absent: u64,
-    /// Number of these that failed.
+    /// Number of finished targets that failed.
     pub failed: u64,
     /// Body bytes fetched.
     pub bytes: u64,
     /// Number of requests.
     pub attempts: u64,
-    /// Requests in flight at the end.
+    /// Requests in flight at the end of the interval.
     pub in_flight: u64,
-    /// Maximum number of requests in flight, at the end.
+    /// Maximum number of requests in flight, at the end of the interval.
     pub concurrency: u64,
-    /// Targets waiting for a retry at the end.
+    /// Targets waiting for a retry at the end of the interval.
     pub waiting: u64,
     /// Number of failed targets by kind.
     #[serde(default)]
@@ -76,7 +76,7 @@ impl Progress {
 
 impl Sample {
     /// Merges this sample with the next one. Percentiles are averaged, weighted by the number of replies, because the
-    /// histograms are gone. The limiting cause is that of the longer sample.
+    /// histograms no longer exist. The limiting cause is that of the longer sample.
     #[must_use]
     pub(super) fn merged(mut self, next: Sample) -> Sample {
         self.latency = merged_latency(&self, &next);

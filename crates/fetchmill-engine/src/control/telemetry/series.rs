@@ -1,4 +1,4 @@
-//! A bounded time series of samples. If there are too many, neighbours are merged, and from then on samples are longer.
+//! A bounded time series of samples. When there are too many, neighbours are merged, and later samples are longer.
 
 use super::sample::Sample;
 use fetchmill_model::limits::SAMPLES_MAX;
@@ -7,7 +7,7 @@ use fetchmill_model::limits::SAMPLES_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
-    /// Length of a sample in seconds. 0 keeps samples as they are.
+    /// Length of a sample in seconds. 0 keeps samples unchanged.
     seconds: f64,
     /// The incomplete sample.
     open: Option<Sample>,
@@ -24,8 +24,7 @@ impl Series {
         series
     }
 
-    /// Adds a sample. Returns the samples that are complete now and were not before: all of them if neighbours were
-    /// merged.
+    /// Adds a sample. Returns the samples that are newly complete. If neighbours were merged, these are all samples.
     pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
         let sample = match self.open.take() {
             Some(open) => open.merged(sample),
@@ -57,7 +56,7 @@ impl Series {
         self.samples[from..].iter().chain(&self.open).filter(|sample| sample.time > time).cloned().collect()
     }
 
-    /// Merges neighbours if there are too many samples. Returns whether it did.
+    /// Merges neighbours if there are too many samples. Returns whether it merged any.
     fn thin_out(&mut self) -> bool {
         let is_full = self.samples.len() >= SAMPLES_MAX;
         while self.samples.len() >= SAMPLES_MAX {

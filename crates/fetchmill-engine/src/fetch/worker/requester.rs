@@ -112,8 +112,8 @@ impl Requester for Worker {
         opened
     }
 
-    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends, and the target stays
-    /// pending because the next run may trust the server. With many hosts, the user gets a notice.
+    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends. In that case, the target
+    /// stays pending because the next run may trust the server. With many hosts, the user gets a notice.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,

@@ -11,7 +11,6 @@ use fetchmill_model::verdict::{field_in, fields_in};
 
 /// See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], plus up to [`ROBOTS_BYTES_MAX`] within the
 /// memory budget for bodies.
-/// budget for bodies.
 #[derive(Debug)]
 pub(super) struct RobotsBody {
     bytes: Vec<u8>,

@@ -48,8 +48,8 @@ impl RobotsGate {
         true
     }
 
-    /// Records the end of a request for robots.txt. `None` means that it failed, so another target will request it
-    /// again.
+    /// Records the end of a request for robots.txt. `None` means that the request failed, so another target will repeat
+    /// it.
     pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
         self.asking.borrow_mut().remove(&host);
         match answer {

@@ -43,7 +43,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) names: StoredNames,
     /// Connection settings of this worker. There are no more tasks than connections.
     pub(crate) pool: PoolSettings,
-    /// Maximum number of resting connections, besides those of the tasks.
+    /// Maximum number of resting connections, not counting those of the tasks.
     pub(crate) resting_max: usize,
     pub(crate) rules: Rules,
     /// Methods, bodies and header fields of the requests.

@@ -1,4 +1,4 @@
-//! Tests of the bottleneck that is reported for measured facts.
+//! Tests which bottleneck is reported for which facts.
 
 use super::*;
 
