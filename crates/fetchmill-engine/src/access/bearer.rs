@@ -1,7 +1,7 @@
 //! Bearer tokens printed by a command (`--bearer-command`). Requests to one origin carry the latest token. If the
-//! server rejects it with 401, the command runs again.
+//! server rejects the token with 401, the command runs again.
 //!
-//! Memory use: one token of up to [`limits::TOKEN_BYTES_MAX`] bytes, and a copy per requesting thread.
+//! Memory use: one token of up to [`limits::TOKEN_BYTES_MAX`] bytes, and a copy of it per requesting thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// Result of running the command. Tokens of two runs always count as different, even if they are equal, because only
+/// Result of running the command. Tokens from two runs always count as different, even if they are equal, because only
 /// the server knows whether a token is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -43,7 +43,7 @@ struct TokenCommand {
 }
 
 impl TokenCommand {
-    /// Runs the command until it prints a token, up to a few times. A command that timed out is not run again.
+    /// Runs the command until it prints a token, at most a few times. If the command times out, it is not run again.
     fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
         let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
         let begun = Instant::now();
@@ -104,13 +104,13 @@ pub(crate) struct BearerTokens {
     token: Mutex<Option<Token>>,
     /// Incremented with each new token.
     generation: AtomicU64,
-    /// Number of consecutive tokens with which no request succeeded.
+    /// Number of consecutive tokens that no request has succeeded with.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }
 
 impl BearerTokens {
-    /// Creates the tokens for an origin. Does not run the command yet.
+    /// Creates the token holder for an origin. Does not run the command yet.
     pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
         Arc::new(BearerTokens {
             origin,
@@ -142,8 +142,8 @@ impl BearerTokens {
         self.origin == *key
     }
 
-    /// Returns the token's generation. Read it before a request, so that a newer token is never mistaken for the one
-    /// used.
+    /// Returns the token's generation. Read it before sending a request, so that a newer token is never mistaken for
+    /// the one that was used.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -156,7 +156,7 @@ impl BearerTokens {
         }
     }
 
-    /// Requests a new token because that of `generation` was rejected. Returns whether there is one.
+    /// Requests a new token because that of `generation` was rejected. Returns whether one is available.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         if self.generation() == generation
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
@@ -322,7 +322,7 @@ mod tests {
         }
         let last = tokens.generation();
         for _ in 1..limits::TOKENS_REFUSED_MAX {
-            // A reply to an old token says nothing about the current one.
+            // A reply to a request with an old token says nothing about the current one.
             tokens.note_reply(200, last - 1);
             tokens.note_reply(503, tokens.generation());
             assert_eq!(renewed(&tokens), Renewal::Newer);

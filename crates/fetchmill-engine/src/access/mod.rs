@@ -1,4 +1,4 @@
-//! Access to servers: credentials for requests, and errors for servers that fail certificate verification.
+//! Access to servers: credentials for requests, and errors about servers that fail certificate verification.
 
 pub(super) mod bearer;
 pub(super) mod renewal;

@@ -5,7 +5,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::rejection_of;
 
-/// Returns the error that ends the job. `None` if the failure is not a matter of trust.
+/// Returns the error that ends the job. `None` if the failure does not concern trust.
 pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
         FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),

@@ -1,5 +1,5 @@
-//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row, without a success, mean that the
-//! credentials are wrong or expired. Further requests would only make more targets fail.
+//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row, without a success,
+//! mean that the credentials are wrong or expired. Further requests would only make more targets fail.
 //!
 //! After each success, a worker reads one counter. While there are no refusals, no thread writes to that counter.
 

@@ -1,5 +1,5 @@
 //! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
-//! program is busy. So any excess over the shortest time is due to a queue in the network. The connection is closed
+//! program is busy, so any excess over the shortest time is due to a queue in the network. The connection is closed
 //! immediately.
 
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ impl ConnectProbe {
         self.pause = CONNECT_PROBE_FIRST;
     }
 
-    /// Starts to connect, unless a probe ran recently. Ignores errors on this machine.
+    /// Starts connecting, unless a probe ran recently. Ignores errors on this machine.
     pub(crate) fn start(&mut self, peer: SocketAddr) {
         if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
             return;
@@ -60,8 +60,8 @@ impl ConnectProbe {
         self.connecting.is_some()
     }
 
-    /// Waits up to `patience` and returns the connect time if the connection succeeds. Times above one second count as
-    /// one second.
+    /// Waits up to `patience` and returns the connect time if the connection succeeds. Times above one second are
+    /// reported as one second.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
         let Connecting { socket, since } = self.connecting.as_ref()?;
         let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];

@@ -1,8 +1,8 @@
-//! Writes a job's objects in another format. The result is a job itself, so `ls`, `verify` and resuming work as usual.
+//! Writes a job's objects in another format. The result is itself a job, so `ls`, `verify` and resuming work as usual.
 //! A shared job is exported range by range.
 //!
-//! Objects are read in a fixed order, which also defines their sequence numbers. So the journal is all that a resumed
-//! export needs: it reads pending objects again, and adds those after the last page. One thread reads, encodes and
+//! Objects are read in a fixed order, which also defines their sequence numbers. A resumed export therefore needs only
+//! the journal: it reads pending objects again, and adds those after the last page. One thread reads, encodes and
 //! commits, because the disk is the bottleneck.
 
 use std::borrow::Cow;
@@ -57,7 +57,7 @@ const ABORT: u8 = 2;
 pub struct ExportOptions {
     /// Destination of the exported job, or the destinations of all ranges of a shared job.
     pub from: Vec<ExportSource>,
-    /// Source of that job. `None` takes it from the job's journal.
+    /// Source of that job. `None` takes the source from the job's journal.
     pub source: Option<String>,
     /// Destination of the objects.
     pub dest: PathBuf,
@@ -169,7 +169,7 @@ struct ExportState {
 impl Export {
     /// Opens all destinations, recovers the unfinished work of an earlier run, and starts.
     ///
-    /// `copies` copies the destinations, if they are ranges in a bucket.
+    /// If the destinations are ranges in a bucket, `copies` copies them to this machine.
     pub fn start(options: &ExportOptions, copies: Option<Box<dyn RangeCopies>>) -> Result<Self> {
         options.check()?;
         let sources = Sources::open(&options.from, copies, options.format)?;
@@ -201,7 +201,7 @@ impl Export {
         self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
     }
 
-    /// Aborts without making anything durable. A later run resumes the export.
+    /// Aborts the export without making anything durable. A later run resumes the export.
     pub fn abort(&self) {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
     }
@@ -212,12 +212,12 @@ impl Export {
         self.running.join();
     }
 
-    /// Returns the report or the error after the export has ended. It can be taken only once.
+    /// Returns the report or the error once the export has ended. It can be taken only once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the current state. This is cheap.
+    /// Returns the current state at low cost.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -350,7 +350,7 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Finishes the export after all objects are written.
+    /// Finishes the export after all objects have been written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
         let objects = self.sources.objects();
@@ -367,8 +367,8 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Returns the targets left unfinished by earlier runs, as runs of sequence numbers (first, count). There are no
-    /// more than fit in one Parquet shard.
+    /// Returns the targets that earlier runs left unfinished, as runs of sequence numbers (first, count). All of them
+    /// fit into one Parquet shard.
     fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -403,7 +403,7 @@ impl ExportThread {
     }
 }
 
-/// Returns a URL without its scheme, and decoded if `decodes`. Returns other names unchanged.
+/// Returns a URL without its scheme, decoded if `decodes` is set. Returns other names unchanged.
 fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
     match (is_url, decodes) {
@@ -434,7 +434,7 @@ struct ExportWindow {
 /// Writes an export's blocks, pages and receipts.
 struct ExportWriter<'w> {
     journal: &'w mut Journal,
-    /// First sequence number beyond the pages of earlier runs.
+    /// First sequence number after the pages of earlier runs.
     listed_before: Sequence,
     sink: Box<dyn Sink>,
     stage: Arc<Stage>,
@@ -443,9 +443,9 @@ struct ExportWriter<'w> {
     is_of_list: bool,
     decodes_names: bool,
     block: Block,
-    /// Names in the block that no page contains yet.
+    /// Names in the block that are not in a page yet.
     names: Names,
-    /// Outcomes of unfetched targets in this window.
+    /// Outcomes of unsuccessful targets in this window.
     gathered: WindowOutcomes,
     window: ExportWindow,
     shared: &'w ExportState,
@@ -478,7 +478,7 @@ impl ExportWriter<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the stored name. If names are paths, this is a URL without its scheme, as in the `files` format of
+    /// Returns the stored name. If names are paths, this is the URL without its scheme, as in the `files` format for
     /// lists.
     fn name_of<'o>(&self, object: &Object<'o>) -> Cow<'o, [u8]> {
         if self.names_are_paths && self.is_of_list {
@@ -510,7 +510,7 @@ impl ExportWriter<'_> {
         Ok(())
     }
 
-    /// Writes the block. Its page is part of the transaction that the next receipt ends.
+    /// Writes the block. Its page belongs to the transaction that the next receipt ends.
     fn write_block(&mut self) -> Result<()> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);

@@ -1,8 +1,8 @@
 //! The thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
-//! discards the body. The planner decides when (`planner/probing.rs`).
+//! discards the body. The planner decides when to check (`planner/probing.rs`).
 //!
-//! Like the listing, this thread makes its own requests whatever the engine is: one at a time, each on a new
-//! connection.
+//! Like the listing, this thread makes its own requests, whichever engine is used. It makes one at a time, each on a
+//! new connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use fetchmill_net::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
 };
 
-/// The thread's parts.
+/// Settings and shared parts of the thread.
 pub(crate) struct HealthChecker {
     pub(crate) control: Arc<Control>,
     /// The only origin, if a server lists its own objects.
@@ -123,7 +123,7 @@ impl HealthChecker {
             match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
                 Ok(()) => {}
                 Err(ConnectFailure::Failed(_)) => return Answer::Down,
-                // This machine is the problem.
+                // The cause is this machine, not the origin.
                 Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection
@@ -160,7 +160,7 @@ impl HealthChecker {
 /// Result of a check.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// A complete reply, and whether the server works.
+    /// A complete reply, which shows whether the server works.
     Status {
         status: u16,
         is_well: bool,

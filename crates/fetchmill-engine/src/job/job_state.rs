@@ -25,7 +25,7 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    /// Returns the current state. The counts include earlier runs, and outcomes that are not durable yet.
+    /// Returns the current state. The counts include earlier runs and outcomes that are not durable yet.
     pub(crate) fn standing(&self) -> Standing {
         let sum = self.control.sum();
         Standing {
@@ -91,7 +91,7 @@ pub struct JobReport {
     pub is_tolerated: bool,
     /// Whether an earlier run started the job.
     pub is_resumed: bool,
-    /// The cause that limited this run for longest, and its share of the run. `None` if nothing was measured.
+    /// The cause that limited this run for the longest time, and its share of the run. `None` if nothing was measured.
     pub limited_by: Option<(LimitedBy, f64)>,
     /// Results of a check.
     pub summary: Option<Summary>,

@@ -1,4 +1,4 @@
-//! Public interface of jobs: start, wait, stop, inspect, report.
+//! The public interface of jobs: start, wait, stop, inspect, report.
 
 mod cdxj;
 mod connect_probe;
@@ -63,9 +63,9 @@ pub struct Snapshot {
     pub settled_before: u64,
     /// Number of requests in flight.
     pub in_flight: u64,
-    /// Number of targets in memory that wait for a retry.
+    /// Number of targets in memory that are waiting for a retry.
     pub waiting: u64,
-    /// Whether the total number of targets is known.
+    /// Whether the listing is complete, so that the total number of targets is known.
     pub is_listing_done: bool,
     /// Number of objects that the listing announces, if it does.
     pub total: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Snapshot {
     pub is_resumed: bool,
     /// The rule that stopped this run.
     pub stopped_by: Option<StopReason>,
-    /// Current outages that the job waits for.
+    /// Current outages that the job is waiting out.
     pub waits: Vec<Wait>,
     /// Number of requests in this run.
     pub attempts: u64,
@@ -95,7 +95,7 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Whether the search for the best concurrency is still running.
     pub tries_concurrency: bool,
-    /// Allowed requests per second to the only origin while it throttles.
+    /// Requests per second allowed to the only origin while it throttles.
     pub pace: Option<f64>,
     /// The cause that limits the job. `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
@@ -112,9 +112,9 @@ impl Job {
         let (plan, list) = plan_job(request, given)?;
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
-        // The channel is unbounded because other limits bound its messages. Pages are limited by the planner's window,
-        // each worker has one receipt, and waiting targets are written faster than any server can fail. A bounded
-        // channel would block a fetching thread.
+        // The channel is unbounded because other limits bound its messages. The planner's window limits pages, each
+        // worker has one receipt, and waiting targets are written faster than any server can fail. A bounded channel
+        // would block fetching threads.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
@@ -156,28 +156,28 @@ impl Job {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
-    /// Sets the maximum rate in requests per second, which must be above 0. If the job was started without a rate, this
-    /// has no effect.
+    /// Sets the maximum rate in requests per second, which must be above 0. Has no effect if the job was started
+    /// without a rate.
     pub fn set_rate(&self, per_second: f64) {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
         }
     }
 
-    /// Sets the requests per second, above 0, that the only origin gets while it throttles. The job then adapts the
-    /// rate to the origin's refusals.
+    /// Sets the requests per second, above 0, for the only origin while it throttles. The job then adapts the rate to
+    /// the origin's refusals.
     pub fn set_pace(&self, per_second: f64) {
         let control = &self.shared.control;
         control.plan.resume_rate(per_second, control.clock.now());
     }
 
-    /// Allows the job to read up to this many rows of its Parquet list in total. A page may exceed the limit. Without
-    /// this call, the job reads all rows.
+    /// Allows the job to read up to this many rows of its Parquet list in total. The last page may exceed the limit. If
+    /// this is never called, the job reads all rows.
     pub fn allow_rows(&self, rows: u64) {
         self.shared.control.list_gate.allow(rows);
     }
 
-    /// Ends the list at the point reached so far. The job is finished when the targets up to there are finished.
+    /// Ends the list at the point reached so far. The job is finished when all targets before this point are.
     pub fn end_list(&self) {
         self.shared.control.list_gate.end();
     }
@@ -187,8 +187,9 @@ impl Job {
         self.shared.control.stop.ask(Stop::Abort);
     }
 
-    /// Takes the dispatcher for an engine in this process ([`super::Workers::Dispatcher`]), waiting up to `patience`
-    /// for it. `None` if it does not exist yet, was already taken, or is not needed because the job has nothing to do.
+    /// Takes the dispatcher for an engine in this process ([`super::Workers::Dispatcher`]), waiting up to `patience`.
+    /// Returns `None` if the dispatcher does not exist yet, was already taken, or is not needed because nothing is left
+    /// to do.
     pub fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         self.worker_registry.take_dispatcher(patience)
     }
@@ -199,8 +200,8 @@ impl Job {
     }
 
     /// Returns the next rows as lines of JSON, if the list is written out to the program
-    /// ([`super::RowsOptions::is_given`]). Returns an empty string if none arrive within `patience`. `None` after the
-    /// last row.
+    /// ([`super::RowsOptions::is_given`]). Returns an empty string if no row arrives within `patience`, and `None`
+    /// after the last row.
     pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
         match self.rows_chunks.as_ref()?.recv_timeout(patience) {
             Ok(rows_chunk) => Some(rows_chunk),
@@ -219,17 +220,17 @@ impl Job {
         self.shared.control.stop.fail(error);
     }
 
-    /// Returns the report or the error after the job has ended. An error can be taken only once.
+    /// Returns the report or the error once the job has ended. An error can be taken only once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the samples after `after`, in seconds since 1970 UTC, oldest first. Includes earlier runs.
+    /// Returns the samples after `after`, in seconds since 1970 UTC, oldest first. Includes those of earlier runs.
     pub fn samples(&self, after: f64) -> Vec<Sample> {
         self.shared.control.telemetry.samples(after)
     }
 
-    /// Returns the current state. This is cheap.
+    /// Returns the current state at low cost.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
         let mut sum = control.sum();

@@ -1,5 +1,5 @@
-//! The thread that observes a running job. It takes a sample per second, determines what limits the job, and writes
-//! both to the journal. Like a progress display it only reads counters, so it costs nothing per target.
+//! The thread that observes a running job. It takes one sample per second, determines what limits the job, and writes
+//! both to the journal. Like a progress display, it only reads counters, so it costs nothing per target.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
-/// Number of samples from which the limiting cause is determined.
+/// Number of samples used to determine the limiting cause.
 const DECIDED_OVER: usize = 3;
-/// Number of samples from which reported rates are computed.
+/// Number of samples used to compute the reported rates.
 const RATE_OVER: usize = 10;
-/// Minimum length of the last sample. A shorter one is useless for a rate.
+/// Minimum length of the last sample. A rate cannot be computed from a shorter one.
 const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 
 /// Facts that stay the same while a job runs.
@@ -35,7 +35,7 @@ const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 pub(crate) struct SampledJob {
     pub(crate) rate: Option<f64>,
     pub(crate) bwlimit: Option<f64>,
-    /// Whether the engine runs in this process's Python.
+    /// Whether the engine runs in this process's Python interpreter.
     pub(crate) is_python: bool,
     /// Whether the engine's workers report how they use their capacity.
     pub(crate) counts_capacity: bool,
@@ -222,7 +222,7 @@ impl<'j> Sampling<'j> {
         self.shared.control.journal.send(JournalRequest::Samples(rows.collect(), text));
     }
 
-    /// Returns a count per second over the last `samples` samples.
+    /// Returns a count per second, averaged over the last `samples` samples.
     fn rate(&self, samples: usize, of: fn(&SampleCounts) -> u64) -> f64 {
         let last = || self.last.iter().rev().take(samples);
         let seconds = last().map(|counted| counted.seconds).sum::<f64>().max(1e-3);
@@ -338,8 +338,8 @@ impl<'j> Sampling<'j> {
     }
 }
 
-/// Estimates the capacity shares of an engine whose workers do not report them. The estimate uses how often the engine
-/// lacked targets or was held, and how busy its writers were.
+/// Estimates the capacity shares of an engine whose workers do not report them. The estimate is based on how often the
+/// engine had no targets or was held, and on how busy its writers were.
 fn seen_shares(without_targets: f64, held: f64, writers: WriterShares) -> Shares {
     let rest = (1.0 - without_targets).max(0.0);
     let held = held.min(rest);

@@ -10,7 +10,7 @@ use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
 use fetchmill_store::journal::{JobLocation, Journal, KeptFailures};
 use fetchmill_store::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 
-/// Queues the selected failed or absent targets for another attempt. Targets dropped by a transform stay skipped.
+/// Queues the selected failed or absent targets for another attempt. Targets dropped by a transform remain skipped.
 pub(crate) fn start(
     place: &JobLocation,
     journal: &mut Journal,
@@ -79,7 +79,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
     let key = naming.key_of(row.sequence, &url, &name);
-    // The values expected by the manifest were in the target's page, which is gone.
+    // The values that the manifest expected were in the target's page, which no longer exists.
     let (kept, request) = (row.extra_bytes(), row.request_bytes());
     let (kept, request) = (kept.as_deref(), request.as_deref());
     ListEntry { url: &url, key, kept, request, ..ListEntry::default() }.write(&mut entry);

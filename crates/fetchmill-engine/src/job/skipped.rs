@@ -1,4 +1,4 @@
-//! Targets skipped by a job, by reason, and what they mean for its result.
+//! Targets that a job skipped, by reason, and their effect on its result.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use fetchmill_store::journal::Journal;
 /// Reasons for names that do not match `--include`. Folder markers count too, because they are not names of objects.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
-/// The user's restrictions on names. If nothing matches them, they may be a mistake.
+/// The user's restrictions on names. If no name satisfies them, they may be a mistake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WantedNames {
     /// Whether all names must start with a bucket prefix.
@@ -35,7 +35,7 @@ impl WantedNames {
     }
 }
 
-/// Number of skipped targets by [`SkipReason`]. Jobs started by 0.1.0 do not record it.
+/// Number of skipped targets by [`SkipReason`]. Jobs started by fetchmill 0.1.0 do not record it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
@@ -50,8 +50,8 @@ impl SkippedByReason {
         &self.0
     }
 
-    /// Returns whether the job unexpectedly found no objects. This is the case if all listed targets were skipped, a
-    /// list contains no target, or no name matches the user's restrictions.
+    /// Returns whether the job unexpectedly found no objects: all listed targets were skipped, a list contains no
+    /// target, or no name satisfies the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,
@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// Returns a notice if there was nothing to do, because this may be the user's mistake.
+    /// Returns a notice if there was nothing to do, because the user may have made a mistake.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;

@@ -1,4 +1,4 @@
-//! The thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display it
+//! The thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display, it
 //! only reads counters, so it costs nothing per target.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Drop for StopWatch {
     }
 }
 
-/// Watches until a rule is broken or the run ends otherwise.
+/// Watches until a rule is violated or the run ends for another reason.
 fn watch(shared: &JobState, ended: &Receiver<()>) {
     let stop = &shared.control.stop;
     while stop.get() == Stop::No && ended.recv_timeout(limits::TICK) == Err(RecvTimeoutError::Timeout) {

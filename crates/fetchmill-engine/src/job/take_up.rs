@@ -16,7 +16,7 @@ use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 /// A new job, or the state left by an earlier run.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// The rest of the list. `None` if the source is not a list.
+    /// The remaining part of the list. `None` if the source is not a list.
     pub(super) list: Option<OpenedList>,
     pub(super) was_finished: bool,
     /// Whether an earlier run started the job.
@@ -65,15 +65,15 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// Queues the targets of `--retry-failed` for another attempt. This makes the job unfinished.
+/// Queues the targets selected by `--retry-failed` for another attempt, which makes the job unfinished.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;
     take_back(plan, journal, &plan.sink_setup(1)?)
 }
 
-/// Removes an earlier run's files about targets without an object. Uploaded files are removed later, when the store can
-/// be contacted.
+/// Removes the files in which an earlier run listed targets without an object. Uploaded files are removed later, when
+/// the store can be contacted.
 fn take_back(plan: &JobPlan, journal: &Journal, setup: &SinkSetup) -> Result<()> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
     take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;

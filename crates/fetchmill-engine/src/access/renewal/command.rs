@@ -16,13 +16,13 @@ use fetchmill_model::panics;
 
 /// Poll interval for a running command.
 const POLL: Duration = Duration::from_millis(10);
-/// Time to wait for output after the command exits. Its child processes may still hold the output open.
+/// Time to wait for output after the command exits. Its child processes may keep the output open.
 const REST: Duration = Duration::from_millis(500);
 /// Size of one read in bytes.
 const PIECE_BYTES: usize = 4096;
 
-/// Runs a command in a shell, as other programs do, and returns its output. The command ends with the job. `what` names
-/// the command in messages. Errors quote the first line of standard error, but never standard output.
+/// Runs a command in a shell, as other programs do, and returns its output. If the job ends, so does the command.
+/// `what` names the command in messages. Errors quote the first line of standard error, but never standard output.
 pub(crate) fn run_command(
     command: &str,
     what: &str,
@@ -57,7 +57,7 @@ pub(crate) fn run_command(
     Ok(read_rest(&output))
 }
 
-/// Returns the output so far, plus any that arrives soon. A child process may still hold the output open.
+/// Returns the output so far, and any that arrives soon after. A child process may keep the output open.
 fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     let end = Instant::now() + REST;
     let mut bytes = Vec::new();
@@ -69,14 +69,14 @@ fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// A command and its children. They are killed when this value is dropped or this process is killed.
+/// A command and its children. They are killed when this value is dropped or when this process is killed.
 struct CommandProcess {
     shell: Child,
     guard: Option<Guard>,
     is_waited_for: bool,
 }
 
-/// Kills a process group after the process that created it has ended for any reason.
+/// Kills a process group once the process that created it has ended for any reason.
 struct Guard {
     shell: Child,
     /// Pipe that the kernel closes when this process ends.
@@ -127,15 +127,15 @@ impl CommandProcess {
         read(self.shell.stderr.take())
     }
 
-    /// Returns the exit status if the command has exited, and kills what is left of its process group. The group is
-    /// killed before the shell is reaped, because its id cannot be reused until then.
+    /// If the command has exited, returns its exit status and kills the rest of its process group. The group is killed
+    /// before the shell is reaped, because its id cannot be reused until then.
     fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         let Some(pid) = Pid::from_raw(self.shell.id() as i32) else { return Ok(None) };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(pid), look)?.is_none() {
             return Ok(None);
         }
-        // By now, all output of the command is in the pipes.
+        // By now, all of the command's output is in the pipes.
         std::thread::sleep(POLL);
         self.end_group();
         self.is_waited_for = true;
@@ -161,7 +161,7 @@ impl Drop for CommandProcess {
     }
 }
 
-/// Reads on a separate thread, so that a command with much output does not block.
+/// Reads on a separate thread, so that a command with a lot of output does not block.
 fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     let work = move || {

@@ -1,4 +1,4 @@
-//! Renews the credentials of a job. A thread replaces them before they expire, or after a server reports that they
+//! Renews the credentials of a job. A thread replaces them before they expire, or when a server reports that they have
 //! expired. Requests never wait for that thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,13 +28,13 @@ pub(crate) struct LoadedCredentials<C> {
     pub(crate) expires_at: Option<u64>,
     /// Source, as shown to users: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
     pub(crate) from: String,
-    /// Whether the source may return other credentials later.
+    /// Whether the source may return different credentials later.
     pub(crate) is_renewable: bool,
 }
 
 /// A source of credentials.
 pub(crate) trait CredentialSource: Send + 'static {
-    /// The credentials of requests.
+    /// The credentials that requests use.
     type Credentials;
 
     /// Searches for the current credentials. Returns `None` if there are none. Blocks, but returns soon after `is_over`
@@ -42,9 +42,9 @@ pub(crate) trait CredentialSource: Send + 'static {
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
 }
 
-/// The owner of credentials that are renewed.
+/// The holder of credentials that are renewed.
 pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
-    /// The credentials of requests.
+    /// The credentials that requests use.
     type Credentials: Clone + PartialEq + Send;
 
     /// Returns a number that increases each time the credentials are replaced.
@@ -52,7 +52,7 @@ pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
 
     fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
-    /// Returns the seconds since 1970 on the clock that defines the expiry.
+    /// Returns the current time in seconds since 1970, on the clock that determines the expiry.
     fn now(&self) -> u64;
 }
 
@@ -63,7 +63,7 @@ const EXPIRED: &str = "the credentials have expired; renew them and run the same
 struct RefreshState {
     /// Whether a search was requested or is running.
     is_wanted: bool,
-    /// Reason of the last failure, and the time until which callers get the same answer.
+    /// Reason for the last failure, and the time until which callers get the same answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -81,7 +81,7 @@ impl RefreshShared {
 }
 
 /// See the [module documentation](self). Ends its thread when dropped, or soon after the job is over. The owner of the
-/// credentials may hold this value, because the reference back is weak.
+/// credentials may hold this value, because the reference from here to the owner is weak.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,
@@ -114,7 +114,7 @@ impl<H: CredentialHolder> Refresher<H> {
     }
 
     /// Requests newer credentials after a server reported that those of `seen_generation`
-    /// ([`CredentialHolder::generation`]) expired. Returns immediately. Concurrent callers share one search.
+    /// ([`CredentialHolder::generation`]) have expired. Returns immediately. Concurrent callers share one search.
     pub(crate) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
         let mut state = self.shared.state();
@@ -140,7 +140,7 @@ impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
-        // The thread itself may drop the last reference to the owner. It must not join itself.
+        // The thread itself may drop the last reference to the owner, and a thread must not join itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
             // A panic of the thread is harmless, because the job is over.
@@ -149,7 +149,7 @@ impl<H> Drop for Refresher<H> {
     }
 }
 
-/// Returns the error for a job that ended during a search for credentials.
+/// Returns the error for a job that ended during the search for credentials.
 pub(crate) fn stopped() -> Error {
     Error::Temporary("stopped while requesting credentials; run the same command again".into())
 }
@@ -188,7 +188,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn keep(mut self, is_over: &dyn Fn() -> bool) {
-        // Wake all waiting callers when the thread ends for any reason.
+        // Wakes all waiting callers when the thread ends for any reason.
         let _ending = Ending(Arc::clone(&self.shared));
         while self.await_turn(is_over) {
             self.replace(is_over);
@@ -218,7 +218,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
-            // The credentials are the same, but may have a later expiry.
+            // The credentials are the same but may have a later expiry.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
                 format!("{EXPIRED} ({} provides no newer ones)", self.loaded.from)
@@ -230,7 +230,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn take(&mut self, loaded: LoadedCredentials<S::Credentials>) {
-        // Upgrade before locking. Dropping the last reference also drops the refresher, which takes the lock.
+        // Upgrade before locking, because dropping the last reference also drops the refresher, which takes the lock.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();
         access.set_credentials(Some(loaded.credentials.clone()));

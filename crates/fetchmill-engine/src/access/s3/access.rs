@@ -1,5 +1,5 @@
 //! Shared state of an S3 store: its credentials, the regions of its buckets, and its clock offset. Each signing thread
-//! keeps a copy. One atomic load tells whether the copy is current.
+//! keeps a copy. One atomic load shows whether the copy is current.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,12 +28,12 @@ struct AccessState {
     /// `None` if requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
-    /// Origins whose requests are signed, with the region that signatures contain.
+    /// Origins whose requests are signed, with the region that their signatures contain.
     origins: HashMap<OriginKey, String>,
 }
 
-/// See the [module documentation](self). Takes the memory of one table row per bucket of the job, for at most
-/// `limits::S3_BUCKETS_MAX` buckets.
+/// See the [module documentation](self). Memory use: one table row for each of the job's buckets, up to
+/// `limits::S3_BUCKETS_MAX`.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) options: S3Settings,
@@ -89,8 +89,8 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Sets the connections for credential requests and the known offset of the store's clock. Call this before the
-    /// first request.
+    /// Sets the connection settings for credential requests, and the known offset of the store's clock. Call this
+    /// before the first request.
     pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
         let _ = self.pool.set(pool);
         self.clock_offset.store(clock_offset, Ordering::Relaxed);
@@ -103,8 +103,8 @@ impl Access {
         done.clone().map_err(|error| again(&error))
     }
 
-    /// Like [`Access::load`], but returns immediately. The first call starts a thread. It ends after the search, or
-    /// soon after [`Access::close`].
+    /// Searches like [`Access::load`], but returns immediately. The first call starts a thread, which ends after the
+    /// search or soon after [`Access::close`].
     fn load_beside(self: &Arc<Self>) -> LoadState {
         match self.loaded.try_lock().as_deref() {
             Ok(Some(Ok(()))) => return LoadState::Done,
@@ -115,7 +115,7 @@ impl Access {
         if loader.is_none() && !self.is_closed.load(Ordering::Relaxed) {
             let access = Arc::clone(self);
             let work = move || {
-                // Callers read the kept result.
+                // Callers read the stored result.
                 let _ = access.load(&|| access.is_closed.load(Ordering::Relaxed));
             };
             let started =
@@ -125,8 +125,8 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// Returns the time since the search for credentials began, unless it failed. Targets without credentials are then
-    /// tried again.
+    /// Returns the time since the search for credentials began, unless the search has failed. As long as it has not
+    /// failed, targets without credentials are tried again.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
         // The credentials may have arrived after the caller checked.
@@ -150,7 +150,7 @@ impl Access {
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
-    /// Requests newer credentials after the store reported that those of `generation` expired.
+    /// Requests newer credentials after the store reported that those of `generation` have expired.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
@@ -165,7 +165,7 @@ impl Access {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // The loader and its process end in a moment. A panic of the loader is harmless.
+            // The loader and its process end shortly. A panic of the loader is harmless.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();
@@ -177,18 +177,18 @@ impl Access {
         self.known().credentials.is_some()
     }
 
-    /// Returns the detected region of the job's only bucket. A worker process needs it.
+    /// Returns the detected region of the job's only bucket, which worker processes need.
     pub(crate) fn region_of_job(&self) -> Option<String> {
         let known = self.known();
         known.regions.values().next().filter(|_| known.regions.len() == 1).cloned()
     }
 
-    /// Returns how many seconds the store's clock is ahead.
+    /// Returns the number of seconds by which the store's clock is ahead.
     pub(crate) fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of a bucket, as far as it is known. From now on, requests to this origin are signed.
+    /// Returns the address of a bucket, as far as known. From now on, requests to its origin are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -209,7 +209,7 @@ impl Access {
         Ok(place)
     }
 
-    /// Records a bucket's region, as reported by the store.
+    /// Records the region that the store reported for a bucket.
     pub(crate) fn learn_region(&self, bucket: &BucketName, region: &str) {
         let mut known = self.known();
         if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
@@ -220,7 +220,7 @@ impl Access {
         self.changed();
     }
 
-    /// Records the store's clock, in seconds since 1970.
+    /// Records the store's time, in seconds since 1970.
     fn learn_clock(&self, store: u64) {
         self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
     }
@@ -245,8 +245,8 @@ impl Access {
         Renewal::Newer
     }
 
-    /// Signs a request that another library sends, and returns the signed fields. The library must send these fields
-    /// unchanged, except for `Host`.
+    /// Signs a request that another library sends, and returns the signed fields. The library must send them unchanged,
+    /// except for `Host`.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
@@ -259,12 +259,12 @@ impl Access {
     }
 
     /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never mistaken
-    /// for those used.
+    /// for those that were used.
     pub(crate) fn generation(&self) -> u64 {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
-    /// Returns whether requests are signed at present, without starting a search for credentials.
+    /// Returns whether requests are currently signed. Does not start a search for credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         self.known().credentials.is_some()
     }
@@ -314,8 +314,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so no lock is needed per object. Uses as much
-/// memory as [`Access`].
+/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so objects cost no lock. Uses as much memory
+/// as [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,
@@ -336,8 +336,8 @@ impl BucketResolver {
     }
 
     /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which may take
-    /// up to a minute. Fails with `credentials` during the search, or if it found none. [`Access::loading`] tells the
-    /// two cases apart.
+    /// up to a minute. Fails with `credentials` during the search, or if the search found none. [`Access::loading`]
+    /// distinguishes these two cases.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();
@@ -366,7 +366,7 @@ pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
     /// Whether the requests are for objects.
     pub(crate) are_of_objects: bool,
-    /// Another origin that the user named, besides the store.
+    /// Another origin that the user named, in addition to the store.
     pub(crate) named: Option<OriginKey>,
 }
 

@@ -1,5 +1,5 @@
-//! The first contact with a bucket: requests one short listing page. Before anything is created, it reveals the
-//! bucket's region, the clock offset, and whether access is allowed. For each problem, an error line tells the user
+//! The first contact with a bucket: requests one short listing page. The page reveals the bucket's region, the clock
+//! offset, and whether access is allowed, before anything is created. For each problem, an error line tells the user
 //! what to do.
 
 use std::time::Duration;
@@ -14,8 +14,8 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. The client's access keeps what the answers reveal about the
-/// store.
+/// Requests a page until the bucket answers as expected. The client's [`Access`] stores what the answers reveal about
+/// the store.
 pub(crate) async fn contact(
     client: &Client,
     bucket: &BucketName,
@@ -70,7 +70,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// Describes the store's answer in place of a page, and the remedy.
+/// Describes an answer that the store sent instead of a page, and the remedy.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

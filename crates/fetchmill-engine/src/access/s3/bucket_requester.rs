@@ -1,5 +1,5 @@
-//! Makes the requests to a store that are not for a job's objects ([`crate::attempt`]), each on a connection that is
-//! new or has rested.
+//! Makes the requests to a store other than those for a job's objects ([`crate::attempt`]). Each request uses a
+//! connection that is new or has rested.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
 impl Client {
-    /// Sends a request, and repeats it with corrected settings if the store rejects some. The returned verdict is never
+    /// Sends a request. Repeats it with corrected settings if the store rejects some. The returned verdict is never
     /// `Again`, `Correct` or `Redirect`. An error ends the job.
     pub(crate) async fn ask(
         &self,
@@ -71,7 +71,7 @@ struct BucketAttempt {
 
 /// Result of a request.
 enum BucketEnd {
-    /// None, because the job is ending.
+    /// No result, because the job is ending.
     Nothing,
     Verdict(Verdict),
     /// An error that ends the job.

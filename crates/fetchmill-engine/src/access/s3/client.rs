@@ -1,5 +1,5 @@
-//! Requests to a store that are not for a job's objects: the first contact, listing pages, uploads. Any number may run
-//! concurrently, each on its own connection.
+//! Requests to a store other than those for a job's objects: the first contact, listing pages, and uploads. Any number
+//! of them may run concurrently, each on its own connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,16 +28,16 @@ pub(crate) struct BucketRequest<'a> {
     pub(crate) bucket: &'a BucketName,
     /// Key of the object. `None` addresses the bucket itself.
     pub(crate) key: Option<&'a [u8]>,
-    /// Query in canonical form for signing: sorted, encoded, and with a `=` in every parameter. It has no leading `?`
-    /// and may be empty.
+    /// Query in canonical form for signing: sorted, encoded, and with `=` in every parameter. It has no leading `?` and
+    /// may be empty.
     pub(crate) query: &'a str,
     pub(crate) fields: &'a [(String, String)],
     pub(crate) body: Option<&'a [u8]>,
 }
 
 impl BucketRequest<'_> {
-    /// Returns whether a success status may be followed by an error. This is possible if the reply is a document of the
-    /// store.
+    /// Returns whether an error may follow a success status. This is possible if the reply is a document that the store
+    /// generates.
     pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
@@ -46,7 +46,7 @@ impl BucketRequest<'_> {
 /// A reply, or the reason why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// A reply. Its body is no longer than a page.
+/// A reply. Its body is at most as long as a listing page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,
@@ -114,12 +114,12 @@ impl BucketReply {
         }
     }
 
-    /// Returns the store's time in seconds since 1970, if the reply has it.
+    /// Returns the store's time in seconds since 1970, if the reply contains it.
     pub(crate) fn sent_at(&self) -> Option<u64> {
         parse_http_date(self.date.as_ref()?.as_bytes())
     }
 
-    /// Returns the modification time by the store's clock, if the reply has it.
+    /// Returns the modification time by the store's clock, if the reply contains it.
     pub(crate) fn modified_at(&self) -> Option<u64> {
         parse_http_date(self.modified.as_ref()?.as_bytes())
     }
@@ -187,7 +187,7 @@ impl Client {
         &self.access
     }
 
-    /// Sends a request once and does not retry.
+    /// Sends a request once, without retries.
     pub(crate) async fn send(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer> {
         let place = self.access.place(ask.bucket)?;
         let mut connection = RestedConnection::default();
@@ -222,7 +222,7 @@ impl Client {
         })
     }
 
-    /// Sends a request and receives the whole reply, regardless of its status.
+    /// Sends a request and receives the whole reply, whatever its status.
     pub(super) async fn exchange(
         &self,
         connection: &mut Connection,

@@ -1,4 +1,4 @@
-//! Requests to servers that issue credentials. Each request has a separate connection and limits.
+//! Requests to servers that issue credentials. Each request has its own connection and limits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -64,7 +64,7 @@ pub(super) struct CredentialRequest<'a> {
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// Whether the server belongs to this machine's environment and is therefore reached without a proxy.
+    /// Whether the server is part of this machine's environment and therefore reached without a proxy.
     pub(super) is_near: bool,
 }
 
@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The deadline of the whole request is the only one, so the clock may stand still.
+        // The only deadline is that of the whole request, so the clock may stand still.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -198,10 +198,10 @@ impl CredentialClient<'_> {
             paces: None,
             tls: Arc::new(pool.tls.without_http2()),
             idle_max: 0,
-            // Cookies are meant for sites that the user has visited.
+            // Cookies are meant for the sites from which the user fetches.
             cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
-            // These servers are chosen by the owner of this machine, rather than by a list.
+            // The owner of this machine chose these servers. They do not come from a list.
             reach: AddressPolicy::Anywhere,
             times_phases: false,
             ..pool

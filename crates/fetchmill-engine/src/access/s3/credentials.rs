@@ -1,5 +1,6 @@
 //! The credentials for signing requests. They come from the environment, a token, a profile, the container or the
-//! machine. The first that are found are used, searched in boto3's order (docs/internals/decisions/0019).
+//! machine. Sources are searched in boto3's order, and the first credentials found are used
+//! (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,8 +20,8 @@ use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Wraps the credentials that were found. The environment is fixed, but any other source may return different
-/// credentials later.
+/// Wraps credentials that were found. The environment is fixed, but any other source may return different credentials
+/// later.
 fn loaded(
     (credentials, expires_at): (Credentials, Option<u64>),
     from: impl Into<String>,
@@ -46,7 +47,7 @@ impl CredentialChain {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// Like [`CredentialChain::new`], with another environment.
+    /// Creates the chain like [`CredentialChain::new`], but for a different environment.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -62,8 +63,8 @@ impl CredentialChain {
 impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
-    /// Searches for the current credentials. Returns `None` if there are none, so that requests are not signed. This
-    /// takes up to `METADATA_TIMEOUT`. Fails if a configured source provides no credentials, and soon after `is_over`
+    /// Searches for the current credentials, which takes up to `METADATA_TIMEOUT`. Returns `None` if there are none, so
+    /// that requests are not signed. Fails if a configured source provides no credentials, and soon after `is_over`
     /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
@@ -122,7 +123,7 @@ impl CredentialSearch<'_> {
         self.of_profile(&profiles, &name, limits::PROFILES_CHAINED_MAX)
     }
 
-    /// Returns the credentials of a profile, if it has any. Follows up to `left` more profiles.
+    /// Returns a profile's credentials, if it has any. Follows references to up to `left` more profiles.
     fn of_profile(
         &self,
         profiles: &Profiles,
@@ -136,7 +137,7 @@ impl CredentialSearch<'_> {
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
             let environment = &self.chain.environment;
-            // Do not use the endpoint for all services, because a store must not see the token.
+            // Do not use the endpoint that applies to all services, because a store must not see the token.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(
@@ -204,7 +205,7 @@ impl CredentialSearch<'_> {
     ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
-            // A profile that names itself as its source means its own keys.
+            // A profile that names itself as its source refers to its own keys.
             (Some(source), _) if source == name => {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }

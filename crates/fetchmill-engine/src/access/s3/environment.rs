@@ -48,7 +48,7 @@ impl Environment {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// Expands a path that may start with `~/`. `None` if there is no home directory to expand it.
+    /// Expands a path that may start with `~/`. Returns `None` if it does and there is no home directory.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
         match text.strip_prefix("~/") {
             Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),
@@ -56,7 +56,7 @@ impl Environment {
         }
     }
 
-    /// Reads a file named in the configuration. `what` describes the file in messages.
+    /// Reads a file that the configuration names. `what` describes the file in messages.
     pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
         let unreadable = |why: &str| Error::Usage(format!("cannot read {text} ({what}): {why}"));
         let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;

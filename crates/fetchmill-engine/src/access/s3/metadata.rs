@@ -12,15 +12,15 @@ use fetchmill_model::s3::Credentials;
 
 /// Server for ECS containers.
 const CONTAINER: &str = "http://169.254.170.2";
-/// Agents of ECS and EKS. Without TLS, a token is sent only to them or to this machine.
+/// Agents of ECS and EKS. Without TLS, tokens are sent only to them and to this machine.
 const CONTAINER_HOSTS: [&str; 6] =
     ["169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "::1", "localhost"];
-/// Servers for EC2 machines, for IPv4 and IPv6.
+/// Servers for EC2 machines, over IPv4 and IPv6.
 const MACHINE: &str = "http://169.254.169.254";
 const MACHINE_V6: &str = "http://[fd00:ec2::254]";
 const TOKEN_PATH: &str = "/latest/api/token";
 const ROLES_PATH: &str = "/latest/meta-data/iam/security-credentials/";
-/// Lifetime of the requested token in seconds. It is used immediately.
+/// Lifetime of the requested token in seconds. The token is used immediately.
 const TOKEN_SECONDS: &str = "300";
 
 type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
@@ -77,7 +77,7 @@ struct MetadataError {
     code: Option<String>,
 }
 
-/// Returns the credentials of a machine with a role. `None` if no server answers.
+/// Returns the credentials of a machine that has a role. `None` if no server answers.
 pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     if environment.is_true("AWS_EC2_METADATA_DISABLED") {
         return Ok(None);
@@ -133,8 +133,8 @@ fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
-/// Requests a token. A server that does not answer with a token has no credentials for this program. Most machines have
-/// no such server.
+/// Requests a token. A server that does not return a token has no credentials for this program. Most machines have no
+/// such server.
 fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
     let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),

@@ -1,5 +1,5 @@
-//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests that are not
-//! for objects.
+//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests other than
+//! those for objects.
 
 mod access;
 mod bucket_check;

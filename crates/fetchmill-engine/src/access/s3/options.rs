@@ -1,4 +1,4 @@
-//! S3 options as the user gave them. [`super::S3Settings`] completes them.
+//! S3 options as the user specified them. [`super::S3Settings`] completes them.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ options! {
         region: Option<String> = None;
         /// Profile that provides the credentials. `None` uses the profile named in the environment.
         profile: Option<String> = None;
-        /// Whether to send unsigned requests, for public buckets.
+        /// Whether to send requests unsigned, for public buckets.
         no_sign_request: bool = false;
         /// Whether to verify objects against the checksums that the store sends.
         checksums: bool = true;
@@ -26,11 +26,11 @@ options! {
         use_fips_endpoint: bool = false;
         /// Whether to use AWS endpoints with IPv6 addresses.
         use_dualstack_endpoint: bool = false;
-        /// Whether to use AWS endpoints at the edge of its network.
+        /// Whether to use the accelerated AWS endpoints at the edge of the AWS network.
         use_accelerate_endpoint: bool = false;
         /// Whether requests declare that the requester pays.
         requester_pays: bool = false;
-        /// File with the customer's encryption key for objects, which the store does not keep.
+        /// File with the customer's encryption key for objects. The store does not keep this key.
         sse_c_key_file: Option<PathBuf> = None;
     }
 }

@@ -1,4 +1,4 @@
-//! The two profile files shared by AWS programs: `~/.aws/config` and `~/.aws/credentials`.
+//! The two profile files that AWS programs share: `~/.aws/config` and `~/.aws/credentials`.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ const NAME_DEFAULT: &str = "default";
 /// Settings of a profile, by lower-case key.
 pub(super) type Profile = HashMap<String, String>;
 
-/// See the [module documentation](self). Settings of both files are merged. In a conflict, the credentials file wins.
+/// See the [module documentation](self). The settings of both files are merged. In a conflict, the credentials file
+/// wins.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
@@ -46,7 +47,7 @@ impl Profiles {
     }
 
     /// Parses lines by the rules of Python's configparser: an indented line continues the value of the key above it.
-    /// Lines below a key without a value are nested keys: `addressing_style` below `s3 =` becomes
+    /// Lines below a key without a value are nested keys. For example, `addressing_style` below `s3 =` becomes
     /// `s3.addressing_style`.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
@@ -110,7 +111,7 @@ impl Profiles {
         self.by_name.get(name)
     }
 
-    /// Returns a setting that applies only to S3, from the profile's services section.
+    /// Returns a setting from the profile's services section that applies only to S3.
     pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
         let services = self.get(profile)?.get("services")?;
         self.services.get(services)?.get(&format!("s3.{key}"))
@@ -145,7 +146,8 @@ fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
-/// Returns the selected profile, and whether the user selected it. A profile selected by the user must exist.
+/// Returns the name of the selected profile, and whether the user selected it. A profile that the user selected must
+/// exist.
 pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
     let said =
         option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));

@@ -20,7 +20,7 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Switches for AWS endpoints, each with its environment variable, if there is one, and its profile keys.
+/// Switches for AWS endpoints, each with its profile keys and its environment variable, if there is one.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
@@ -29,11 +29,11 @@ const DUAL_STACK: Switch = Switch {
 const ACCELERATE: Switch = Switch { variable: None, keys: &["s3.use_accelerate_endpoint"] };
 /// Maximum size of a key file. A base64 key has 44 characters.
 const KEY_FILE_BYTES_MAX: u64 = 1024;
-/// Prefixes of regions in AWS partitions with other endpoint names.
+/// Prefixes of regions in AWS partitions that use different endpoint names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
 
-/// See the [module documentation](self). Fields without a comment are the option of the same name ([`S3Options`]),
-/// completed by the environment and the profile.
+/// See the [module documentation](self). Fields without a comment correspond to the option of the same name
+/// ([`S3Options`]), completed from the environment and the profile.
 #[derive(Debug, Clone)]
 pub(crate) struct S3Settings {
     pub(crate) endpoint_url: Option<OriginUrl>,
@@ -42,7 +42,7 @@ pub(crate) struct S3Settings {
     pub(super) no_sign_request: bool,
     pub(crate) checksums: bool,
     addressing_style: Addressing,
-    /// Additional certificate authorities from the environment or the profile.
+    /// Additional certificate authorities, from the environment or the profile.
     pub(crate) ca_bundle: Option<PathBuf>,
     /// Variant of the AWS endpoint.
     pub(super) variant: AwsVariant,
@@ -106,7 +106,7 @@ impl S3Settings {
         S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
     }
 
-    /// Returns the settings without the additional authorities, for a job that uses no store.
+    /// Returns the settings without the additional certificate authorities, for a job that uses no store.
     pub(crate) fn without_ca_bundle(self) -> Self {
         S3Settings { ca_bundle: None, ..self }
     }
@@ -116,7 +116,7 @@ impl S3Settings {
         Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
     }
 
-    /// Returns the signer for requests to the store. For objects, it also sends the key that encrypts them.
+    /// Returns the signer for requests to the store. For objects, the signer also sends their encryption key.
     pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
         let payer = self.requester_pays.then_some(REQUEST_PAYER);
         let checksums = self.checksums.then_some(CHECKSUM_MODE);
@@ -131,7 +131,7 @@ impl S3Settings {
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
 
-    /// Fails if the settings ask for another AWS endpoint than the one that would be used.
+    /// Fails if the settings require a different AWS endpoint from the one that would be used.
     pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
         if self.endpoint_url.is_some() {
             return Ok(());
@@ -177,7 +177,7 @@ fn variant_of(options: &S3Options) -> AwsVariant {
     }
 }
 
-/// Returns the AWS endpoint variant, completed by the environment and the profile.
+/// Returns the AWS endpoint variant, completed from the environment and the profile.
 fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsVariant> {
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
@@ -206,7 +206,7 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Fails if an encryption key would be sent in plain text to another machine.
+/// Fails if an encryption key would be sent to another machine in plain text.
 fn must_hide(url: &OriginUrl) -> Result<()> {
     let host = url.host();
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());

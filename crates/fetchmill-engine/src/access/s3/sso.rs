@@ -1,6 +1,6 @@
 //! IAM Identity Center (SSO): exchanges the token stored by `aws sso login` for a role's credentials.
 //!
-//! Settings and token file are those of the AWS SDKs
+//! The settings and the token file are those of the AWS SDKs
 //! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>). The request is
 //! `GetRoleCredentials`
 //! (<https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html>).
@@ -23,7 +23,7 @@ pub(super) struct SsoRole {
     account: String,
     role: String,
     region: String,
-    /// Name of the session, or its start URL. The token file is named after its SHA-1.
+    /// Name of the session, or its start URL. The token file is named after the SHA-1 of this string.
     session: String,
     /// Name of the profile, for messages.
     profile: String,
@@ -76,7 +76,7 @@ impl SsoRole {
         }))
     }
 
-    /// Returns the role's credentials, in exchange for the session's stored token.
+    /// Returns the role's credentials in exchange for the session's stored token.
     ///
     /// `endpoint` replaces the endpoint of the region and variant. `now` is in seconds since 1970. Never renews the
     /// token, because its file belongs to the AWS command line.

@@ -12,7 +12,7 @@ use fetchmill_model::s3::{AwsVariant, Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 
-/// A role, with the settings for requesting it.
+/// A role, with the settings used to request it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Role {
     pub(super) arn: String,
@@ -33,7 +33,7 @@ impl Role {
         })
     }
 
-    /// Returns the role from the environment that is used with a token.
+    /// Returns the role from the environment, which is used together with a token.
     pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
         Some(Role {
             arn: environment.get("AWS_ROLE_ARN")?,
@@ -56,8 +56,8 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// Uses the configured endpoint, otherwise the endpoint of the region. Without a region or variant, uses the global
-    /// endpoint.
+    /// Uses the configured endpoint, otherwise the endpoint of the region. If there is neither a region nor a variant,
+    /// uses the global endpoint.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
@@ -98,7 +98,7 @@ impl Sts {
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
-        // Use a body instead of a query, because the token is secret and long.
+        // Use a body rather than a query, because the token is secret and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         let question = CredentialRequest {

@@ -27,8 +27,8 @@ pub struct ExportSource {
 
 /// Copies the ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
 pub trait RangeCopies: Debug + Send {
-    /// Returns a folder with the journal of a range, and with its objects if these are needed. The folder exists until
-    /// the next call. `None` if the copies were stopped.
+    /// Returns a folder with a range's journal, and with its objects if they are needed. The folder exists until the
+    /// next call. Returns `None` if the copies were stopped.
     fn copy(&self, range: &Path, with_objects: bool) -> Result<Option<PathBuf>>;
 }
 
@@ -41,7 +41,7 @@ struct OpenedSource {
 
 /// Location of a destination.
 enum SourcePlace {
-    /// A folder, which nothing changes while this value lives.
+    /// A folder that nothing changes while this value lives.
     Folder(JobLocation),
     /// The name of a range that is copied when it is needed.
     Range(PathBuf),
@@ -113,8 +113,8 @@ impl Sources {
         hasher.digest()
     }
 
-    /// Calls `each` with every object from this number on. Numbers follow the order of the objects. Ends early if the
-    /// copies are stopped.
+    /// Calls `each` with every object whose number is at least the given one, in order. Ends early if the copies are
+    /// stopped.
     pub(super) fn for_each(
         &self,
         from: Sequence,

@@ -1,5 +1,5 @@
-//! Ends a run after its threads have ended. If every target has an outcome, the job is finished. Otherwise the next run
-//! continues it.
+//! Concludes a run once its threads have ended. If every target has an outcome, the job is finished. Otherwise the next
+//! run continues the job.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(super) struct FinishedJob {
 
 impl FinishedJob {
     /// Makes the final transaction, because every target has an outcome. Before it, a job that writes rows writes its
-    /// results, and a job with shards lists its targets without an object. If the run is stopped, the next run does all
-    /// this.
+    /// results, and a job with shards lists its targets that have no object. If the run is stopped, the next run does
+    /// all this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
@@ -54,8 +54,7 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// Removes shards that the journal does not contain. A run that lost the job may have started them before it
-    /// noticed.
+    /// Removes shards that are not in the journal. A run that lost the job may have started them before it noticed.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());
@@ -70,8 +69,8 @@ impl FinishedJob {
         shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
     }
 
-    /// Writes the files that list targets without an object. Returns `false` if the run is stopped before they are in
-    /// place.
+    /// Writes the files that list the targets without an object. Returns `false` if the run is stopped before the files
+    /// are in place.
     fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;

@@ -32,18 +32,18 @@ use fetchmill_store::journal::Journal;
 pub(super) struct Contact {
     /// The plan, completed with the bucket's region and the listing type.
     pub(super) plan: JobPlan,
-    /// Connection settings, with the bearer token if there is one.
+    /// Connection settings, including the bearer token if there is one.
     pub(super) pool: PoolSettings,
     /// The job's only origin, if it has only one.
     pub(super) server: Option<ListingServer>,
     /// Uploads shards. `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
-    /// First page of the listing, if it was requested to detect the type.
+    /// First page of the listing, if it was requested to detect the type of the listing.
     pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
-    /// Makes contact. Fails if the job ends during this time.
+    /// Makes contact. Fails if the job ends meanwhile.
     pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
         let pool = plan.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
@@ -56,8 +56,8 @@ impl Contact {
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
     }
 
-    /// Applies the limit that protects the job's only origin. If a list determines the origin, this happens later, when
-    /// the first connection is open.
+    /// Applies the limit that protects the job's only origin. If the origin comes from a list, the limit is applied
+    /// later, when the first connection is open.
     pub(super) fn settle_courtesy(&self, control: &Control) {
         let request = &self.plan.request;
         let only = self.server.as_ref().filter(|_| !request.leads_anywhere());
@@ -109,7 +109,7 @@ impl Contact {
     }
 }
 
-/// Asks the store for the region of the job's bucket. Returns the plan with that region.
+/// Requests the region of the job's bucket from the store. Returns the plan with that region.
 fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) -> Result<JobPlan> {
     let SourceOptions::S3 { bucket, prefix } = &plan.request.source else { return Ok(plan.clone()) };
     let store = &control.store;
@@ -121,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the token command if there is one. Returns connection settings that send the token.
+/// Runs the token command, if there is one. Returns connection settings that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);
@@ -154,14 +154,14 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // If nothing is left to fetch, the run would only upload the same failures file again, so it is kept.
+    // If nothing is left to fetch, the run would only upload the same failures file again, so the file is kept.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }
     Ok(Some(uploader))
 }
 
-/// Deletes the failures file uploaded by an earlier run, before more targets are fetched.
+/// Deletes the failures file that an earlier run uploaded, before more targets are fetched.
 fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Control>) -> Result<()> {
     for file in journal.unfetched()? {
         uploader.withdraw_failures(control, &file.data)?;
@@ -169,7 +169,7 @@ fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Contr
     journal.forget_unfetched()
 }
 
-/// Returns the job's only origin with its addresses, if it has only one.
+/// Returns the job's only origin with its addresses, if the job has only one.
 fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
     let Some((key, template)) = plan.server()? else { return Ok(None) };
     if !plan.request.leads_anywhere() {

@@ -1,4 +1,4 @@
-//! The threads that fetch or write rows, each with a writer thread. They end with the job.
+//! The threads that fetch or write rows, and the writer thread of each. They end with the job.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -50,16 +50,16 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// Returns the sink setup for `workers` workers. If there is an uploader, the sinks share it.
+    /// Returns the sink setup for `workers` workers. If there is an uploader, all sinks share it.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
         Ok(SinkSetup { upload_queue, ..self.plan().sink_setup(workers)? })
     }
 
-    /// Creates a worker's writer and its connection to it.
+    /// Creates a worker's writer and the worker's connection to it.
     fn writer(&self, setup: &SinkSetup, index: usize) -> Result<(writer::SinkWriter, writer::BlockInput)> {
-        // The first worker merges small shards from earlier runs.
+        // The first worker merges small shards that earlier runs left.
         let small = if index == 0 { recovery::sealed_shards(self.journal)? } else { Vec::new() };
         writer::open(self.plan(), self.control, setup, index, small)
     }
@@ -103,7 +103,7 @@ impl Engine<'_> {
         Ok(vec![spawn("fetchmill-sink", &self.control.stop, move || writer.run())?])
     }
 
-    /// Starts a supervisor per process of the engine.
+    /// Starts one supervisor for each of the engine's processes.
     fn start_supervisors(&self) -> Result<Threads> {
         let poison_candidates = PoisonCandidates::default();
         let mut threads = Vec::new();
@@ -182,9 +182,9 @@ struct NativeWorkers {
     /// The only origin and its request template, if a server lists its own objects.
     server: Option<ListingServer>,
     fields: OriginFields,
-    /// Maximum number of requests in flight, in total.
+    /// Total maximum number of requests in flight.
     limit: usize,
-    /// Maximum number of resting connections per worker, besides those in use.
+    /// Maximum number of resting connections per worker, not counting those in use.
     resting_max: usize,
     /// Maximum number of connections per worker that are kept without a target.
     idle_max: usize,
@@ -196,7 +196,7 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, connections that have rested are kept, because they are used next and then rest again.
+        // With one origin, connections that have rested are kept, because they will be used and rest again.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
         // Listing pages are not decoded, so they are requested without an encoding.
         let template = plan.object_server()?.map(|(_, template)| template);

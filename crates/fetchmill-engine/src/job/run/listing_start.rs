@@ -28,7 +28,7 @@ pub(super) struct PageAccess {
     pub(super) first_page: Option<FetchedPage>,
 }
 
-/// Returns the point where the listing continues. For a new walk over folders, starts it in the journal.
+/// Returns the point where the listing continues. If a walk over folders is new, records its start in the journal.
 pub(super) fn listing_start(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -134,8 +134,8 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
     Filters::new(&plan.request.list.include, &plan.request.list.exclude)
 }
 
-/// Returns how to restart the listing if its marker has expired. This requires that the names of all targets are stored
-/// as listed. Targets dropped by a transform have no stored names.
+/// Returns how to restart the listing if its marker has expired. A restart requires that the names of all targets are
+/// stored as listed. Targets that a transform drops have no stored names.
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()

@@ -1,4 +1,4 @@
-//! A run of a job: contacts the source, starts the threads, waits for them, and writes the end to the journal.
+//! A run of a job: contacts the source, starts the threads, waits for them, and records the end in the journal.
 
 mod conclusion;
 mod contact;
@@ -36,7 +36,7 @@ pub(crate) struct Run {
     pub(crate) messages: Receiver<JournalRequest>,
     pub(crate) was_finished: bool,
     pub(crate) worker_registry: Arc<WorkerRegistry>,
-    /// Channel for rows taken by the program.
+    /// Channel for the rows that the program takes.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 
@@ -65,7 +65,7 @@ impl Run {
         FinishedJob { plan, journal, uploader }.finish(shared)
     }
 
-    /// Starts the threads, with the fetching threads first, which wait for targets.
+    /// Starts the threads. The fetching threads start first and wait for targets.
     fn start(self, contact: Contact, shared: &Arc<JobState>) -> Result<(JobPlan, RunningJob)> {
         let Run { list, mut journal, messages, worker_registry, rows_chunks, .. } = self;
         let control = &shared.control;

@@ -59,7 +59,7 @@ pub(super) fn report(
     })
 }
 
-/// Returns the summary of a finished check, or of its first targets if the run should do no more.
+/// Returns the summary of a finished check. If the run was limited to the first targets, summarises those.
 fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>) -> Result<Option<Summary>> {
     let has_first = interruption.and_then(Interruption::rule) == Some(StopReason::First);
     match plan.request.rows.as_ref().filter(|rows| has_first && !rows.is_given) {
@@ -68,8 +68,8 @@ fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>
     }
 }
 
-/// Returns whether requests may have contained credentials: either all requests, or only those for some targets of a
-/// list.
+/// Returns whether requests may have contained credentials: either all requests, or only those for some of a list's
+/// targets.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
     // Conditions added by a sync are not secret. The fields of a program's own requests are unknown.
     let of_rows = &plan.request.list.request.headers;
@@ -81,7 +81,7 @@ fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Res
         || plan.fields()?.has_secrets(None))
 }
 
-/// Returns the reason why the run ended before its job.
+/// Returns the reason why the run ended before the job was finished.
 fn interruption(shared: &JobState, is_finished: bool) -> Option<Interruption> {
     let stop = &shared.control.stop;
     match (stop.get(), stop.reason()) {

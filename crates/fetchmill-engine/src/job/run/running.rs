@@ -1,4 +1,4 @@
-//! A job with running threads. Starts all threads except the engine's, and waits for all of them.
+//! A job whose threads are running. Starts all threads except the engine's, and waits for all of them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for the thread. A thread that reads items from a program may wait forever for the next one. This function
-    /// then stops waiting, and the thread ends when that item arrives.
+    /// Waits for the thread. A thread that reads items from a program may wait forever for the next item. In this case,
+    /// the function stops waiting, and the thread ends when that item arrives.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {
@@ -101,7 +101,7 @@ impl Uploading {
         Ok(Uploading { thread: uploader.start(control)?, upload_queue })
     }
 
-    /// Waits until all shards are uploaded. No more shards will come.
+    /// Waits until all shards are uploaded. No more shards will follow.
     fn join(self) {
         self.upload_queue.complete();
         join(self.thread);
@@ -160,7 +160,7 @@ pub(super) fn start_health_checker(
     spawn("fetchmill-health", &control.stop, move || checker.run(&questions))
 }
 
-/// Returns the URL of the listing's first page, if it shows the state of the origin.
+/// Returns the URL of the listing's first page, if that page indicates the state of the origin.
 fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
     let url = match &plan.request.source {
         SourceOptions::Server(url) => url,
@@ -175,7 +175,8 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // The objects may be at other origins, or the source is the only object. The page would say nothing about them.
+        // The objects may be on other origins, or the source is the only object. The page would reveal nothing about
+        // them.
         Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))
