@@ -1,4 +1,4 @@
-//! The files of a list, and whether they can be split at line ends. Shared jobs plan their ranges with this.
+//! The files of a list, and whether they can be split at line ends. Shared jobs use this to plan their ranges.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,7 +12,7 @@ use fetchmill_model::source::list::{
 use super::part_files::PartFiles;
 use super::{OpenedList, files};
 
-/// Number of bytes that show whether a file is a JSON array. More whitespace than this before the array hides it.
+/// Number of bytes read to detect whether a file is a JSON array. An array after more whitespace than this is missed.
 const HEAD_BYTES: usize = 4096;
 
 /// One file of a list.
@@ -22,7 +22,7 @@ pub struct ListFile {
     pub path: PathBuf,
     /// Format of the file.
     pub format: ListFormat,
-    /// Whether a range of its lines is a valid list.
+    /// Whether any range of its lines is a valid list.
     pub has_lines: bool,
     /// Number of rows, for a Parquet file.
     pub rows: Option<u64>,
@@ -43,7 +43,7 @@ pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions
 /// Checks that a list is readable and has the requested columns.
 ///
 /// # Errors
-/// Fails if the list is not readable or lacks a column.
+/// Fails if the list is not readable or does not have a requested column.
 pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
     // The first page shows whether the columns are valid.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;

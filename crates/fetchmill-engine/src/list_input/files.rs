@@ -11,10 +11,10 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::is_zip;
 use fetchmill_store::durable;
 
-/// Time after which reading an empty pipe returns, so that the thread can check whether the job is ending.
+/// Time after which a read from an empty pipe returns, so that the thread can check whether the job is ending.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The same for a range of a shared job. The worker writes no more before these lines are listed, and this time passes
-/// for each block of them.
+/// The same time for a range of a shared job. It passes for each block of lines, because the worker writes no more
+/// before these lines are listed.
 const PATIENCE_OF_RANGE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Opens a list file, or standard input if there is no path.
@@ -56,7 +56,7 @@ pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// A pipe that is read without blocking forever. Returns `WouldBlock` if nothing arrives for a moment.
+/// A pipe whose reads do not block forever. A read returns `WouldBlock` if nothing arrives for a moment.
 #[derive(Debug)]
 pub(super) struct PollingInput {
     file: File,
@@ -64,7 +64,7 @@ pub(super) struct PollingInput {
 }
 
 impl PollingInput {
-    /// Reads a pipe. `is_range` says whether a worker of a shared job writes into it.
+    /// Creates the input for a pipe. `is_range` says whether a worker of a shared job writes to the pipe.
     pub(super) fn new(file: File, is_range: bool) -> Self {
         PollingInput { file, patience: if is_range { PATIENCE_OF_RANGE } else { PATIENCE } }
     }

@@ -7,7 +7,7 @@ use super::files;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
-/// Folder with the data files, next to the folder of a `manifest.json`.
+/// Folder with the data files, next to the folder of the `manifest.json`.
 const DATA: &str = "data";
 
 /// See the [module documentation](self).
@@ -36,7 +36,7 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 
 impl InventoryFiles {
     /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. Otherwise it is
-    /// found by its key, below the folder of the `manifest.json` or one of its parents, up to the root of the bucket.
+    /// located by its key, below the folder of the `manifest.json` or one of its parents, up to the root of the bucket.
     fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =

@@ -32,11 +32,11 @@ pub(crate) struct OpenedList {
     length: Option<u64>,
     /// The list's files, if there are several.
     parts: Option<PartFiles>,
-    /// Set with `--sample`: the sample size, and the input for the second read.
+    /// Set with `--sample`: the sample size, and the input for the second reading.
     sampled: Option<(u64, ListInput)>,
 }
 
-/// Location of a list, and how to read it.
+/// Location of a list, and options for reading it.
 struct ListInput {
     path: PathBuf,
     format: Option<ListFormat>,
@@ -98,7 +98,7 @@ impl OpenedList {
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
 
-    /// Fails if the list's files differ from those at the start of the job.
+    /// Fails if the list's files differ from those when the job started.
     fn check_parts(&self, journal: &Journal) -> Result<()> {
         let Some(parts) = &self.parts else { return Ok(()) };
         let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
@@ -127,16 +127,16 @@ impl OpenedList {
         self.length.is_some()
     }
 
-    /// Reads the start of the list. Fails if it cannot be read, or lacks a column.
+    /// Reads the start of the list. Fails if it cannot be read or does not have a requested column.
     pub(crate) fn try_out(mut self) -> Result<()> {
         self.reader.next_page().map(drop)
     }
 
     /// Continues after the part already read. Fails if the list was read to its end and its length has changed since.
     ///
-    /// The length may change until the list was read to its end, because a truncated list may have been completed.
+    /// Until the list was read to its end, its length may change, because a truncated list may have been completed.
     /// Before that, the digest of the part already read shows whether the list is the same. A sample depends on the
-    /// whole list, so its length must not change at all.
+    /// whole list, so its length must never change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {
@@ -159,7 +159,7 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if interrupted. This does not require the end of the list in the journal.
+    /// Takes the sample. Returns `false` if interrupted. The journal need not contain the end of the list.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;

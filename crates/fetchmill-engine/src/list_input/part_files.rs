@@ -1,4 +1,4 @@
-//! A list in several files: the files in a folder, or those matched by a glob.
+//! A list in several files: the files in a folder, or those that match a glob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use super::{files, one_file};
 
 /// Maximum number of files, because their names are kept in memory.
 const FILES_MAX: usize = 100_000;
-/// Files that Spark and other writers put next to the parts. Hidden files are ignored too.
+/// Files that Spark and other writers put next to the parts of a list. Hidden files are ignored too.
 const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 
 /// The files of a list, sorted by name.
@@ -27,7 +27,7 @@ pub(super) struct PartFiles {
 }
 
 impl PartFiles {
-    /// Finds the files of a folder or a glob. `None` if the path is a file, even if it looks like a glob.
+    /// Finds the files of a folder or a glob. Returns `None` if the path is a file, even if it looks like a glob.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,
@@ -129,8 +129,8 @@ fn name_of(path: &Path) -> String {
     fetchmill_model::name::for_display(path.file_name().unwrap_or(path.as_os_str()).as_bytes())
 }
 
-/// Returns whether a file with this name is a part, rather than hidden or a marker file of the program that wrote the
-/// parts.
+/// Returns whether a file with this name is a part. Hidden files, and marker files of the program that wrote the parts,
+/// are not.
 fn is_part(name: &OsStr) -> bool {
     !name.as_bytes().starts_with(b".") && !NOT_PARTS.iter().any(|other| name == *other)
 }
@@ -169,7 +169,8 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Returns the files matching a glob. `*`, `?`, `[ab]` and `{a,b}` also work in folder names, but never match a slash.
+/// Returns the files that match a glob. `*`, `?`, `[ab]` and `{a,b}` also work in folder names, but never match a
+/// slash.
 fn matching(glob: &Path) -> Result<Vec<PathBuf>> {
     let start = if glob.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
     let mut found = vec![start];

@@ -1,4 +1,4 @@
-//! Additional columns of objects, and where their values come from.
+//! Additional columns of objects, and the sources of their values.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use fetchmill_store::sink::{Format, HashColumn};
 /// Names and types of a list's kept columns.
 pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 
-/// Returns the requested columns: those of the list, the transform, the hash and the outcomes. `of_list` are the kept
-/// columns of an opened list. For JSON pages, only the URL is kept.
+/// Returns the requested columns: those of the list, the transform, the hash and the outcomes. `of_list` contains the
+/// kept columns of an opened list. For JSON pages, only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
     if request.stores_items() {
         // A table's columns are detected from the first page, or read from the journal.
@@ -67,7 +67,7 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the job's types. If all values were text when the job was started, they stay text.
+/// Returns the columns with the job's types. If the job stored all values as text when it was started, they stay text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -79,7 +79,7 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
-/// Returns the columns of a job over items. Their types are fixed at the start of the job.
+/// Returns the columns of a job over items. Their types are fixed when the job starts.
 fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
     let given = column_types(&request.list.column_types)?;
     let is_other = |(name, kind): &(&String, &ColumnType)| {

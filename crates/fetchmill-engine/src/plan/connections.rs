@@ -15,7 +15,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::PoolSettings;
 
 impl JobPlan {
-    /// Returns the number of workers. Each has its own sink.
+    /// Returns the number of workers. Each worker has its own sink.
     pub(crate) fn worker_count(&self) -> usize {
         match self.request.workers {
             _ if self.request.lists_only() => 1,
@@ -40,15 +40,15 @@ impl JobPlan {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
         let most = self.only_host_limit().unwrap_or(usize::MAX).min(most as usize);
         if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
-            // Each process makes one request at a time, so the search starts with one per processor.
+            // Each process makes one request at a time, so the search starts with one process per processor.
             return Some(ConcurrencyBounds { first: processors(), least: 1, most });
         }
         let first = (limits::AUTO_CONCURRENCY_FIRST as usize).min(most);
         Some(ConcurrencyBounds { first, least: workers.min(most), most })
     }
 
-    /// Returns the maximum number of requests in flight for a job that may have a single host. `None` if the user set
-    /// no limit, or each process has a share of it.
+    /// Returns the maximum number of requests in flight for a job that may have a single host. Returns `None` if the
+    /// user set no limit, or if each process has a share of it.
     pub(crate) fn only_host_limit(&self) -> Option<usize> {
         let request = &self.request;
         let is_routed = request.rows.is_some() || request.obeys_robots_of_hosts();
@@ -59,7 +59,7 @@ impl JobPlan {
         Some(request.http.part_of_host_limit(limit) as usize)
     }
 
-    /// Returns the rules per host for a job over many hosts.
+    /// Returns the rules that apply to each host in a job over many hosts.
     pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
         let http = &self.request.http;
         HostRules {
@@ -83,7 +83,7 @@ impl JobPlan {
         let reach = (request.reach(), named);
         let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads)?;
         Ok(match request.rows {
-            // A check does not read whole bodies, so it does not limit their length.
+            // A check does not read whole bodies, so their length is not limited.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
             None => settings,
         })

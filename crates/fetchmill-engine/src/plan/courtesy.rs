@@ -1,5 +1,5 @@
-//! Limits the requests in flight to an origin if the user did not set a limit. At a public address, someone else pays
-//! for the requests.
+//! Limits the requests in flight to an origin if the user did not set a limit. Requests to a public address cost
+//! someone else money.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Courtesy {
     pub(crate) most: u32,
-    /// The party that the limit protects.
+    /// Description of the party that the limit protects.
     pub(crate) whom: &'static str,
 }
 
@@ -21,19 +21,20 @@ const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a publ
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-/// Returns the limit for a job's only origin with `--concurrency auto`. `None` leaves only the limit of this machine.
-/// `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a bucket.
+/// Returns the limit for a job's only origin with `--concurrency auto`. If it is `None`, only the limit of this machine
+/// applies. `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a
+/// bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    // A mapped address stands for the IPv4 address that packets are sent to.
+    // A mapped address stands for the IPv4 address to which packets are sent.
     let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
     let public = |is_public: bool| is_public.then_some(PUBLIC);
     match (addresses, host.parse()) {
         (Some(addresses), _) => public(addresses.iter().any(|address| is_public(address.ip()))),
         (None, Ok(address)) => public(is_public(address)),
-        // The proxy or a Python engine looks up the name, or it belongs to a store and is looked up later.
+        // Either the proxy or a Python engine looks up the name, or the name belongs to a store and is looked up later.
         (None, Err(_)) => (!is_this_machine(host)).then_some(MAYBE_PUBLIC),
     }
 }

@@ -19,7 +19,7 @@ fn local_ports() -> u64 {
     }
 }
 
-/// Returns how many requests the local ports allow. Besides the connections in use, some are resting.
+/// Returns how many requests the local ports allow. Some ports belong to resting connections.
 fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
@@ -36,8 +36,8 @@ fn raise_descriptors() -> Option<u64> {
 }
 
 /// Raises the soft limit of file descriptors for streams, and lowers `auto` to the limits of this machine. With a fixed
-/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors, because half as
-/// many connections again may rest, and the program needs some descriptors for its files.
+/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors: half as many
+/// connections again may be resting, and the program needs some descriptors for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -55,7 +55,7 @@ pub(crate) struct MachineShare {
     pub(crate) threads: usize,
     /// Maximum number of requests in flight.
     pub(crate) concurrency: Concurrency,
-    /// Maximum number of resting connections, besides those in use.
+    /// Maximum number of resting connections, not counting those in use.
     pub(crate) resting_max: usize,
     /// Notice that `--concurrency` was lowered, if it was.
     pub(crate) notice: Option<String>,
@@ -73,7 +73,7 @@ impl MachineShare {
         Ok(share)
     }
 
-    /// Returns the requested share unchanged, for a worker process with its single thread.
+    /// Returns the requested share unchanged, for a worker process with a single thread.
     pub(crate) fn asked(request: &JobRequest) -> Self {
         MachineShare {
             threads: request.threads.unwrap_or(1),
@@ -83,7 +83,7 @@ impl MachineShare {
         }
     }
 
-    /// Returns the share without a descriptor limit.
+    /// Returns the share without a limit on descriptors.
     fn of_processors(request: &JobRequest) -> Self {
         let concurrency = fitting_concurrency(request);
         MachineShare {
@@ -108,8 +108,8 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // In addition to the connections in use, some are resting. With fewer of these, more requests wait for the end
-        // of a rest.
+        // In addition to the connections in use, some are resting. If fewer may rest, more requests wait for a rest to
+        // end.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
         let wanted = fitting_concurrency(request);
@@ -125,7 +125,7 @@ impl MachineShare {
     }
 }
 
-/// File descriptors needed by a job.
+/// Numbers of file descriptors that a job needs.
 struct Needs {
     /// Per worker.
     worker: u64,
@@ -149,8 +149,8 @@ impl Needs {
     }
 }
 
-/// Returns the number of threads if descriptors are unlimited: the given number, or one per processor. There are never
-/// more threads than requests in flight.
+/// Returns the number of threads if descriptors are unlimited: the requested number, or one per processor. There are
+/// never more threads than requests in flight.
 fn wanted_threads(request: &JobRequest) -> usize {
     let threads = request.threads.unwrap_or_else(processors);
     threads.min(request.concurrency_of_hosts(request.http.concurrency))

@@ -23,7 +23,7 @@ pub(crate) struct ListingServer {
 pub(crate) struct JobOrigins {
     /// The server that lists its own objects. A bucket's origin is known only after the first contact.
     server: OnceLock<OriginKey>,
-    /// Whether a list has more than one origin. If so, a failure of one does not affect the whole job.
+    /// Whether a list contains more than one origin. If so, a failure of one origin does not affect the whole job.
     are_many: AtomicBool,
     /// Origin of a list's first target.
     first: Mutex<Option<Vec<u8>>>,
@@ -36,7 +36,7 @@ impl JobOrigins {
 
     /// Sets the only origin of the job.
     pub(crate) fn set_server(&self, key: OriginKey) {
-        // This is set once, before any thread reads it.
+        // The key is set once, before any thread reads it.
         let _ = self.server.set(key);
     }
 
@@ -44,8 +44,8 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this is the job's only origin: it lists its own objects, or a sufficiently long part of the list
-    /// names no other.
+    /// Returns whether this is the job's only origin. It is if it lists its own objects, or if a sufficiently long part
+    /// of the list contains no other.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;
@@ -68,7 +68,7 @@ impl JobOrigins {
         OriginKey::of_url(&format!("{text}/")).map(|(key, _)| key)
     }
 
-    /// Records the origins of list entries. Returns whether they have revealed a second origin.
+    /// Records the origins of list entries. Returns whether the job now has a second origin.
     pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {
             return false;

@@ -1,5 +1,5 @@
-//! The plan of a job. It contains the request, and everything derived from the request, the environment, the list, this
-//! machine, and the journal of an existing job. The rest of the engine reads it, and it never changes.
+//! The plan of a job. It contains the request, and everything that is derived from the request, the environment, the
+//! list, this machine, and the journal of an existing job. The rest of the engine only reads it, and it never changes.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use fetchmill_store::restart::Removed;
 /// See the [module documentation](self). Created by [planning](super::planning).
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
-    /// The request. If a field below has the same name as one of its fields, the field below applies.
+    /// The request. If a field below has the same name as a field of the request, the field below applies.
     pub(crate) request: JobRequest,
     /// Destination, state folder and lock.
     pub(crate) place: Arc<JobLocation>,
     /// Rules of the job, which may have been started by an older release.
     pub(crate) rules: JobRules,
-    /// S3 settings: those of the request, completed by the environment and the profile.
+    /// S3 settings: those of the request, completed from the environment and the profile.
     pub(crate) s3: S3Settings,
     /// Additional columns of objects. For a list, these are the URLs and the columns of `--keep-columns`.
     pub(crate) columns: ExtraColumns,
-    /// Listing type of the source. `Auto` until the server was asked.
+    /// Listing type of the source. `Auto` until the type is detected.
     pub(crate) listing: Listing,
     /// Whether each WARC shard gets an index.
     pub(crate) is_indexed: bool,
-    /// Files of an earlier job that were removed, because this one begins anew.
+    /// Files of an earlier job that were removed because this one starts over.
     pub(crate) removed: Option<Removed>,
     /// Number of threads and requests in flight.
     pub(crate) machine: MachineShare,
@@ -52,12 +52,12 @@ impl JobPlan {
         JobPlan { columns, ..self.clone() }
     }
 
-    /// Returns whether the server must be asked for its listing type.
+    /// Returns whether the listing type must be detected by requests to the server.
     pub(crate) fn is_listing_unknown(&self) -> bool {
         matches!(self.request.source, SourceOptions::Server(_)) && self.listing == Listing::Auto
     }
 
-    /// Returns the naming of the targets.
+    /// Returns how the targets are named.
     pub(crate) fn naming(&self) -> Naming {
         self.rules.naming(self.request.naming(self.listing))
     }

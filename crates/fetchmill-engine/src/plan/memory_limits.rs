@@ -8,21 +8,21 @@ use rustix::process::{Resource, getrlimit};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
 
-/// Address space needed by a job without workers, and by each worker, for the stacks and arenas of their threads. A job
-/// took up to 715 MiB with one worker and up to 1,175 MiB with eight.
+/// Address space for a job without workers, and for each worker. It contains the stacks and arenas of their threads. A
+/// job took up to 715 MiB with one worker and up to 1,175 MiB with eight.
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
 /// Number of workers above which glibc's arenas keep more memory than the budget allows.
 #[cfg(target_env = "gnu")]
 const WORKERS_UNBOUNDED: usize = 4;
-/// Minimum number of arenas: one for the main thread, and one for all others.
+/// Minimum number of arenas: one for the main thread, and one for all other threads.
 #[cfg(target_env = "gnu")]
 const ARENAS_MIN: usize = 2;
 /// Larger blocks are returned to the kernel when freed.
 #[cfg(target_env = "gnu")]
 const KEPT_BYTES_MAX: libc::c_int = 4 * MIB as libc::c_int;
 
-/// Fails if the address space is limited (`ulimit -v`) below what the job needs. A failed allocation would abort the
+/// Fails if the address space is limited (`ulimit -v`) to less than the job needs. A failed allocation would abort the
 /// process.
 pub(crate) fn check_address_space(workers: usize) -> Result<()> {
     let needed = ADDRESS_BYTES + ADDRESS_BYTES_A_WORKER * workers as u64;
@@ -39,17 +39,17 @@ pub(crate) fn check_address_space(workers: usize) -> Result<()> {
 
 /// Limits the freed memory that glibc keeps.
 ///
-/// An arena keeps what its threads have freed. By default, there are eight arenas for each processor, and each job
-/// starts new threads. After 16 jobs in one process, one more job took 90 MiB more than the first. With one arena for
-/// each processor, it takes 7 MiB more.
+/// An arena keeps the memory that its threads have freed. By default, there are eight arenas per processor, and each
+/// job starts new threads. After 16 jobs in one process, one more job took 90 MiB more than the first. With one arena
+/// per processor, it takes 7 MiB more.
 ///
-/// When larger blocks are freed, glibc raises its thresholds, and then keeps such blocks. With rising thresholds, eight
-/// workers with bodies of one megabyte took 267 MiB. With fixed ones, they took 205 MiB.
+/// When larger blocks are freed, glibc raises its thresholds and then keeps blocks of this size. With rising
+/// thresholds, eight workers with bodies of one megabyte took 267 MiB. With fixed thresholds, they took 205 MiB.
 #[cfg(target_env = "gnu")]
 pub(crate) fn bound_kept_memory(workers: usize) {
     let arenas = available_parallelism().map_or(ARENAS_MIN, |count| count.get().max(ARENAS_MIN));
     #[expect(unsafe_code, reason = "the allocator is that of C")]
-    // SAFETY: these set numbers that only later allocations read.
+    // SAFETY: these calls set numbers that only later allocations read.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, libc::c_int::try_from(arenas).unwrap_or(libc::c_int::MAX));
         if workers > WORKERS_UNBOUNDED {

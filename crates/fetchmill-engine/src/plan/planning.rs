@@ -20,7 +20,7 @@ use fetchmill_store::restart;
 use fetchmill_store::results::refuse_foreign;
 
 /// Plans a job. Nothing is created before [`prepare_place`], so a rejected request leaves no files behind. `given` is a
-/// list from a program. Also returns the opened list, if the source is one.
+/// list from a program. If the source is a list, also returns the opened list.
 pub(crate) fn plan_job(
     request: JobRequest,
     given: Option<Box<dyn Items>>,
@@ -41,7 +41,7 @@ pub(crate) fn plan_job(
     if request.restart {
         refuse_own_list(&request)?;
         if list.as_ref().is_some_and(OpenedList::is_stored) {
-            // A list that cannot be used must not cost the files of the earlier job.
+            // If the list cannot be used, the files of the earlier job must not be removed.
             open_list(&request, rules, None)?.map_or(Ok(()), OpenedList::try_out)?;
         }
         JobLocation::refuse_state_of_other(&request.dest, request.state.as_deref())?;
@@ -65,11 +65,11 @@ pub(crate) fn plan_job(
     Ok((plan, list))
 }
 
-/// Facts that a worker process gets from its job.
+/// Facts that a worker process receives from its job.
 pub(crate) struct WorkerFacts {
     /// Columns of the list, if the source is a list.
     pub(crate) columns: Option<ListColumns>,
-    /// Region that the store reported for its bucket, if it did.
+    /// Region that the store reported for its bucket, if any.
     pub(crate) region: Option<String>,
     /// The detected listing type.
     pub(crate) listing: Listing,
@@ -87,14 +87,14 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
     Ok(JobPlan { request, place, rules, s3, columns, listing, is_indexed: false, removed: None, machine })
 }
 
-/// Returns the rules with which the job was started, or the current rules for a new job.
+/// Returns the rules under which the job was started, or the current rules for a new job.
 fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
     if request.restart {
         return Ok(JobRules::CURRENT);
     }
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
-        // No job exists yet, or a later step rejects the destination with advice.
+        // Either no job exists yet, or a later step rejects the destination with advice.
         Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
         Err(error) => Err(error),
     }
@@ -103,7 +103,7 @@ fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
 /// Returns the S3 settings, including the environment and the profile.
 fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     let s3 = S3Settings::of_process(&request.s3)?;
-    // A job from a server that lists its objects uses no store, unless its shards are uploaded to one.
+    // A job whose server lists its objects uses no store, unless its shards are uploaded to one.
     let has_store = !matches!(request.source, SourceOptions::Server(_)) || request.upload.is_some();
     Ok(if has_store { s3 } else { s3.without_ca_bundle() })
 }
@@ -141,7 +141,7 @@ fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
     JobLocation::prepare_file(&request.dest, state)
 }
 
-/// Refuses to begin anew with a list in the destination, because it may be a file of the job that is removed.
+/// Refuses to start over with a list in the destination, because the list may be a file of the job that is removed.
 fn refuse_own_list(request: &JobRequest) -> Result<()> {
     let SourceOptions::List(Some(list)) = &request.source else { return Ok(()) };
     let absolute = std::path::absolute(list).map_err(|error| Error::storage("find", list, error))?;

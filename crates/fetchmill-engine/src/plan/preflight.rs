@@ -1,5 +1,5 @@
-//! Stops a job before its files fill the file system. It uses the planner's estimate
-//! ([`fetchmill_model::planner::preflight`]) at the start of a run, for each page, and after each block of outcomes.
+//! Stops a job before its files fill the file system. The planner's estimate ([`fetchmill_model::planner::preflight`])
+//! is used at the start of a run, for each page, and after each block of outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Preflight {
     known: Mutex<PreflightState>,
 }
 
-/// Knowledge about the job's size so far.
+/// What is known about the job's size so far.
 #[derive(Debug)]
 struct PreflightState {
     targets: TargetCount,
@@ -40,7 +40,7 @@ struct PreflightState {
     is_refused: bool,
 }
 
-/// Number of targets, and how it is known.
+/// Number of targets, and the source of the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
     /// The total announced by the listing.
@@ -116,8 +116,8 @@ impl Preflight {
         Ok(Some(preflight))
     }
 
-    /// Checks a page before it is recorded in the journal. After one page is rejected, all later ones are too, because
-    /// the rejected names must be listed again.
+    /// Checks a page before it is recorded in the journal. Once a page is rejected, all later pages are rejected too,
+    /// because the rejected names must be listed again.
     pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
         let is_complete = matches!(
@@ -203,7 +203,7 @@ impl Preflight {
 }
 
 impl PreflightState {
-    /// Returns whether most of the space is padding to whole blocks, so that packs would need much less.
+    /// Returns whether padding to whole blocks takes most of the space, so that packs would need much less.
     fn is_padding(&self, room: &Room) -> bool {
         let sample = &self.work.sample;
         sample.stored == 0 || self.bytes / sample.stored < room.block / 2

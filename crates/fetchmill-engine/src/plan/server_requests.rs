@@ -1,4 +1,4 @@
-//! Header fields of requests, and the only origin of a job whose server lists its objects.
+//! Header fields of requests, and the only origin of a job whose server lists its own objects.
 
 use super::job_plan::JobPlan;
 use crate::access::s3::S3Settings;
@@ -40,13 +40,13 @@ impl JobPlan {
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Returns the origin that receives the tokens of `--bearer-command`. It is the one that receives secrets.
+    /// Returns the origin that receives the tokens of `--bearer-command`. It is the origin that receives secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
     }
 
-    /// Returns the header fields of page requests to a server. Store pages are not decoded.
+    /// Returns the header fields of requests for a server's pages. A store's pages are not decoded.
     pub(crate) fn page_fields(&self) -> Result<OriginFields> {
         match self.request.source {
             SourceOptions::S3 { .. } => self.fields(),
@@ -54,12 +54,13 @@ impl JobPlan {
         }
     }
 
-    /// Returns the only origin and its page request template, if a server lists its objects.
+    /// Returns the only origin and the template for its page requests, if a server lists its objects.
     pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.page_fields()?)
     }
 
-    /// Returns the only origin and its object request template, if a server lists its objects ([`JobPlan::server`]).
+    /// Returns the only origin and the template for its object requests, if a server lists its objects
+    /// ([`JobPlan::server`]).
     pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.object_fields()?)
     }
@@ -94,7 +95,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the template for requests to an origin, made directly or through a proxy that sees them.
+    /// Returns the template for requests to an origin, sent directly or through a proxy that can read them.
     fn template(
         &self,
         key: &OriginKey,

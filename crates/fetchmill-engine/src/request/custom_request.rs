@@ -1,4 +1,4 @@
-//! Requests other than a plain `GET`: their content, how redirects change them, and the request of each target.
+//! Requests other than a plain `GET`: their content, how redirects change them, and the request for each target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub struct CustomRequest {
 }
 
 impl CustomRequest {
-    /// Creates a request. The case of `method` does not matter. The fields must have been checked. By default, only
-    /// `GET` and `HEAD` may be repeated.
+    /// Creates a request. The case of `method` does not matter. The fields must already have been checked. By default,
+    /// only `GET` and `HEAD` may be repeated.
     pub fn new(
         method: &str,
         fields: Vec<(String, String)>,
@@ -65,7 +65,7 @@ impl CustomRequest {
         Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
-    /// Returns the request for another part of the object. Its hash is unknown.
+    /// Returns the request for another part of the object. The hash of that part is unknown.
     pub(crate) fn with_range(&self, range: ByteRange) -> Self {
         let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
         let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
@@ -106,7 +106,7 @@ pub(crate) struct RedirectEffects {
     /// Whether the request has become a `GET` without a body.
     is_changed: bool,
     /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which may
-    /// be secrets.
+    /// be secret.
     is_away: bool,
     /// Whether the request was sent, to this URL or before a redirect.
     was_sent: bool,
@@ -123,8 +123,8 @@ enum Conditions {
 }
 
 impl RedirectEffects {
-    /// Applies a redirect with this status. `leads_away` means that it leads to another origin. As in browsers, 301 and
-    /// 302 turn `POST` into `GET`, and 303 turns every method except `HEAD` into `GET`.
+    /// Applies a redirect with this status. `leads_away` means that the redirect leads to another origin. As in
+    /// browsers, 301 and 302 turn `POST` into `GET`, and 303 turns every method except `HEAD` into `GET`.
     pub(crate) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
         debug_assert!(is_redirect(status));
         let method = self.method(request);
@@ -196,12 +196,12 @@ impl RedirectEffects {
     }
 }
 
-/// The requests of a job's targets.
+/// The requests for a job's targets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// The request of targets whose entries have none of their own. `None` means a plain `GET`.
+    /// The request for targets whose entries contain none of their own. `None` means a plain `GET`.
     common: Option<Arc<CustomRequest>>,
-    /// Whether every target requests a part of an object.
+    /// Whether every target requests only a part of an object.
     has_range: bool,
     /// Whether every target has a hash.
     has_hash: bool,
@@ -229,10 +229,10 @@ impl JobRequests {
         })
     }
 
-    /// Returns the request of a target. `None` means a plain `GET`. Fails if the entry's request is missing.
+    /// Returns the request for a target. `None` means a plain `GET`. Fails if the entry's request is missing.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
-            // Do not fall back to another request.
+            // Do not fall back to a different request.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;

@@ -25,7 +25,7 @@ use fetchmill_net::{
     TlsOptions, TlsSetup,
 };
 
-/// The port of DNS.
+/// The DNS port.
 const DNS_PORT: u16 = 53;
 
 options! {
@@ -40,9 +40,9 @@ options! {
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Maximum requests per second and host. 0 means no limit, and `None` selects the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Number of processes that share each host's limits, such as the workers of one job.
+        /// Number of processes that share the limits of each host, such as the workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
-        /// Index of this process among those processes. If a limit does not divide evenly, the first processes get the
+        /// Index of this process among these processes. If a limit does not divide evenly, the first processes get the
         /// remainder.
         host_sharer: u32 = 0;
         /// Maximum attempts per target, or per request that may be repeated.
@@ -69,7 +69,7 @@ options! {
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
         /// Maximum body size in bytes.
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
-        /// Accepted content types of objects. By default, all.
+        /// Accepted content types of objects. All types by default.
         accept: AcceptedTypes = AcceptedTypes::default();
         /// Whether to accept bodies that end when the connection closes.
         allow_eof_bodies: bool = false;
@@ -79,15 +79,15 @@ options! {
         opt_out: bool = false;
         /// Extra header fields for requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// Origin that receives header fields that may be secret. `None` means the origin of a server that lists its
-        /// objects.
+        /// Origin that receives header fields that may be secret. `None` means the origin of the server that lists its
+        /// own objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// PEM file with the only trusted certificate authorities.
+        /// PEM file with certificate authorities. Only these are trusted.
         ca_file: Option<PathBuf> = None;
         /// PEM file with the client certificate.
         client_cert: Option<PathBuf> = None;
-        /// PEM file with the client certificate's key. `None` if it is in the certificate's file.
+        /// PEM file with the client certificate's key. `None` if the key is in the certificate's file.
         client_key: Option<PathBuf> = None;
         /// Cookie file in Netscape format.
         cookies: Option<PathBuf> = None;
@@ -117,12 +117,12 @@ pub enum Concurrency {
     },
 }
 
-/// The value as it appears in JSON.
+/// The value as it is written in JSON.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
-    /// Like [`Concurrency::Auto`], bounded by the limit of an engine.
+    /// Like [`Concurrency::Auto`], but bounded by the limit of an engine.
     Within {
         most: u32,
     },
@@ -182,7 +182,7 @@ pub enum Resolvers {
     /// The name servers in the system's configuration.
     #[default]
     Configured,
-    /// The system resolver, as used by other programs on this machine.
+    /// The system resolver, which other programs on this machine use.
     System,
     /// These name servers.
     Servers(Vec<SocketAddr>),
@@ -214,7 +214,7 @@ impl TryFrom<Vec<String>> for Resolvers {
     }
 }
 
-/// Parses an origin. A path is an error.
+/// Parses an origin. Rejects a path.
 fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<OriginKey>, D::Error> {
     let text = String::deserialize(from)?;
     let url = OriginUrl::parse(&text).map_err(D::Error::custom)?;
@@ -257,7 +257,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the name lookup settings for `threads` threads.
+    /// Returns the settings for name lookups by `threads` threads.
     pub(crate) fn names(&self, threads: usize) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Configured => NameResolverSetup::new(false, &[], threads),
@@ -266,8 +266,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the lookup settings for the name of a listing server. Uses the user's name servers, otherwise the
-    /// resolver of this machine.
+    /// Returns the settings for looking up the name of a listing server. Uses the user's name servers if there are any,
+    /// otherwise the resolver of this machine.
     pub(crate) fn names_of_server(&self) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Servers(servers) => NameResolverSetup::new(false, servers, 1),
@@ -280,13 +280,13 @@ impl HttpOptions {
         self.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// Returns this process's share of the rate per host, if there is one.
+    /// Returns this process's share of the rate limit per host, if there is a limit.
     pub(crate) fn host_rate(&self) -> Option<f64> {
         let rate = self.rate_per_host.filter(|rate| *rate > 0.0)?;
         Some(rate / f64::from(self.host_sharers))
     }
 
-    /// Like [`HttpOptions::host_rate`], for a job over many hosts, which has a default rate.
+    /// Returns the same share as [`HttpOptions::host_rate`], for a job over many hosts, which has a default rate.
     pub(crate) fn rate_of_many_hosts(&self) -> Option<f64> {
         match self.rate_per_host {
             None => Some(limits::HOST_RATE / f64::from(self.host_sharers)),
@@ -305,8 +305,8 @@ impl HttpOptions {
         self.cookies.as_deref().map(read_cookies).transpose()
     }
 
-    /// Returns the header fields of requests and the origin that receives secrets. This is the user's choice, otherwise
-    /// `otherwise`.
+    /// Returns the header fields of requests, and the origin that receives secrets. This is the origin that the user
+    /// named, otherwise `otherwise`.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }

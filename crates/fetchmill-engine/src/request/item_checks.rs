@@ -41,7 +41,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns the options that only affect objects, and whether each was given.
+    /// Returns the options that affect only objects, and whether each was given.
     fn options_of_objects(&self) -> [(&'static str, bool); 15] {
         [
             ("--url-field", self.json.url_field.is_some()),

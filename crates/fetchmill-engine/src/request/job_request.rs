@@ -26,8 +26,8 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Default maximum number of redirects for a target of a list. It is enough for the way from `http://host` to
-/// `https://www.host/path`, with some to spare.
+/// Default maximum number of redirects for a target of a list. It is more than enough for the usual redirects from
+/// `http://host` to `https://www.host/path`.
 const REDIRECTS_OF_LIST: u32 = 5;
 
 options! {
@@ -42,7 +42,7 @@ options! {
         seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
         /// Kind of the source's listing.
         listing: Listing = Listing::Auto;
-        /// The stored part of JSON pages.
+        /// The part of JSON pages that is stored.
         store: Stored = Stored::Objects;
         /// Whether to obey robots.txt. By default, a walk over index pages obeys it, and the targets of a list do not.
         robots: Option<bool> = None;
@@ -58,7 +58,7 @@ options! {
         allow_private: bool = false;
         /// Command that prints a bearer token for one origin.
         bearer_command: Option<String> = None;
-        /// Number of requests sent together on one connection.
+        /// Number of requests that are sent together on one connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
         /// Maximum gap in bytes between two parts of an object that are fetched by one request. `None` fetches each
         /// part separately.
@@ -72,7 +72,7 @@ options! {
         durability: Durability = Durability::Power;
         /// Journal folder. `None` puts it inside the destination.
         state: Option<PathBuf> = None;
-        /// Whether a file's modification time is the server's time instead of the fetch time.
+        /// Whether a file's modification time is the time reported by the server instead of the fetch time.
         server_times: bool = true;
         /// Whether the job stops before its files fill the file system.
         preflight: bool = true;
@@ -82,7 +82,8 @@ options! {
         hash: Option<HashAlgorithm> = None;
         /// Whether to store more than objects: rows for all targets, or other replies in WARC.
         keep_failed: bool = false;
-        /// Whether each WARC shard gets an index. `None` follows an existing job; a new one has indexes in a folder.
+        /// Whether each WARC shard gets an index. With `None`, an existing job continues as it was started, and a new
+        /// job has indexes if its destination is a folder.
         cdxj: Option<bool> = None;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
@@ -101,9 +102,9 @@ options! {
         max_duration: Option<Duration> = None, Bounds::above_0("seconds");
         /// Maximum bytes per second of all bodies together.
         bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
-        /// Stops the run after it has received this many bytes of bodies.
+        /// Number of received body bytes after which the run stops.
         max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Stops the run after it has fetched this many targets, counted from the start of the job.
+        /// Number of targets, counted from the start of the job, after which the run stops.
         first: Option<u64> = None, Bounds::at_least(1.0, "");
         /// Whether a check retries temporary failures at its end.
         second_look: bool = false;
@@ -121,7 +122,7 @@ options! {
         workers: Workers,
         /// Options of requests.
         http: HttpOptions,
-        /// S3 options, as the user gave them.
+        /// S3 options, as the user specified them.
         s3: S3Options,
         /// Names of the paths and fields in a server's API.
         api: ApiNames,
@@ -129,15 +130,15 @@ options! {
         json: JsonPageOptions,
         /// Filters of targets, and options for reading a list.
         list: ListOptions,
-        /// Conditions on a key's listed values.
+        /// Conditions on the listed values of a key.
         bounds: KeyBounds,
         /// Set if every target becomes a row and no object is stored: for a check, or when a list is written out.
         rows: Option<RowsOptions>,
         /// Transform applied to each reply before it is stored.
         transform: Option<TransformOptions>,
-        /// Origin that the user named, for a list built from that origin.
+        /// Origin that the user named, for a list that was built from that origin.
         named_origin: Option<OriginKey>,
-        /// The sync pass that this job fetches objects for.
+        /// The sync pass for which this job fetches objects.
         pass: Option<PassOptions>,
         /// Command line or call that started the job. The journal keeps it for `resume`.
         command: Option<String>,
@@ -152,7 +153,7 @@ impl JobRequest {
         JobRequest { source, dest, ..JobRequest::default() }
     }
 
-    /// Returns the JSON page settings, if the source is JSON pages.
+    /// Returns the JSON page settings, if the source consists of JSON pages.
     pub(crate) fn json_pages(&self) -> Option<Result<JsonPages>> {
         match &self.source {
             SourceOptions::Server(url) if self.listing == Listing::Json => {
@@ -167,7 +168,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns whether targets are URLs to any origin. This is the case for lists and JSON pages.
+    /// Returns whether targets are URLs at any origin, which is the case for lists and JSON pages.
     pub(crate) fn leads_anywhere(&self) -> bool {
         match self.source {
             SourceOptions::List(_) | SourceOptions::Iterable => true,
@@ -212,8 +213,8 @@ impl JobRequest {
     }
 
     /// Returns which parts of a reply the sinks need. A transform sees the body and the facts, even if neither is
-    /// stored. The `files` format needs the server's time, and the content type if it determines the name. If a body
-    /// must be decoded, even `null` keeps it until then.
+    /// stored. The `files` format needs the server's time. It also needs the content type if this type determines the
+    /// name. If a body must be decoded, even `null` keeps the body until then.
     pub(crate) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.names_have_extension();
@@ -272,7 +273,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns the requests of the targets.
+    /// Returns the requests for the targets.
     pub(crate) fn requests(&self) -> Result<JobRequests> {
         JobRequests::new(&self.list.request)
     }
@@ -306,13 +307,13 @@ impl JobRequest {
         if is_trusted { AddressPolicy::Anywhere } else { AddressPolicy::PublicOnly }
     }
 
-    /// Returns the origin that receives secrets: the one the user names, or the source's only origin. A bucket's origin
-    /// is not known at this point.
+    /// Returns the origin that receives secrets: the one that the user named, or the source's only origin. A bucket's
+    /// origin is not known yet.
     pub(crate) fn secrets_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.source.only_origin(&self.list))
     }
 
-    /// Returns whether the robots.txt of each list host is obeyed.
+    /// Returns whether the robots.txt of each host in a list is obeyed.
     pub(crate) fn obeys_robots_of_hosts(&self) -> bool {
         self.robots == Some(true) && self.leads_anywhere()
     }

@@ -12,7 +12,8 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Returns the naming of a new job's targets. For a server that lists its objects, it depends on the listing type.
+    /// Returns how a new job's targets are named. For a server that lists its objects, this depends on the listing
+    /// type.
     pub fn naming(&self, listing: Listing) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {

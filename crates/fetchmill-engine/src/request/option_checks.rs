@@ -1,4 +1,4 @@
-//! Rejects invalid combinations of options. The plan checks what depends on facts outside the request, such as the
+//! Rejects invalid combinations of options. The plan checks whatever depends on facts outside the request, such as the
 //! columns of a list.
 
 use super::http_options::Concurrency;
@@ -115,7 +115,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks that the shards can be indexed.
+    /// Checks that the shards can have indexes.
     fn check_cdxj(&self) -> Result<()> {
         if self.format != Format::Warc {
             return Err(Error::Usage("--cdxj needs --format warc".into()));
@@ -123,7 +123,7 @@ impl JobRequest {
         self.check_folder("--cdxj")
     }
 
-    /// Checks that the job can begin anew.
+    /// Checks that the job can start over.
     fn check_restart(&self) -> Result<()> {
         if self.retry_failed.is_some() {
             return Err(Error::Usage(
@@ -180,7 +180,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options with `--pipeline`.
+    /// Checks the options that are combined with `--pipeline`.
     fn check_pipeline(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
         let requests = self.pipeline;
@@ -214,7 +214,7 @@ impl JobRequest {
         }
     }
 
-    /// Rejects `--accept` if the engine does not show the start of objects.
+    /// Rejects `--accept` if the engine does not reveal the start of objects.
     fn check_accept(&self) -> Result<()> {
         if self.http.accept.is_all() {
             return Ok(());
@@ -281,7 +281,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options with encoded replies.
+    /// Checks the options that are combined with encoded replies.
     fn check_compressed(&self) -> Result<()> {
         if !self.http.compressed {
             return Ok(());
@@ -313,7 +313,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options of requests that are not a plain `GET`.
+    /// Checks the options for requests other than a plain `GET`.
     fn check_requests(&self) -> Result<()> {
         let request = &self.list.request;
         if !request.is_custom() {
@@ -375,7 +375,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options for hashes of a list.
+    /// Checks the options for hashes in a list.
     fn check_hashes(&self) -> Result<()> {
         let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
         if !matches!(self.source, SourceOptions::List(_)) {
@@ -411,7 +411,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options for an engine in the program.
+    /// Checks the options for an engine that the program provides.
     fn check_workers(&self) -> Result<()> {
         if self.workers == Workers::Native {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Reads options from JSON. Also provides option tables for the Python binding, so that it needs no list of its own.
+//! Reads options from JSON. Also provides option tables for the Python binding, which therefore needs no copy of its
+//! own.
 
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_store::results::{ResultsFormat, TableFormat};
 
-/// Subject of a job, given next to its options.
+/// Subject of a job, which is given next to its options.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobSubject {
@@ -36,8 +37,8 @@ struct JobSubject {
     pass: Option<PassOptions>,
     named_origin: Option<String>,
     command: Option<String>,
-    /// Whether the program's engine fetches in this process (`dispatcher`), or in how many `processes` it fetches.
-    /// Without either, the native engine fetches.
+    /// Whether the program's engine fetches in this process. `processes` is the number of separate processes in which
+    /// it fetches. If neither is set, the native engine fetches.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
@@ -60,12 +61,12 @@ struct Rows {
     #[serde(default)]
     kind: RowKind,
     results: Option<PathBuf>,
-    /// `None` derives it from the extension of the results file.
+    /// `None` derives the format from the extension of the results file.
     format: Option<TableFormat>,
-    /// Whether the program takes the rows.
+    /// Whether the program receives the rows.
     #[serde(default)]
     is_given: bool,
-    /// Whether the program takes the rows as lines of a manifest.
+    /// Whether the program receives the rows as lines of a manifest.
     #[serde(default)]
     is_manifest: bool,
 }
@@ -113,7 +114,7 @@ impl JobSubject {
 }
 
 /// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time, makes one attempt,
-/// reads only the start of each body, and accepts any end of a body.
+/// reads only the start of each body, and accepts bodies however they end.
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),
@@ -129,7 +130,7 @@ fn check_defaults() -> OptionValues {
 }
 
 impl JobRequest {
-    /// Parses a JSON object with the given options and the subject of the job. Checks each option separately.
+    /// Parses a JSON object with options and the subject of the job. Checks each option separately.
     /// [`JobRequest::check`] checks combinations.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
@@ -170,7 +171,7 @@ impl JobRequest {
     }
 }
 
-/// Adds the defaults that are special to jobs that write rows.
+/// Adds the special defaults of jobs that write rows.
 fn give_defaults(given: &mut OptionValues) {
     let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
     match kind {
@@ -184,8 +185,8 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Separates header fields that differ between targets from those that are the same. Sets the origin that receives the
-/// former if they may be secret.
+/// Separates header fields that differ between targets from those that are the same for all targets. Sets the origin
+/// that receives the differing fields if they may be secret.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),

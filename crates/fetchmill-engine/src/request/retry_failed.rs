@@ -1,4 +1,4 @@
-//! The targets to try again with `--retry-failed`.
+//! The targets to retry with `--retry-failed`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 
-/// Targets to try again (`--retry-failed`).
+/// Targets to retry (`--retry-failed`).
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(try_from = "RetryRequest")]
 pub enum RetryFailed {
@@ -50,7 +50,7 @@ impl OptionValue for RetryFailed {
 }
 
 impl RetryFailed {
-    /// Returns whether any targets are tried again.
+    /// Returns whether any targets are retried.
     pub(crate) fn is_some(&self) -> bool {
         !matches!(self, RetryFailed::Nothing)
     }

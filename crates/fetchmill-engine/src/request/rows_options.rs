@@ -13,7 +13,7 @@ pub struct RowsOptions {
     pub kind: RowKind,
     /// Whether rows are passed to the calling program ([`crate::Job::take_rows`]) instead of being stored.
     pub is_given: bool,
-    /// Whether these rows are lines of a manifest: with all columns, and with times as text.
+    /// Whether these rows are lines of a manifest, with all columns and with times as text.
     pub is_manifest: bool,
     /// Results file. `None` means that rows are only counted.
     pub results: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct RowsOptions {
 }
 
 impl RowsOptions {
-    /// Returns the options for the journal. A check with another results file is a different check.
+    /// Returns the options as text for the journal. A check with a different results file is a different check.
     pub(crate) fn text(&self) -> String {
         match &self.results {
             Some(path) => format!("{} ({})", file_name(path), self.format.text()),

@@ -15,7 +15,7 @@ use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SIT
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// Detected from the server's answers. Until then, treated as the list/get API.
+    /// Detected from the server's answers. Until then, treated like the list/get API.
     #[default]
     Auto,
     /// The list/get API.
@@ -30,12 +30,12 @@ pub enum Listing {
     Sitemap,
     /// JSON pages of any API.
     Json,
-    /// None: the source is the only object.
+    /// No listing. The source is the only object.
     Object,
 }
 
 impl Listing {
-    /// Returns the name used in a job's identity, if there is one.
+    /// Returns the name of the listing type in a job's identity, if it has one.
     pub(crate) fn of_folders(self) -> Option<&'static str> {
         match self {
             Listing::Auto | Listing::Api | Listing::Json => None,
@@ -81,8 +81,8 @@ impl SourceOptions {
         }
     }
 
-    /// Returns the origin of a server that lists its objects, or the one shared by all URLs of a list. A bucket's
-    /// origin is not known at this point.
+    /// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list. A bucket's
+    /// origin is not known yet.
     pub(crate) fn only_origin(&self, list: &ListOptions) -> Option<OriginKey> {
         let url = match self {
             SourceOptions::Server(url) => url.text(),

@@ -1,4 +1,4 @@
-//! Rules that can stop a run early, and the limit of failed targets: `--max-failed`, `--max-duration`, `--max-bytes`. A
+//! Rules that can stop a run early, and the limit on failed targets: `--max-failed`, `--max-duration`, `--max-bytes`. A
 //! separate thread checks them, so they cost nothing per object.
 
 use std::time::Duration;
@@ -60,8 +60,8 @@ impl MaxFailed {
         }
     }
 
-    /// Returns whether the final share of failures will probably exceed the limit. This is the case if the failures so
-    /// far exceed the allowed share of finished targets by more than three standard deviations.
+    /// Returns whether the final share of failures will probably exceed the limit. It will if the failures so far
+    /// exceed the allowed share of finished targets by more than three standard deviations.
     fn is_foreseen(self, failed: u64, settled: u64) -> bool {
         let MaxFailed::Share(share) = self else { return false };
         let expected = share as f64 / WHOLE as f64 * settled as f64;
@@ -112,11 +112,11 @@ pub(crate) struct StopRules {
     pub(crate) max_duration: Option<Duration>,
     /// Maximum number of body bytes in the run.
     pub(crate) max_bytes: Option<u64>,
-    /// Number of targets, counted from the start of the job. The run fetches those without an outcome.
+    /// Number of targets, counted from the start of the job. The run fetches those of them without an outcome.
     pub(crate) first: Option<u64>,
 }
 
-/// State of a job, as the rules see it.
+/// State of a job, as far as the rules need it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Standing {
     /// Counts of the whole job.
@@ -143,7 +143,7 @@ impl StopRules {
         tally.failed + if self.counts_absent { tally.absent } else { 0 }
     }
 
-    /// Returns the first rule that is broken, if any.
+    /// Returns the first rule that is violated, if any.
     pub(crate) fn broken(&self, now: &Standing) -> Option<StopReason> {
         let is_over = |max_failed: MaxFailed| {
             let failed = self.failed(now.tally);
@@ -175,7 +175,7 @@ impl StopRules {
     }
 }
 
-/// Returns the number of listed targets, without skipped ones.
+/// Returns the number of listed targets, not counting skipped ones.
 fn asked_for(tally: Tally) -> u64 {
     tally.listed.saturating_sub(tally.skipped)
 }
@@ -227,7 +227,7 @@ mod tests {
         // Expected: 10 of 1,000. Three standard deviations more: 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // 1.1 % may be chance for ten thousand targets, but not for a hundred thousand.
+        // 1.1 % may be chance with ten thousand targets, but not with a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));

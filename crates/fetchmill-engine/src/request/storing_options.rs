@@ -30,7 +30,7 @@ words!(Durability, HashAlgorithm);
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformOptions {
-    /// Command that starts such a process, which communicates over its standard input (`engine::transform`).
+    /// Command that starts one of these processes, which communicates over its standard input (`engine::transform`).
     pub command: Vec<String>,
     /// First message to the process. It defines the function.
     pub setup: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct TransformOptions {
     pub images: Option<String>,
 }
 
-/// Facts about the destination of a sync pass, which receives this job's shards.
+/// Facts about the destination of a sync pass that receives this job's shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassOptions {

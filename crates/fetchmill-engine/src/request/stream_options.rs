@@ -1,4 +1,4 @@
-//! Options shared by all requests of a program, validated in one place.
+//! Options that all requests of a program share. They are validated in one place.
 
 use std::sync::Arc;
 

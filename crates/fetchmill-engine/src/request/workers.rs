@@ -6,8 +6,8 @@ pub enum Workers {
     /// Threads of this crate with their own transport.
     #[default]
     Native,
-    /// An engine of the program in this process, through [`crate::Job::take_dispatcher`].
+    /// An engine of the program that runs in this process, through [`crate::Job::take_dispatcher`].
     Dispatcher,
-    /// An engine of the program in this many processes ([`crate::join_job`], [`crate::Job::attach`]).
+    /// An engine of the program that runs in this many processes ([`crate::join_job`], [`crate::Job::attach`]).
     Processes(usize),
 }
