@@ -1,4 +1,4 @@
-//! Event queues of threads, and the number of threads for this process.
+//! Event queues of threads, and the number of processors for this process.
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime, Runtime};
 
@@ -9,7 +9,7 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Creates the runtime for a thread that only waits for channels and clocks. It runs no tasks, and name lookups need
+/// Creates the runtime for a thread that only waits for channels and clocks. It runs no tasks. Name lookups need
 /// [`network_runtime`].
 pub(super) fn waiting_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_time().build().map_err(no_runtime)

@@ -1,9 +1,9 @@
-//! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, a
-//! dispatcher, or a supervisor per process, replaces the fetching threads.
+//! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, the
+//! fetching threads are replaced by a dispatcher, or by one supervisor per process.
 //!
 //! A job has one thread each for itself, the journal, the listing, checks of the origin, and samples. For each
 //! processor there is a worker that fetches, and a writer that owns the worker's sink. The threads meet once per batch,
-//! for the planner's lock, and once per block or window, through channels.
+//! at the planner's lock, and once per block or window, through channels.
 
 mod access;
 mod attempt;

@@ -1,8 +1,8 @@
 //! Detects the type of a server's listing from its answers.
 //!
-//! The list/get API is tried first. If the server has none, the source itself is requested: a folder (nginx JSON or an
-//! index page) or an object. A source without a trailing slash is requested as given, and then with a slash. The page
-//! that decides is also the first page of the listing, so it is not requested again.
+//! The list/get API is tried first. If the server does not have one, the source itself is requested. It may be a folder
+//! (nginx JSON or an index page) or an object. A source without a trailing slash is requested as given, and then with a
+//! slash. The page that determines the type is also the first page of the listing, so it is not requested again.
 
 use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
@@ -31,7 +31,7 @@ impl DetectedListing {
 /// Apparent kind of a page.
 enum DetectedKind {
     Listing(Listing),
-    /// HTML other than an index, with its title.
+    /// HTML page that is not an index, with its title.
     Html(String),
     Other,
 }
@@ -89,7 +89,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     }
 }
 
-/// Returns the kind of a source without a trailing slash, judging by its reply.
+/// Returns the kind of a source without a trailing slash, based on its reply.
 fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     let object = DetectedListing { listing: Listing::Object, first_page: None };
     // A page from another origin does not list this one.

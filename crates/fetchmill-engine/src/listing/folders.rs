@@ -37,12 +37,12 @@ pub(crate) enum FolderFormat {
     },
     /// The source, which is a sitemap, and the sitemaps that it lists.
     Sitemap,
-    /// None: the source is the only object.
+    /// No listing. The source is the only object.
     Object,
 }
 
 impl FolderFormat {
-    /// Returns the kind of entries that pages contain.
+    /// Returns the kind of entries in the pages.
     fn naming(self) -> Naming {
         match self {
             FolderFormat::Sitemap | FolderFormat::Object => Naming::Url,
@@ -210,7 +210,7 @@ fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage>
     Ok(page)
 }
 
-/// Records a folder as a failed target.
+/// Records a folder that could not be listed as a failed target.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
     let detail = no_page.reason + no_page.hint;
@@ -219,7 +219,7 @@ fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, a
     control.journal.list(ListingRequest::FailFolder { path: folder.path, status, attempts, detail });
 }
 
-/// Wraps a page failure as an I/O error, so that it can pass through `Read`.
+/// Wraps a page failure in an I/O error, so that it can pass through `Read`.
 fn io_error(no_page: PageFailure) -> std::io::Error {
     std::io::Error::other(no_page)
 }

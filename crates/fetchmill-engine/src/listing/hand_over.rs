@@ -1,4 +1,4 @@
-//! Passes pages to the planner, from an earlier run and from the current listing.
+//! Passes pages to the planner, both from an earlier run and from the current listing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::{Page, Sequence};
 
-/// Passes on unfinished targets listed by an earlier run. `names_urls` means that targets are URLs with possibly many
-/// origins.
+/// Passes on the unfinished targets that an earlier run listed. `names_urls` means that targets are URLs, possibly at
+/// many origins.
 pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
     let mut from: Sequence = 0;
     while control.wait_for_room() {
@@ -36,7 +36,7 @@ pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Resul
     Ok(())
 }
 
-/// Sends a page to the journal. Its targets count from now on.
+/// Sends a page to the journal. From now on, its targets count.
 pub(super) fn hand_over(control: &Control, page: ListedPage) {
     control.plan.lock().announce(page.names.len());
     control.plan.live_bytes.fetch_add(page.names.byte_len(), Ordering::Relaxed);

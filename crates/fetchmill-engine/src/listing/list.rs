@@ -1,4 +1,4 @@
-//! A list of URLs, read ahead of fetching as far as the planner has room.
+//! A list of URLs. It is read ahead of fetching as far as the planner has room.
 
 use std::thread;
 use std::time::Duration;

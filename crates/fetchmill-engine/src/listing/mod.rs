@@ -1,5 +1,5 @@
-//! The listing's thread. It sends pages to the journal ahead of fetching, starting with unfinished pages of an earlier
-//! run.
+//! The listing's thread. It sends pages to the journal ahead of fetching, beginning with the unfinished pages of an
+//! earlier run.
 
 pub(super) mod detect;
 pub(super) mod folders;

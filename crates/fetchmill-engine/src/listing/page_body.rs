@@ -1,4 +1,4 @@
-//! A listing page during its transfer. Nothing in it is used before the page is complete.
+//! A listing page while it is transferred. Nothing in it is used before the page is complete.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, Write};
@@ -19,8 +19,8 @@ use fetchmill_store::durable::nameless_file;
 /// The byte order mark with which UTF-8 text may start.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Body of a page. It takes up to `PAGE_BYTES_MAX` of memory. An index takes up to `PAGE_MEMORY_BYTES`, and the rest
-/// goes to an unnamed file.
+/// Body of a page. It uses up to `PAGE_BYTES_MAX` of memory. An index uses up to `PAGE_MEMORY_BYTES`, and the rest goes
+/// to an unnamed file.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
     /// Head of the reply, as received.
@@ -44,7 +44,7 @@ pub(crate) struct FetchedPage {
     /// Final URL after redirects.
     pub(super) url: String,
     pub(super) bytes: Vec<u8>,
-    /// Whether the page is complete. Otherwise it exceeds the limit for pages in memory.
+    /// Whether the page is complete. If not, it exceeds the limit for pages in memory.
     pub(super) is_whole: bool,
 }
 
@@ -54,7 +54,7 @@ impl PageBody {
         PageBody::default()
     }
 
-    /// Creates the body for a URL that may be a page or an object. An object is not kept.
+    /// Creates the body for a URL at which there may be a page or an object. An object is not kept.
     pub(super) fn kept_if_listing() -> Self {
         PageBody { ends_if_other: true, ..PageBody::default() }
     }
@@ -77,7 +77,7 @@ impl PageBody {
         })
     }
 
-    /// Decodes the received bytes, up to the maximum size of a kept page. `is_whole` tells whether all bytes were
+    /// Decodes the received bytes, up to the maximum size of a kept page. `is_whole` says whether all bytes were
     /// received.
     pub(super) fn decode(
         mut self,
@@ -160,7 +160,7 @@ impl PageBody {
     }
 }
 
-/// Returns whether a body with this start may be an index or JSON.
+/// Returns whether a body that starts with these bytes may be an index or JSON.
 pub(super) fn may_be_listing(start: &[u8]) -> bool {
     let start = start.strip_prefix(BOM).unwrap_or(start).trim_ascii_start();
     start.first().is_none_or(|byte| b"<[".contains(byte))

@@ -32,8 +32,8 @@ pub(super) struct FailedPage {
 }
 
 impl FailedPage {
-    /// Returns whether the server answered that the page does not exist. If so, the server works and would answer the
-    /// same again.
+    /// Returns whether the server answered that the page does not exist. If so, the server works, and would give the
+    /// same answer again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
         // A status in `--retry-status` was already retried.
@@ -52,7 +52,7 @@ impl PageFailure {
         PageFailure { kind, status, reason: reason.into(), retry_after: None, hint: "" }
     }
 
-    /// Returns whether to make no further attempt after `attempts` failed ones.
+    /// Returns whether to stop trying after `attempts` failed attempts.
     pub(super) fn is_last(&self, attempts: u32, has_listed: bool) -> bool {
         let attempts_max = if has_listed { u32::MAX } else { limits::FIRST_PAGE_ATTEMPTS_MAX };
         let rules = Rules { attempts_max, ..Rules::default() };

@@ -54,7 +54,7 @@ pub(super) struct PageRequest {
     pub(super) at: Location,
     policy: RedirectPolicy,
     state: AttemptState,
-    /// Generation of the token in the last request. `None` if there was no token.
+    /// Generation of the token in the last request. `None` if it contained no token.
     generation: Option<u64>,
     /// Result of the request.
     end: PageAnswer,
@@ -62,12 +62,12 @@ pub(super) struct PageRequest {
 
 /// Result of a page request.
 pub(super) enum PageAnswer {
-    /// None, because the job is ending.
+    /// No result, because the job is ending.
     Nothing,
-    /// A page, and whether it is complete.
+    /// A page. The flag says whether it is complete.
     Page(bool),
     Failed(PageFailure),
-    /// An error that a retry cannot change.
+    /// An error that a retry cannot resolve.
     Error(Error),
 }
 
@@ -83,7 +83,7 @@ impl PageRequest {
         }
     }
 
-    /// Describes a reply for the user.
+    /// Describes a reply to the user.
     fn describe(&self, status: u16) -> String {
         if self.at.is_redirected() {
             return format!("status {status} at {} (after a redirect)", for_display(self.at.url.as_bytes()));
@@ -99,7 +99,7 @@ impl PageRequest {
 
 impl PageRequester {
     pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
-        // Pages are requested in sequence, so HTTP/2 has no advantage.
+        // Pages are requested one after the other, so HTTP/2 has no advantage.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
@@ -132,8 +132,8 @@ impl PageRequester {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Requests a page once. An index has no time limit for the whole transfer. A connection that was closed before the
-    /// request was sent does not count as a failure.
+    /// Requests a page once. For an index, the whole transfer has no time limit. A connection that was closed before
+    /// the request was sent does not count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -143,7 +143,7 @@ impl PageRequester {
     ) -> (PageRequest, PageBody) {
         let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
         self.pool.tick(self.control.clock.now());
-        // Close connections that are left over from reading ahead at full speed, which needs more than one.
+        // Close the connections that remain from reading ahead at full speed, which needs more than one.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
         let mut body = Resumable::new(body);
@@ -233,7 +233,7 @@ impl Requester for PageRequester {
         })
     }
 
-    /// Applies the rates of the job and the host to pages too.
+    /// Applies the rates of the job and of the host to page requests too.
     async fn await_turn(
         &self,
         _request: &mut PageRequest,
@@ -329,7 +329,8 @@ impl Requester for PageRequester {
         let facts = ReplyFacts {
             status: head.status,
             asks_to_wait: head.retry_after.is_some(),
-            // If a page has no length, its parser decides whether it is complete, because JSON and HTML have an end.
+            // If a page does not declare its length, its parser decides whether it is complete. JSON and HTML have a
+            // defined end.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),

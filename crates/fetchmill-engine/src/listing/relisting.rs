@@ -1,5 +1,5 @@
-//! A listing that is restarted because an earlier run's marker has expired. Targets known to the job are removed from
-//! its pages.
+//! A listing that is restarted because the marker of an earlier run has expired. Targets that the job already knows are
+//! removed from its pages.
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ impl Relisting {
         Relisting { place, naming, known: None }
     }
 
-    /// Restarts the listing, after its first page has arrived.
+    /// Restarts the listing once its first page has arrived.
     pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
         control.journal.list(ListingRequest::Restart);
         self.gather()
     }
 
-    /// Collects the names of all targets that are in the journal at present.
+    /// Collects the names of all targets that are currently in the journal.
     pub(super) fn gather(&mut self) -> Result<()> {
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }
 
-    /// Removes targets that the job already knows from a page.
+    /// Removes from a page the targets that the job already knows.
     pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
         let Some(known) = &self.known else { return Ok(page) };
         let (mut names, mut out) = (Names::default(), Vec::new());

@@ -71,7 +71,7 @@ impl RobotsFilter {
     fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
-            // Folder paths have no prefix. None starts with NUL, because such paths were rejected earlier.
+            // Folder paths have no prefix. None of them starts with NUL, because those were rejected earlier.
             let name = SizedName::read(entry).name;
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);
@@ -82,7 +82,7 @@ impl RobotsFilter {
         kept
     }
 
-    /// Tells the user how many names were removed.
+    /// Notifies the user of the number of removed names.
     pub(super) fn notice_to(&self, control: &Control) {
         if self.left_out > 0 {
             control.notice(&format!(

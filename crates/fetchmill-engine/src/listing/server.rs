@@ -1,4 +1,4 @@
-//! A server that lists its objects. The pages are requested in sequence on their own connection.
+//! A server that lists its objects. The pages are requested one after the other, on their own connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,24 +36,24 @@ pub(crate) struct ServerListerSetup {
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether a page has arrived in this or an earlier run. If so, a page that fails indicates an outage, and the
+    /// Whether a page has arrived in this run or an earlier one. If so, a failing page indicates an outage, and the
     /// listing waits.
     pub(crate) has_listed: bool,
     /// Filters for the names to fetch.
     pub(crate) filters: Filters,
     /// Milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
-    /// The first page, if it is already here.
+    /// The first page, if it was already fetched.
     pub(crate) first_page: Option<FetchedPage>,
-    /// State for restarting the listing. `None` if the job does not know its names.
+    /// State for restarting the listing. `None` if the job does not know the names of its targets.
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. If so, replies to the listing also show the state of that origin.
+    /// Whether the objects are at the same origin. If so, replies to page requests also show the state of that origin.
     pub(crate) is_of_objects: bool,
     /// Maximum number of redirects per page.
     pub(crate) redirects_max: u32,
-    /// Folder for indexes during download.
+    /// Folder in which indexes are stored while they are downloaded.
     pub(crate) folder: Arc<PathBuf>,
 }
 
@@ -74,11 +74,11 @@ pub(super) struct ServerLister {
     requester: PageRequester,
     connection: RestedConnection,
     redirects_max: u32,
-    /// Folder for indexes during download.
+    /// Folder in which indexes are stored while they are downloaded.
     folder: Arc<PathBuf>,
     jitter: Jitter,
     pub(super) has_listed: bool,
-    /// Time of the requested page's first failure.
+    /// Time when the requested page first failed.
     failing_since: Option<Millis>,
     give_up_after: Millis,
     pub(super) filters: Filters,
@@ -97,7 +97,7 @@ pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<St
 
 /// Reason for restarting the listing.
 enum Restart {
-    /// An earlier run's marker has expired. This is the error to report if the restart fails too.
+    /// The marker of an earlier run has expired. Contains the error to report if the restart fails too.
     Expired(Error),
     /// An earlier run restarted the listing but did not finish it.
     Resumed,
@@ -174,8 +174,7 @@ impl ServerLister {
         Ok(())
     }
 
-    /// Returns the number of consecutive empty pages. Fails if there are too many, because such a listing would never
-    /// end.
+    /// Returns the number of consecutive empty pages. Fails if there are too many, because the listing would never end.
     pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
@@ -201,8 +200,8 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Returns whether to start over despite a marker. This is the case if a restarted listing was unfinished when an
-    /// earlier run ended, because the names listed since the restart are unknown.
+    /// Returns whether to start over despite a marker. This is necessary if an earlier run restarted the listing but
+    /// did not finish it, because the names listed since the restart are unknown.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {
@@ -211,7 +210,7 @@ impl ServerLister {
         resumes
     }
 
-    /// Fetches a page completely. If the marker of an earlier run has expired, restarts the listing.
+    /// Fetches a complete page. If the marker of an earlier run has expired, restarts the listing.
     pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
         let failed = match self.fetch(path, PageReach::SameOrigin)? {
             None => return Ok(PageFrom::Nowhere),
@@ -266,7 +265,7 @@ impl ServerLister {
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
-    /// Fetches a page whose body is kept. Retries as often as is useful. Returns `None` if the job is ending.
+    /// Fetches a page whose body is kept. Retries as long as this is useful. Returns `None` if the job is ending.
     pub(super) fn fetch(
         &mut self,
         path: &str,
@@ -275,7 +274,8 @@ impl ServerLister {
         self.fetch_as(path, reach, PageBody::kept)
     }
 
-    /// Like [`ServerLister::fetch`], for a URL that may be an object. Receives only the start of an object.
+    /// Fetches a page like [`ServerLister::fetch`], from a URL that may be an object. Receives only the start of an
+    /// object.
     pub(super) fn fetch_if_listing(
         &mut self,
         path: &str,
@@ -309,7 +309,8 @@ impl ServerLister {
         }
     }
 
-    /// Tries once to fetch an index, and returns its URL and body. Returns a job error if a retry cannot help.
+    /// Tries once to fetch an index, and returns its URL and body. Fails with an error for the job if a retry cannot
+    /// help.
     pub(super) fn fetch_index(
         &mut self,
         path: &str,
@@ -368,7 +369,7 @@ impl ServerLister {
         ))
     }
 
-    /// Returns a hint about the proxy if the server could not be reached.
+    /// Returns a hint about the proxy, if the server could not be reached through it.
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;

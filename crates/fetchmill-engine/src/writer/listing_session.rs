@@ -9,15 +9,15 @@ use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// See the [module documentation](self). A rejection closes the session. Later pages that are already on their way are
-/// ignored, because they would leave a gap.
+/// See the [module documentation](self). A rejection closes the session. Pages already on their way are then ignored,
+/// because they would leave a gap.
 #[derive(Debug, Default)]
 pub(super) struct ListingSession {
     is_closed: bool,
 }
 
 impl ListingSession {
-    /// Records listing data. Returns the page to announce to the planner when the transaction is durable.
+    /// Records listing data. Returns the page to announce to the planner once the transaction is durable.
     pub(super) fn record(
         &mut self,
         request: ListingRequest,

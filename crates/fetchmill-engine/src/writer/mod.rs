@@ -1,6 +1,6 @@
 //! The writer: a worker's second thread, which owns the sink. It receives blocks. At the end of each commit window, it
-//! makes them durable, sends the receipt, and waits until the journal has it. All syncs happen in this thread,
-//! unless the sink allows a separate thread to sync while the next window is written ([`SyncThread`]).
+//! makes them durable, sends the receipt, and waits until the receipt is in the journal. All syncs happen in this
+//! thread, unless the sink allows a separate thread to sync while the next window is written ([`SyncThread`]).
 
 mod listing_session;
 pub(super) mod recorder;
@@ -42,13 +42,13 @@ pub(super) struct SinkWriter {
     has_rows: bool,
     /// Whether the failures shard keeps the rows.
     keeps_rows: bool,
-    /// Whether to compare bodies with each other. This makes sense only for bodies of replies.
+    /// Whether to compare bodies with each other. This makes sense only for the bodies of replies.
     compares_bodies: bool,
     commit_window: Duration,
-    /// Runtime used only to wait for a block or the end of a window.
+    /// Runtime used only to wait for a block or for the end of a window.
     runtime: Runtime,
     blocks: Receiver<Block>,
-    /// Returns used blocks to the worker, so that their memory is reused.
+    /// Returns used blocks to the worker so that their memory is reused.
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
@@ -75,8 +75,8 @@ impl BlockInput {
     }
 }
 
-/// Creates a worker's writer with its sink, and the worker's connection to it. `small` lists shards of earlier runs
-/// that the sink may merge.
+/// Creates a worker's writer with its sink, and the worker's connection to the writer. `small` lists shards of earlier
+/// runs that the sink may merge.
 pub(super) fn open(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -140,7 +140,7 @@ impl SinkWriter {
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
-            // Start the function now, so that problems are reported before it is needed.
+            // Start the transform now, so that problems are reported before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
@@ -152,7 +152,7 @@ impl SinkWriter {
                 self.control.plan.wake(self.worker as usize).notify_one();
             }
             block.clear();
-            // If there are enough empty blocks, or the worker has ended, drop this one.
+            // If there are enough empty blocks, or if the worker has ended, drop this block.
             let _ = self.empty.try_send(block);
         }
         if self.control.stop.get() == Stop::Abort {
@@ -165,15 +165,15 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Takes a block from the worker. If the job ends before the transform has processed a reply, its target gets no
-    /// outcome, and the next run fetches it again.
+    /// Transforms and stores a block from the worker. If the job ends before the transform has processed a reply, its
+    /// target gets no outcome, and the next run fetches it again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
         let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
-            // The function may need longer for a block than a window lasts.
+            // The transform may need longer for a block than a window lasts.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
@@ -204,12 +204,12 @@ impl SinkWriter {
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
-    /// Returns the next block. Commits the window if it ends first. `None` if no more blocks will come.
+    /// Returns the next block. Commits the window if it ends first. Returns `None` if no more blocks will arrive.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let is_syncing = self.is_syncing(window)?;
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
-            // While the previous window is being synced, this one continues until it is full.
+            // While the previous window is being synced, this window continues until it is full.
             let left = left.filter(|left| !(is_syncing && left.is_zero()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window, false)?;
@@ -273,7 +273,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Returns whether the previous window is still being synced or journaled. Otherwise finishes it.
+    /// Returns whether the previous window is still being synced or recorded in the journal. If it is not, finishes it.
     fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
@@ -291,7 +291,7 @@ impl SinkWriter {
         self.committed(window, number)
     }
 
-    /// Ends a window. Makes its bytes durable, commits the record to the journal, and lets the sink finish. All steps
+    /// Ends a window: makes its bytes durable, commits the record to the journal, and lets the sink finish. All steps
     /// but the first may happen later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
         self.wait_for_sync(window)?;
@@ -313,7 +313,7 @@ impl SinkWriter {
         if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
 
-    /// Finishes the last checkpoint. Its receipt is in the journal.
+    /// Finishes the last checkpoint, whose receipt is in the journal.
     fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;

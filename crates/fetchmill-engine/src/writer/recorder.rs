@@ -1,5 +1,5 @@
-//! The journal's thread, which is the only one that writes the journal. It writes all pending messages in one
-//! transaction and then notifies their senders. Pages are announced to the planner only after they are durable.
+//! The journal's thread, which is the only one that writes to the journal. It writes all pending messages in one
+//! transaction and then notifies their senders. Pages are announced to the planner only once they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
@@ -14,7 +14,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// Maximum number of messages per transaction: usually a few hundred rows, in the worst case pages of 16 MiB.
+/// Maximum number of messages per transaction. They are usually a few hundred rows, or at worst pages of 16 MiB.
 const MESSAGES_MAX: usize = 64;
 
 /// Notifications to send when the transaction is durable.
@@ -128,7 +128,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Publishes a failure before the waiting threads are released, because these only notice a missing answer.
+/// Publishes a failure before the waiting threads are released, because they notice only that an answer is missing.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);

@@ -1,6 +1,6 @@
-//! Recovers the state left by an earlier run. Sealed shards are renamed to their final names. Open shards are cut back
-//! to their last receipt and sealed. Staged windows of the `files` format are moved into place. Data without a
-//! receipt is removed. Recovery may be interrupted and repeated at any time.
+//! Recovers the state that an earlier run left. Sealed shards are renamed to their final names. Open shards are
+//! truncated to their last receipt and sealed. Staged windows of the `files` format are moved into place. Data without
+//! a receipt is removed. Recovery may be interrupted and repeated at any time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(crate) struct ProcessRecovery {
 }
 
 impl ProcessRecovery {
-    /// Like [`recover`], for one worker's dead process while the others continue. The process's file names start with
-    /// its worker and process id. Returns the targets that are finished as a result.
+    /// Recovers like [`recover`], but only for one worker's dead process while the others continue. The process's file
+    /// names start with its worker number and process id. Returns the targets that are finished as a result.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");
@@ -101,7 +101,7 @@ fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     Ok(())
 }
 
-/// Renames shards after a sealing transaction, and removes the shards that they replace.
+/// Renames shards after the transaction that seals them, and removes the shards that they replace.
 fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
     let uploads = journal.uploads()?;
@@ -142,7 +142,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// Returns the sealed shards, for a sink that merges small ones. Excludes shards known to a store.
+/// Returns the sealed shards, for a sink that merges small ones. Excludes shards whose upload has begun.
 pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
     let uploads = journal.uploads()?;
     let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
@@ -202,8 +202,8 @@ fn seal_open(
     number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
 }
 
-/// Returns the bytes after the last record of a shard. For shards with rows, this is the footer, and the row count is
-/// also returned.
+/// Returns the bytes after the last record of a shard. For shards with rows, these are the footer, and the number of
+/// rows is also returned.
 fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
     let mut trailer = Vec::new();
     if setup.format != Format::Parquet {
@@ -222,7 +222,7 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     Ok((footer, Some(rows)))
 }
 
-/// Cuts a file back to its receipt and verifies the checksum of the rest. A sealed shard gets a new checksum.
+/// Truncates a file to its receipt and verifies the checksum of the rest. A sealed shard gets a new checksum.
 fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
     let why = match durable::cut(&path, end.end) {
@@ -252,7 +252,7 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
     })
 }
 
-/// Renames the staged files of a committed window. Missing files were renamed earlier.
+/// Renames the staged files of a committed window. Files that are missing were renamed earlier.
 fn finish_window(
     place: &JobLocation,
     journal: &mut Journal,
@@ -317,7 +317,7 @@ fn finish_window(
     Ok(settled)
 }
 
-/// Removes staged files outside of committed windows. Their targets are fetched again.
+/// Removes staged files that belong to no committed window. Their targets are fetched again.
 pub(crate) fn remove_stage(stage: &Path) -> Result<()> {
     durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
 }

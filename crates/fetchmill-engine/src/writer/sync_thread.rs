@@ -1,5 +1,5 @@
-//! The thread that finishes a writer's commit windows. It waits for the sync and the journal while the writer fills the
-//! next window. It handles one window at a time.
+//! The thread that finishes a writer's commit windows, one at a time. It waits for the sync and the journal while the
+//! writer fills the next window.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -27,7 +27,7 @@ impl SyncThread {
         spawn("fetchmill-sync", &stop, move || {
             for (sync, receipt) in to_end {
                 let journal = || receipt.map_or(Ok(None), |receipt| control.journal.commit_receipt(receipt));
-                // The writer gets the error, which ends the job and this thread.
+                // The writer receives the error, which ends the job and this thread.
                 if ends.blocking_send(sync.run().and_then(|()| journal())).is_err() {
                     break;
                 }
@@ -37,7 +37,7 @@ impl SyncThread {
         Ok(SyncThread { windows, ended, is_busy: false })
     }
 
-    /// Returns whether the thread has a window whose result has not been taken.
+    /// Returns whether the thread has a window whose result was not taken yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
@@ -48,7 +48,7 @@ impl SyncThread {
         self.windows.send((sync, receipt)).map_err(|_| gone())
     }
 
-    /// Returns the result if the window is finished: the number of a sealed shard, if any.
+    /// Returns the result if the window is finished: the number of the sealed shard, if any.
     pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
             Ok(number) => Some(self.idle(number)),

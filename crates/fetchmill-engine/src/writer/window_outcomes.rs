@@ -1,4 +1,4 @@
-//! The outcomes of a window that the sink does not store, and the window's receipt.
+//! A window's outcomes that the sink does not store, and the window's receipt.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
@@ -8,8 +8,8 @@ use fetchmill_model::outcome::{
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 
-/// Outcomes that no sink stores: those of unfetched targets, and all outcomes of a check. Their number is limited by
-/// the size of a window.
+/// Outcomes that no sink stores: those of unsuccessful targets, and all outcomes of a check. The size of a window
+/// limits their number.
 #[derive(Debug, Default)]
 pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
@@ -23,7 +23,7 @@ pub(crate) struct WindowOutcomes {
 
 impl WindowOutcomes {
     /// Adds an outcome and the status of its last reply, or 0 if there was none. A skipped target is listed under
-    /// `name`, or only counted if that is `None`.
+    /// `name`, or only counted if `name` is `None`.
     pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
@@ -70,7 +70,7 @@ impl WindowOutcomes {
         self.others.is_empty()
     }
 
-    /// Returns the receipt of these outcomes and the sink's checkpoint. `None` if it would be empty.
+    /// Returns the receipt for these outcomes and the sink's checkpoint. Returns `None` if the receipt would be empty.
     pub(crate) fn receipt(
         &mut self,
         worker: u32,

@@ -1,4 +1,4 @@
-//! Lists a bucket. Its keys are listed in parallel ranges, as many as needed to stay ahead of fetching ([`ranges`]). If
+//! Lists a bucket. Its keys are listed in as many parallel ranges as needed to stay ahead of fetching ([`ranges`]). If
 //! the keys turn out not to be in byte order, the listing follows the store's tokens page by page ([`tokens`]).
 
 mod order;
@@ -28,11 +28,11 @@ pub(crate) struct BucketListerSetup {
     pub(crate) pool: PoolSettings,
     pub(crate) bucket: BucketName,
     pub(crate) prefix: String,
-    /// Selection of keys to fetch.
+    /// Selects the keys to fetch.
     pub(crate) selection: Selection,
-    /// The part of the bucket that is not listed yet.
+    /// The part of the bucket that has not been listed yet.
     pub(crate) cursor: BucketCursor,
-    /// State for restarting the listing. `None` if the job does not know its names.
+    /// State for restarting the listing. `None` if the job does not know the names of its targets.
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,

@@ -2,12 +2,12 @@
 //!
 //! A store on top of a file system may walk it folder by folder. In that order, `a/1` comes before `a-b`, although `-`
 //! is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before it
-//! ends at the first greater key. A lesser key that is listed after that key is in neither of them, and nothing shows
-//! that it is missing.
+//! ends at the first greater key. A lesser key that is listed after that greater key is in neither of them, and nothing
+//! shows that it is missing.
 //!
-//! Such keys exist only if a folder and another name share a prefix, followed by `/` in one and a lesser byte in the
-//! other. For each such byte in a key, the check requests the prefix before it and looks for such names. If there are
-//! any, it checks which comes first.
+//! This can happen only if a folder and another name share a prefix that is followed by `/` in the folder and by a
+//! lesser byte in the other name. For each byte in a key where this is possible, the check requests the prefix before
+//! the byte and looks for a folder and another name. If it finds both, it checks which comes first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,17 +17,17 @@ use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
 
-/// Maximum number of prefixes known to be in order. They take 4 MiB if keys have 1,024 bytes. When the limit is
-/// reached, all are discarded.
+/// Maximum number of prefixes known to be in order. They use 4 MiB if keys have 1,024 bytes. When the limit is reached,
+/// all of them are discarded.
 const KNOWN_MAX: usize = 4096;
 /// The prefix itself, its folder, and the least of the other names, which a store on a file system lists first.
 const NAMES_ASKED: u32 = 3;
 
-/// Result for a key.
+/// Result of the check of a key.
 pub(super) enum Border {
-    /// All greater keys seem to follow the key.
+    /// All greater keys seem to come after the key.
     Ordered,
-    /// Some greater keys precede the key.
+    /// Some greater keys come before the key.
     Disordered(Disorder),
     /// The job is ending.
     Over,
@@ -40,7 +40,7 @@ pub(super) struct OrderCheck {
 }
 
 impl OrderCheck {
-    /// Checks a key. The empty key precedes all others.
+    /// Checks a key. The empty key comes before all others.
     pub(super) async fn check(
         &self,
         pages: &BucketPages,
@@ -68,7 +68,7 @@ impl OrderCheck {
     }
 }
 
-/// Returns the prefixes of a key, beyond the job's prefix, that end before a byte no greater than `/`.
+/// Returns the prefixes of a key that are longer than the job's prefix and end before a byte no greater than `/`.
 fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
     (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
 }

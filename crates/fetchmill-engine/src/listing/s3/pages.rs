@@ -37,7 +37,7 @@ pub(super) enum BucketPageAnswer {
 /// Keys of a page with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// For each key, the reason why it is not a target. `None` for targets.
+    /// Reason why each key is not a target. `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// The first key.
@@ -45,7 +45,8 @@ pub(super) struct ListedKeys {
 }
 
 impl ListedKeys {
-    /// Returns the first key out of order in the page, or at its start after the key `after`.
+    /// Returns the first key in the page that is out of order. At the start of the page, keys are compared with
+    /// `after`.
     pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
         let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
         let before = self.first.as_ref().filter(is_before);
@@ -82,7 +83,7 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Whether any page had a token.
+    /// Whether any page so far had a token.
     has_tokens: Cell<bool>,
 }
 
@@ -131,17 +132,17 @@ impl BucketPages {
         }
     }
 
-    /// Returns the query for the keys after this one. An empty key starts at the first.
+    /// Returns the query for the keys after this one. An empty key selects all keys.
     pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
         ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
     }
 
-    /// Returns the query for the page with this token. `None` means the first page.
+    /// Returns the query for the page with this token. `None` selects the first page.
     pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
         ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
     }
 
-    /// Requests a page, as often as needed.
+    /// Requests a page until it arrives or has failed for too long.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -242,7 +243,7 @@ impl BucketPages {
         self.has_tokens.get()
     }
 
-    /// Returns the error for a page with other keys than requested, from a store without tokens.
+    /// Returns the error for a page that contains keys other than those requested, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} repeats itself (the store returned {}, but only keys after {} \
@@ -253,7 +254,7 @@ impl BucketPages {
         ))
     }
 
-    /// Returns the error for a page that announces more keys without a way to get them.
+    /// Returns the error for a page that announces more keys but no way to request them.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: the page {} announces more keys, but does not return \

@@ -1,10 +1,10 @@
 //! Lists ranges of keys in parallel.
 //!
 //! A range starts after a key (`start-after`) and continues with continuation tokens. A slow range is split near the
-//! estimated middle of its keys. A request for one key shows whether any keys follow that point. Each split is in the
-//! journal before any page of the new range is.
+//! estimated middle of its keys. A request for one key shows whether any keys follow that point. Each split is recorded
+//! in the journal before any page of the new range.
 //!
-//! Ranges require that keys ascend. [`OrderCheck`] checks the point where each range starts. The first key out of order
+//! Ranges require ascending keys. [`OrderCheck`] checks the point where each range starts. The first key out of order
 //! ends all ranges.
 //!
 //! When a store reports the end of the keys, a request for one more key confirms it.
@@ -27,11 +27,11 @@ use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 use fetchmill_net::certain::RestedConnection;
 
-/// Number of pages before a range may be split. Most prefixes are small and need no split.
+/// Number of pages of a range before it may be split. Most prefixes are small and need no split.
 const PAGES_BEFORE_SPLIT: u32 = 2;
 /// Sorts after every key that continues with a printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Maximum number of requests to find the middle of a range. After that, the range is not split for a while.
+/// Maximum number of requests for finding the middle of a range. After that, the range is not split for a while.
 const PROBES_MAX: u32 = 64;
 
 /// A range that is being listed or waits to be listed.
@@ -41,10 +41,10 @@ struct ListingRange {
     /// First listed key.
     first: Vec<u8>,
     after: Vec<u8>,
-    /// Token of the next page, if the store gave one.
+    /// Token of the next page, if the store returned one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// Key after which no other key was found. A split there would be useless.
+    /// Key after which no other key was found. Splitting there would be useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,9 +67,9 @@ impl ListingRange {
         }
     }
 
-    /// Returns the next point to probe for keys that follow. If the end of the keys is known, the point is in the
-    /// middle of the rest. Otherwise it is after all keys that share the listed keys' prefix, and later after shorter
-    /// and shorter prefixes.
+    /// Returns the next point at which to check whether keys follow. If the end of the keys is known, this is the
+    /// middle of the remaining keys. Otherwise it is the point after all keys that share the prefix of the listed keys.
+    /// Later points use shorter and shorter prefixes.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -77,7 +77,7 @@ impl ListingRange {
         }
         let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
         let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
-        // The request is a string, so do not split a character.
+        // The key is sent as a string, so do not split a character.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
         Some([text.as_slice(), &[AFTER_ALL]].concat())
@@ -101,9 +101,9 @@ struct RangeLister {
     changed: Notify,
     failure: RefCell<Option<Error>>,
     disorder: RefCell<Option<Disorder>>,
-    /// Whether the listing so far is one range that started at the first key.
+    /// Whether the listing so far is a single range that started at the first key.
     is_one_walk: Cell<bool>,
-    /// Whether a token led back to its own page. If so, pages are requested by the last key before them.
+    /// Whether a token led back to its own page. If so, pages are requested by the last key of the previous page.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
@@ -149,13 +149,13 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // That page may be wrong, and nothing else leads to the next one.
+            // The page may be wrong, and nothing else leads to the next one.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }
     }
 
-    /// Returns the page where the only range continues. It must be the first page or have a token.
+    /// Returns the page where the only range continues. This page must be the first one or have a token.
     fn next_page(&self) -> Option<TokenStart> {
         let ranges = self.ranges.borrow();
         let range = ranges.first()?;
@@ -163,7 +163,7 @@ impl RangeLister {
         has_place.then(|| TokenStart::At(range.token.clone()))
     }
 
-    /// Keeps the first failure as that of the listing. The other tasks then end.
+    /// Keeps the first failure as the failure of the listing. The other tasks then end.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.changed.notify_waiters();
@@ -179,7 +179,7 @@ impl RangeLister {
         self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
     }
 
-    /// Runs a task, which lists one range after another and splits ranges if there are too few.
+    /// Runs a task. It lists one range after another, and splits ranges if there are too few.
     async fn work(&self) {
         let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
@@ -239,7 +239,7 @@ impl RangeLister {
             if self.is_over() {
                 return Ok(());
             }
-            // Do not await below, because another task could split the range.
+            // Do not await below, because another task could split the range meanwhile.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
             let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
@@ -251,7 +251,8 @@ impl RangeLister {
         Ok(())
     }
 
-    /// Fetches the next page of a range. Returns `None` if it must be requested in another way, or not now.
+    /// Fetches the next page of a range. Returns `None` if the page must be requested in another way, or cannot be
+    /// requested now.
     async fn next_page_of(
         &self,
         connection: &mut RestedConnection,
@@ -281,7 +282,7 @@ impl RangeLister {
         Ok(Some(page))
     }
 
-    /// Returns the token for the next page. Returns `None` if any token so far led back to its own page.
+    /// Returns the token for the next page. Returns `None` if any token has led back to its own page.
     fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
         if next.is_some() && next.as_deref() == from {
             self.distrusts_tokens.set(true);
@@ -318,7 +319,7 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Returns whether no key follows this one. Tells the user the first time that the store was wrong about its end.
+    /// Returns whether no key follows this one. If the store was wrong about the end, notifies the user the first time.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -333,7 +334,7 @@ impl RangeLister {
         Ok(is_end)
     }
 
-    /// Sends listed keys of a range and its progress to the journal.
+    /// Sends listed keys of a range, and the progress of the range, to the journal.
     fn advance(
         &self,
         id: u64,
@@ -358,7 +359,7 @@ impl RangeLister {
         }
     }
 
-    /// Returns the range with the most pages since its last split, if fetching runs out of targets.
+    /// Returns the range with the most pages since its last split, if fetching is running out of targets.
     fn choose_split(&self) -> Option<u64> {
         if !self.pages.control.plan.lock().needs_targets() {
             return None;
@@ -383,7 +384,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // Last point known to be followed by keys, while the end of the keys is unknown.
+        // Last point that is known to have keys after it, while the end of the keys is unknown.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
@@ -399,7 +400,7 @@ impl RangeLister {
                 (at > range.after, has_keys, had_end)
             });
             match seen {
-                // Another task listed the rest of the range meanwhile.
+                // Meanwhile, another task listed the rest of the range.
                 None | Some((false, ..)) => return Ok(()),
                 Some((_, true, true)) => return self.divide(connection, id, at).await,
                 Some((_, true, false)) => found = Some(at),
@@ -418,7 +419,7 @@ impl RangeLister {
     /// Splits a range at `at`, which has keys after it. A free task lists the new range.
     async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
         let is_good = self.begins_well(connection, &at).await?;
-        // Another task may have listed the rest of the range meanwhile.
+        // Meanwhile, another task may have listed the rest of the range.
         if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
             self.divide_at(id, at);
         }

@@ -22,8 +22,8 @@ pub(super) struct TokenWalk<'a> {
 }
 
 impl<'a> TokenWalk<'a> {
-    /// Resumes the walk of an earlier run. `is_relisting` means that this run restarted the listing and left out known
-    /// targets.
+    /// Resumes the walk of an earlier run. `is_relisting` means that the earlier run had restarted the listing and
+    /// skipped known targets.
     pub(super) fn resume(
         pages: &'a BucketPages,
         mut relisting: Option<Relisting>,
@@ -36,7 +36,7 @@ impl<'a> TokenWalk<'a> {
         Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
-    /// Starts a walk after listing in ranges turned out to be impossible.
+    /// Starts a walk after it turned out that the bucket cannot be listed in ranges.
     pub(super) fn begin(
         pages: &'a BucketPages,
         relisting: Option<Relisting>,
@@ -108,7 +108,8 @@ impl<'a> TokenWalk<'a> {
         Ok(())
     }
 
-    /// Restarts if the rejected token comes from an earlier run and may have expired. Any other rejection is an error.
+    /// Restarts the walk if the rejected token comes from an earlier run and may have expired. Any other rejection is
+    /// an error.
     fn token_refused(&mut self, error: Error) -> Result<()> {
         if !self.is_of_earlier_run {
             return Err(error);

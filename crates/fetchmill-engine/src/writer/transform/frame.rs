@@ -18,11 +18,11 @@ const NO_DATE: i64 = i64::MIN;
 /// Size of an answer's head: a letter and two lengths.
 const ANSWER_HEAD_BYTES: usize = 13;
 
-/// A reply as passed to the function.
+/// A reply as it is passed to the function.
 pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
-    /// File with the body, if it was too large for memory.
+    /// File with the body, if the body was too large for memory.
     pub(super) path: Option<&'s Path>,
     pub(super) body: &'s [u8],
     pub(super) facts: Facts<'s>,
@@ -98,7 +98,7 @@ fn read_head(from: &mut impl Read) -> io::Result<TransformAnswerHead> {
     Ok(TransformAnswerHead { letter, columns, body: u64::from_le_bytes(body) })
 }
 
-/// Reads whether the process is ready. `Err` contains the reason if it is not.
+/// Reads whether the process is ready. If it is not, the inner `Err` contains the reason.
 pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
     let head = read_head(from)?;
     let mut text = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     }
 }
 
-/// Reads the next answer with its columns and body. A body over `max_size` bytes is a failure.
+/// Reads the next answer with its columns and body. A body of more than `max_size` bytes is a failure.
 pub(super) fn read_answer(
     from: &mut impl Read,
     columns: &mut Vec<u8>,

@@ -1,5 +1,5 @@
 //! Applies a user's function to replies before they are stored. A separate process runs the function, and its results
-//! are stored instead of the replies.
+//! are stored in place of the replies.
 //!
 //! Each writer has its own process, so fetching threads never wait for the function. Replies are sent to the process in
 //! batches. If a batch kills the process, a new process gets the same replies one at a time. A reply that kills the new
@@ -43,7 +43,7 @@ pub(crate) struct TransformSetup {
     pub(crate) list_columns: usize,
     /// Maximum size of a result in bytes.
     pub(crate) max_size: u64,
-    /// Stage for bodies and results too large for memory.
+    /// Stage for bodies and results that are too large for memory.
     pub(crate) stage: Arc<Stage>,
     /// Origin and path template of the objects, if a server lists its own objects.
     pub(crate) server: Option<(String, RequestTemplate)>,
@@ -76,7 +76,7 @@ pub(crate) enum TransformProgress {
 /// Result of sending a batch.
 enum BatchAttempt {
     Over(TransformProgress),
-    /// The process died after this many answers. The string describes its end for the user.
+    /// The process died after this many answers. The string describes to the user how it ended.
     Died(usize, String),
 }
 
@@ -186,7 +186,7 @@ impl Transform {
         fitting.count()
     }
 
-    /// Transforms a batch. If it kills the process, sends the remaining replies one at a time.
+    /// Transforms a batch. If the batch kills the process, sends the remaining replies one at a time.
     fn batch(
         &mut self,
         block: &Block,
@@ -348,7 +348,7 @@ impl Transform {
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }
 
-    /// Returns the listed facts of a reply. For objects that a server lists, the name takes the place of the URL.
+    /// Returns the listed facts of a reply. For objects that a server lists, the name replaces the URL.
     fn listed_facts<'b>(&self, block: &'b Block, entry: &BlockEntry) -> Facts<'b> {
         let facts = block.facts(entry);
         Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts }
@@ -402,8 +402,8 @@ impl TransformSetup {
             })
     }
 
-    /// Returns the values of all columns: those of the list, followed by those of the function. `None` if the function
-    /// has no columns.
+    /// Returns the values of all columns: those of the list, followed by those of the function. Returns `None` if the
+    /// function has no columns.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
         if self.columns.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! A transform process, which lives as long as its writer.
 //!
-//! Every wait is bounded. Each tick checks whether the job still waits and the process still exists, because a child of
-//! the process may keep the socket open.
+//! Every wait is bounded. Each tick checks whether the job still waits and whether the process still exists, because a
+//! child of the process may keep the socket open.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::Shutdown;
@@ -32,11 +32,11 @@ pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 /// See the [module documentation](self).
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Number of answers still expected. The process may exit by itself only if it is 0.
+    /// Number of answers still expected. The process may exit by itself only if this number is 0.
     owed: usize,
 }
 
-/// The socket, read in ticks.
+/// The socket. Reads wait for one tick at a time.
 struct TransformSocket {
     socket: UnixStream,
     child: Child,
@@ -57,7 +57,7 @@ impl TransformProcess {
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // In a terminal, Ctrl-C must reach only the job, which decides about the process.
+            // In a terminal, Ctrl-C must reach only the job, which decides what happens to the process.
             .process_group(0)
             .spawn()
             .map_err(fail)?;
@@ -81,7 +81,7 @@ impl TransformProcess {
         }
     }
 
-    /// Sends bytes that will be answered by `answers` answers.
+    /// Sends bytes that the process will answer with `answers` answers.
     pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
         self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
@@ -120,7 +120,7 @@ impl TransformProcess {
 
     /// Ends the process if necessary, and describes how it ended for the user.
     pub(super) fn how_it_ended(mut self) -> String {
-        // A process that closed its end is about to exit.
+        // A process that has closed its end is about to exit.
         let ended = self.reader.get_mut().wait();
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
@@ -137,7 +137,7 @@ impl Drop for TransformProcess {
         let own = self.reader.get_mut();
         let _ = own.socket.shutdown(Shutdown::Both);
         if owes || own.wait().is_none() {
-            // The process may be gone already.
+            // The process may already be gone.
             let _ = own.child.kill();
         }
         let _ = own.child.wait();
@@ -164,8 +164,8 @@ impl TransformSocket {
         self.ended
     }
 
-    /// After a tick without data, decides whether to wait for another. Output written before the process exited is
-    /// still read.
+    /// After a tick without data, decides whether to wait for another. Output that was written before the process
+    /// exited is still read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();
         if self.stop.is_drained() {

@@ -21,7 +21,7 @@ use fetchmill_model::s3::{
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, RANGE};
 
-/// Number of uploads that are aborted within one patience.
+/// Number of uploads that are aborted within one `patience`.
 const ABORTED_AT_ONCE: usize = 100;
 
 type BucketResult<T> = std::result::Result<T, UploadEnd>;
@@ -36,7 +36,7 @@ pub struct Bucket {
     stop: Arc<StopSignal>,
 }
 
-/// An object or a part of one.
+/// An object, or a part of an object.
 #[derive(Debug)]
 pub struct BucketObject {
     /// Content.
@@ -70,7 +70,7 @@ pub struct BucketPage {
 }
 
 impl Bucket {
-    /// Finds credentials, but sends no request to the bucket yet.
+    /// Finds credentials, but does not send a request to the bucket yet.
     pub fn open(dest: &Path, options: &StreamOptions) -> Result<Self> {
         let Some(place) = UploadDestination::of(dest)? else {
             return Err(Error::Usage(format!(
@@ -92,7 +92,7 @@ impl Bucket {
         self.place.text()
     }
 
-    /// Reads an object from an offset, up to the size of one upload part. `None` if the object does not exist.
+    /// Reads an object from an offset, up to the size of one upload part. Returns `None` if the object does not exist.
     pub fn get(&self, name: &str, start: u64, patience: Duration) -> Result<Option<BucketObject>> {
         let key = self.key(name);
         let range = format!("bytes={start}-{}", start.saturating_add(limits::UPLOAD_PART_BYTES as u64 - 1));
@@ -116,7 +116,7 @@ impl Bucket {
         })
     }
 
-    /// Writes an object, replacing an existing one. Returns the store's time in seconds since 1970.
+    /// Writes an object and replaces an existing one. Returns the store's time in seconds since 1970.
     pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
         let key = self.key(name);
         self.run(patience, async |client| {
@@ -129,8 +129,8 @@ impl Bucket {
         })
     }
 
-    /// Tries once to create an object that must not exist. `None` means that the result is unknown. Read the object to
-    /// find out.
+    /// Tries once to create an object that must not exist yet. `None` means that the result is unknown. In that case,
+    /// read the object to find out.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];
@@ -214,7 +214,8 @@ impl Bucket {
         finish(network_runtime()?.block_on(client.put_file(path, &key, false)))
     }
 
-    /// Aborts the multipart uploads of all names that start with `begin`. A page, and some uploads, may take `patience`.
+    /// Aborts the multipart uploads of all names that start with `begin`. Each page, and each group of uploads, may
+    /// take `patience`.
     pub fn abort_uploads(&self, begin: &str, patience: Duration) -> Result<()> {
         let prefix = self.key(begin);
         let mut after = None;
@@ -231,7 +232,7 @@ impl Bucket {
         found.chunks(ABORTED_AT_ONCE).try_for_each(|uploads| self.abort(uploads, patience))
     }
 
-    /// Lists a page of the open uploads of keys that start with `prefix`.
+    /// Lists one page of the open uploads whose keys start with `prefix`.
     fn list_uploads(
         &self,
         prefix: &str,
@@ -309,7 +310,7 @@ impl Bucket {
         })
     }
 
-    /// Returns the error for a refusal that a retry cannot change.
+    /// Returns the error for a refusal that a retry cannot resolve.
     fn refused(&self, client: &UploadClient, action: &str, key: &str, reply: &BucketReply) -> UploadEnd {
         Error::Usage(client.refusal(action, &self.place.text_of(key), reply)).into()
     }

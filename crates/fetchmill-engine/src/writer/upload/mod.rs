@@ -1,10 +1,10 @@
 //! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
-//! manifest. The journal records the start of an upload before its first request, and the end before the file is
+//! manifest. The journal records the start of an upload before its first request, and its end before the file is
 //! removed. The next run rechecks unfinished uploads. If an object already exists, it must have the same bytes.
 //! Otherwise it does not belong to the job.
 //!
-//! The failures file is a job's last object, and is uploaded after the thread has ended. It is the only object that is
-//! ever deleted: before a retry run, and only if the job created it.
+//! The failures file is the last object of a job, and is uploaded after the thread has ended. It is the only object
+//! that is ever deleted: before a retry run, and only if the job created it.
 //!
 //! Uploads never block a fetching thread. A writer waits for uploads before it starts a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
@@ -45,7 +45,7 @@ pub(crate) struct Uploader {
     pub(crate) upload: UploadDestination,
     pub(crate) shard_folder: ShardFolder,
     pub(crate) upload_queue: Arc<UploadQueue>,
-    /// Shards whose upload was started by an earlier run.
+    /// Shards whose upload an earlier run started.
     pub(crate) begun: BTreeSet<ShardNumber>,
     pub(crate) give_up_after: Duration,
 }
@@ -66,7 +66,7 @@ impl Uploader {
         match network_runtime()?.block_on(store.claim()) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The stop signal has the reason.
+            // The stop signal contains the reason.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the destination was checked".into()))
             }
@@ -79,7 +79,7 @@ impl Uploader {
         match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The stop signal has the reason.
+            // The stop signal contains the reason.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the failures file was removed".into()))
             }

@@ -1,5 +1,5 @@
-//! Uploads a shard. Its file and its manifest become objects, each in one request or in parts. An object becomes
-//! visible only when complete.
+//! Uploads a shard. Its file and its manifest become objects, each uploaded in one request or in parts. An object
+//! becomes visible only when it is complete.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl<'a> FileUpload<'a> {
         self.length.div_ceil(UPLOAD_PART_BYTES as u64) as usize
     }
 
-    /// Returns the part with this index. Empty after the last part.
+    /// Returns the part with this index. The part after the last one is empty.
     fn part(&self, index: usize) -> Result<Vec<u8>> {
         let start = index as u64 * UPLOAD_PART_BYTES as u64;
         let mut part = vec![0; self.length.saturating_sub(start).min(UPLOAD_PART_BYTES as u64) as usize];
@@ -58,7 +58,7 @@ impl<'a> FileUpload<'a> {
 }
 
 impl UploadClient {
-    /// Uploads a shard and its manifest, unless they exist.
+    /// Uploads a shard and its manifest, unless they already exist.
     pub(super) async fn put_shard(
         &self,
         shard_folder: &ShardFolder,
@@ -74,7 +74,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Uploads a file, unless it exists.
+    /// Uploads a file, unless it already exists.
     pub(super) async fn put_file(&self, path: &Path, key: &str, was_begun: bool) -> UploadResult<()> {
         self.begin();
         let sending = FileUpload::open(path, key)?;
@@ -84,7 +84,8 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes what was uploaded of a file that is gone from disk: its uploaded parts, or the complete object.
+    /// Removes from the store what was uploaded of a file that is gone from disk: its uploaded parts, or the complete
+    /// object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -128,7 +129,7 @@ impl UploadClient {
         }
     }
 
-    /// Returns the header fields that make the store reject an existing key.
+    /// Returns the header fields that make the store reject a key that already exists.
     fn condition(&self) -> Vec<(String, String)> {
         let condition = || ("If-None-Match".to_owned(), "*".to_owned());
         self.is_conditional.get().then(condition).into_iter().collect()
@@ -218,7 +219,7 @@ impl UploadClient {
         }
     }
 
-    /// Returns whether to repeat an upload started by an earlier run. Discards that run's parts.
+    /// Returns whether to repeat an upload that an earlier run started. Discards the parts from that run.
     async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
         if sending.length > UPLOAD_PART_BYTES as u64 {
             self.abort_uploads(sending.key).await?;
@@ -241,7 +242,7 @@ impl UploadClient {
             let answer = self.ask(connection, &list).await?;
             let page = multipart::uploads_page(&answer.body).filter(|_| answer.status == 200);
             let Some(page) = page else { return Err(self.refused("list the uploads of", key, &answer)) };
-            // Uploads of keys that continue this key come after its own.
+            // Uploads of longer keys that start with this key come after its own.
             let is_last = page.uploads.last().is_none_or(|upload| upload.key != key);
             found.extend(page.uploads.into_iter().filter(|upload| upload.key == key));
             if is_last || page.next.is_none() || page.next == after {
@@ -267,7 +268,7 @@ impl UploadClient {
         )))
     }
 
-    /// Checks that the store's existing object is the same.
+    /// Checks that the object in the store is the same.
     async fn must_be_same(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
         match self.look(sending).await? {
             ExistingObject::Same => Ok(()),
@@ -293,10 +294,10 @@ impl UploadClient {
         self.ask(connection, &ask).await
     }
 
-    /// Compares the existing object byte by byte, because a store's ETag depends on its encryption.
+    /// Compares the existing object byte by byte, because a store's ETag depends on the object's encryption.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
-        // Read one part more than the file has, to check that the object ends there.
+        // Read one more part than the file has, to check that the object ends there.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
             let answer = self.read(connection, sending.key, index).await?;
@@ -318,7 +319,7 @@ impl UploadClient {
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);
-        // The first part that is not full ends the object.
+        // The object ends with the first part that is not full.
         for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
             let answer = self.read(connection, key, index).await?;
             match answer.status {

@@ -52,7 +52,7 @@ pub(super) struct UploadClient {
     resting_until: Cell<Millis>,
     /// Time when the store last made progress or had nothing to do.
     good_at: Cell<Millis>,
-    /// Whether requests make the store reject an existing key.
+    /// Whether requests make the store reject a key that already exists.
     pub(super) is_conditional: Cell<bool>,
 }
 
@@ -68,7 +68,7 @@ impl UploadClient {
         let pool = PoolSettings {
             // The head timeout starts with the first byte sent of a part.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
-            // Do not send the source's header fields to this store.
+            // Do not send the header fields for the source to this store.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
             reach: AddressPolicy::Anywhere,
@@ -119,7 +119,7 @@ impl UploadClient {
         }
     }
 
-    /// Sends a request until the answer is final. Retries temporary failures for `--give-up-after`.
+    /// Sends a request until the answer is final. Retries temporary failures for up to `--give-up-after`.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -130,7 +130,7 @@ impl UploadClient {
             () = self.stopped() => None,
         };
         answered.unwrap_or_else(|| {
-            // A reply may still arrive.
+            // A reply may still arrive, so do not reuse the connection.
             connection.close();
             Err(UploadEnd::Stopped)
         })
