@@ -132,7 +132,7 @@ def test_a_failed_object_whose_name_somebody_took_stays(run: Run, raw: Raw, tmp_
 
     assert ended.code == 0, ended.err
     assert (taken.read_text(), changed.read_text()) == ("1234", "edited by hand")
-    assert "removed 0 files (0 B) of the earlier job; left 1 file" in ended.out + ended.err
+    assert "removed 0 files (0 B) of the earlier job; kept 1 file" in ended.out + ended.err
 
 
 def test_nothing_beyond_a_link_is_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_shard_that_somebody_replaced_stays(run: Run, raw: Raw, tmp_path: Path
     ended = run("get", "new.txt", "out", "--format", format, "--threads", "1", "--restart", *haste)
 
     assert ended.code == 0, ended.err
-    assert "left 1 file that is not as the job stored it" in ended.out + ended.err
+    assert "kept 1 file that differs from what the job stored" in ended.out + ended.err
     assert shard.read_text() == "mine"
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 

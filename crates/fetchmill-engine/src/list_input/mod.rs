@@ -108,7 +108,7 @@ impl OpenedList {
             Some(known) => {
                 let had = known.split(' ').next().unwrap_or_default().to_owned();
                 Err(Error::Usage(format!(
-                    "{}: files changed since the job started ({had} files then, {} now, or some with other \
+                    "{}: files changed since the job started ({had} files then, {} now, or with different \
                      names); restore the original files or use a new destination",
                     self.reader.called(),
                     parts.count()

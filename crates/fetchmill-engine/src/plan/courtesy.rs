@@ -19,7 +19,7 @@ pub(crate) struct Courtesy {
 
 const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a public address" };
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
-const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
+const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "Amazon S3" };
 
 /// Returns the limit for a job's only origin with `--concurrency auto`. If it is `None`, only the limit of this machine
 /// applies. `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a

@@ -12,8 +12,8 @@ impl JobPlan {
         let unit = |count| if count == 1 { "file" } else { "files" };
         let left = match left {
             0 => String::new(),
-            1 => "; left 1 file that is not as the job stored it".to_owned(),
-            left => format!("; left {} files that are not as the job stored them", with_commas(left)),
+            1 => "; kept 1 file that differs from what the job stored".to_owned(),
+            left => format!("; kept {} files that differ from what the job stored", with_commas(left)),
         };
         let bytes = bytes_text(bytes);
         Some(format!("removed {} {} ({bytes}) of the earlier job{left}", with_commas(files), unit(files)))

@@ -110,7 +110,7 @@ impl JobRequest {
             return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
         }
         if transform.command.is_empty() {
-            return refuse("a transform needs the command for its processes");
+            return refuse("a transform needs a command that starts its processes");
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl JobRequest {
     fn check_restart(&self) -> Result<()> {
         if self.retry_failed.is_some() {
             return Err(Error::Usage(
-                "--restart and --retry-failed cannot be combined: the one removes what the other continues"
+                "--restart and --retry-failed cannot be combined: one removes what the other continues"
                     .into(),
             ));
         }
@@ -169,7 +169,7 @@ impl JobRequest {
     fn check_rows(&self) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
         if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
-            return Err(Error::Usage("check and list store nothing, so they have no second pass".into()));
+            return Err(Error::Usage("check and list do not store, transform or retry objects".into()));
         }
         if rows.kind == RowKind::Answers && self.lists_itself() {
             let url = self.source.text();

@@ -37,7 +37,7 @@ pub(crate) fn run_command(
     let end = Instant::now() + patience;
     let status = loop {
         if let Some(status) =
-            running.ended().map_err(|error| failed(&format!("cannot be watched ({error})")))?
+            running.ended().map_err(|error| failed(&format!("cannot be monitored ({error})")))?
         {
             break status;
         }

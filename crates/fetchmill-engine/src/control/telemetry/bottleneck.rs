@@ -411,7 +411,7 @@ impl LimitFacts {
         if self.is_python && wanted >= WANTED && own < 1.5 {
             return Some((
                 LimitKind::Cpu,
-                "Python: it can use only one processor, and that one is busy".to_owned(),
+                "Python: it can use only one processor, which is fully busy".to_owned(),
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
@@ -503,7 +503,7 @@ impl LimitFacts {
     fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
         if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
             let text = format!(
-                "the network: {}/s of bodies arrive, and connecting takes {} instead of {}",
+                "the network: bodies arrive at {}/s, and connecting takes {} instead of {}",
                 bytes(self.bytes),
                 duration(now),
                 duration(least)

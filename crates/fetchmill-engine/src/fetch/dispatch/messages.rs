@@ -80,7 +80,7 @@ pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Opti
     }
     let length = u32::from_le_bytes(length) as usize;
     if length > FRAME_BYTES_MAX {
-        return Err(Error::Internal(format!("a message of {length} bytes between the processes of a job")));
+        return Err(Error::Internal(format!("a message of {length} bytes is too large for the protocol")));
     }
     let mut bytes = vec![0; length];
     match socket.read_exact(&mut bytes) {

@@ -177,7 +177,7 @@ impl Dispatcher {
             Verdict::Again => self.hand_out_again(target, now, false),
             Verdict::Stop(error) => self.stop_at(&target, error, now),
             Verdict::Store | Verdict::Redirect => {
-                self.stop_at(&target, Error::Internal("a failure was taken for a reply".into()), now);
+                self.stop_at(&target, Error::Internal("a failure was treated as a reply".into()), now);
             }
         }
     }

@@ -8,7 +8,7 @@ use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 
 /// Detail of a target whose redirect led to a host without a free slot.
-const LEFT: &str = "the request was sent, but the host of its redirect had no free place";
+const LEFT: &str = "the request was sent, but the host of its redirect had no free slot";
 
 impl Worker {
     /// Finishes a target. `made` is 1 if the target's count does not yet include an attempt that was made.

@@ -102,7 +102,7 @@ impl Worker {
             Verdict::Correct(correction) => return self.correct(target, correction),
             Verdict::Stop(error) => return self.stop(target, error),
             Verdict::Store | Verdict::Redirect => {
-                return self.stop(target, Error::Internal("a failure was taken for a reply".into()));
+                return self.stop(target, Error::Internal("a failure was treated as a reply".into()));
             }
             Verdict::Settle(outcome, _) if target.is_joined() => return self.refuse_joined(outcome),
             Verdict::Retry(kind) => {

@@ -47,7 +47,7 @@ fn each_cause_is_named_with_its_figure() {
         (
             LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
             LimitKind::Network,
-            "97.7 KiB/s of bodies arrive, and connecting takes 250 ms instead of 1.0 ms",
+            "bodies arrive at 97.7 KiB/s, and connecting takes 250 ms instead of 1.0 ms",
         ),
         (LimitFacts { processors: full, ..queued() }, LimitKind::Cpu, "1.9 of 2.0 are busy, 1.2 of them"),
         (LimitFacts { writers: storing, ..with(CapacityUse::Sink) }, LimitKind::Disk, "97 % of the time"),
