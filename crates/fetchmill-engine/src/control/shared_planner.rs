@@ -42,7 +42,7 @@ pub(crate) struct Turn {
     pub(crate) is_given_up: bool,
     /// Trouble at the origin, if the job is waiting for it to end.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// Health check to make on the origin, if any.
+    /// Health check of the origin to perform, if any.
     pub(crate) health_check: Option<HealthCheck>,
     /// Whether held targets may start now.
     pub(crate) is_freed: bool,

@@ -314,8 +314,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so objects cost no lock. Uses as much memory
-/// as [`Access`].
+/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so no lock is needed per object. Uses as much
+/// memory as [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,

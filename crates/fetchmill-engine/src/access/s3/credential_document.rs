@@ -6,7 +6,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::parse_utc;
 
-/// Field names that all these sources use.
+/// Credentials with the field names that all these sources use.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct CredentialDocument {

@@ -42,7 +42,8 @@ pub(crate) struct CredentialChain {
 }
 
 impl CredentialChain {
-    /// Uses the user's settings and this process's environment. Takes name lookups, TLS and the proxy from `pool`.
+    /// Creates the chain from the user's settings and this process's environment. Takes name lookups, TLS and the proxy
+    /// from `pool`.
     pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 
-/// Returns the value of a variable.
+/// A function that returns the value of a variable.
 type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// See the [module documentation](self).

@@ -70,7 +70,7 @@ fn container_token(environment: &Environment) -> Result<Option<String>> {
     }
 }
 
-/// A machine's answer about its role.
+/// The metadata service's answer about the machine's role.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MetadataError {

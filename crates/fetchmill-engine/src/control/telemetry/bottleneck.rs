@@ -17,7 +17,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::text::dates::utc;
 
-/// Minimum share of the capacity for which a cause must account to be reported.
+/// A cause is reported if it accounts for at least this share of the capacity.
 const DOMINANT: f64 = 0.6;
 /// A rate limits the job if at least this share of it is used. The threshold is lower for the pace of a throttling
 /// origin, because that pace fluctuates.

@@ -24,7 +24,8 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::target::Sequence;
 
-/// Time that a block collects more outcomes before it is sent. The sink's commit window starts when the block arrives.
+/// Time for which a block collects more outcomes before it is sent. The sink's commit window starts when the block
+/// arrives.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
 /// Interval between load reports. During it, an engine reports to the dispatcher several times.
 const LOAD_EVERY: Duration = Duration::from_millis(100);

@@ -86,7 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives the targets that were not handed out back to the job, because the origin is in trouble. This does not
+    /// Gives back to the job the targets that were not handed out, because the origin is in trouble. This does not
     /// count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {

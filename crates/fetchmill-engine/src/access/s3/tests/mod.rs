@@ -1,4 +1,4 @@
-//! In these tests a server on loopback gives out credentials, and the environment is a map. No test sends requests to
+//! In these tests, a server on loopback returns credentials, and the environment is a map. No test sends requests to
 //! other machines or reads a variable of this process.
 
 mod chain;
@@ -49,7 +49,7 @@ struct World {
 }
 
 impl World {
-    /// Creates a world without credentials, in which the machine's metadata service is not asked.
+    /// Creates a world without credentials. The machine's metadata service is not queried.
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();

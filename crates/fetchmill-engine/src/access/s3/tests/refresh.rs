@@ -1,4 +1,4 @@
-//! Tests of the renewal of credentials, before they expire or after a reply says that they have expired.
+//! Tests of the renewal of credentials, both before they expire and after a reply says that they have expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ struct Job {
     is_over: Arc<AtomicBool>,
 }
 
-/// `life` is the number of seconds until the first credentials expire. The others never expire.
+/// Creates a job. `life` is the number of seconds until the first credentials expire. The others never expire.
 fn job(life: u64) -> Job {
     let (count, is_down, is_over) =
         (AtomicU64::new(0), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());

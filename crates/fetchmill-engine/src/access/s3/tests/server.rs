@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Returns the status and the body of the answer to a request. The request is its head and body as text.
+/// A function that returns the status and body of the answer to a request. The request is its head and body as text.
 type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
 pub(super) struct Server {
@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
     asked.lock().unwrap().push(request.clone());
     let (status, body) = answer(&request);
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that did not want to wait may have closed the connection.
+    // A client that stopped waiting may have closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! Tests of SSO, which returns credentials of a role for the token that the AWS command line has stored.
+//! Tests of SSO, which returns a role's credentials in exchange for the token that the AWS command line has stored.
 
 use super::World;
 use super::server::Server;
@@ -129,7 +129,7 @@ fn the_token_is_not_sent_to_the_endpoint_of_a_store() {
     let config = config.replace("[profile p]\n", "[profile p]\nendpoint_url = http://store.test\n");
     let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &store.url);
 
-    // The region counts only if no endpoint is set.
+    // The region is used only if no endpoint is set.
     assert!(world.found().contains("sso_region of profile p is not a valid region"), "{}", world.found());
     assert!(store.asked().is_empty());
 }
