@@ -1,4 +1,4 @@
-//! Connections without a target. The one that became idle last is woken first, because its state is freshest. Unused
+//! Connections without a target. The one that became idle last is woken first, because it is still warm. Unused
 //! connections are eventually closed.
 
 use std::cell::{Cell, RefCell};

@@ -110,7 +110,7 @@ pub enum WorkerAnswer<'a> {
     },
 }
 
-/// Header fields of a reply. `None` if a field is missing.
+/// Header fields of a reply. A field is `None` if the reply does not contain it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
     /// Content-Type.

@@ -6,7 +6,7 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the [module documentation](self). Memory use: the entries of up to the number of targets that are coalesced.
+/// See the [module documentation](self). Memory use: the entries of the coalesced targets, whose number is limited.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
     /// The first target's own request. `None` if nothing is coalesced.

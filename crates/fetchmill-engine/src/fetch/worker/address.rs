@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns whether only the rest of a truncated body may be requested.
+    /// Returns whether the rest of a truncated body may be requested.
     pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
         !self.has_rows()
             && !self.setup.decodes

@@ -10,7 +10,7 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Records which generation of credentials a request to this origin uses at least. The request may use a later one.
+    /// Records the earliest generation of credentials that a request to this origin may use.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();

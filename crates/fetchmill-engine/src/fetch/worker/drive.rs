@@ -217,7 +217,7 @@ impl Worker {
             self.send_block(true).await;
         }
         self.turn(0);
-        // No block contains attempts without an outcome, so publish their counts here.
+        // Attempts without an outcome belong to no block, so publish their counts here.
         self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);

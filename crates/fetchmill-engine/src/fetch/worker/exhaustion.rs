@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds without any connection after which an exhausted machine ends the job.
+/// Time in milliseconds after which the job ends if this machine cannot open any connection.
 const ENDS_AFTER: Millis = 10_000;
 
-/// Time since when no connection could be opened, because this machine has no free descriptors or ports.
+/// Start of the period in which no connection could be opened, because descriptors or ports have run out.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustion {
     /// `None` if the last attempt opened a connection.

@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// Number of targets to be retried at which a worker reports to the planner immediately.
+/// Number of pending retries at which a worker reports to the planner immediately.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {

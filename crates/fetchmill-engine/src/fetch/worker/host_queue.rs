@@ -111,9 +111,9 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns the time when a target for which there is no room here returns. By then, the targets before it should be
-    /// gone. `interval` is the host's rate in microseconds per target. `outlook` is the time when the host accepts
-    /// targets again.
+    /// Returns the time when a target that does not fit into this queue becomes due again. By then, the targets before
+    /// it should be gone. `interval` is the host's rate in microseconds per target. `outlook` is the time when the host
+    /// accepts targets again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
         let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };

@@ -313,8 +313,8 @@ impl Worker {
         }
     }
 
-    /// Pauses while this machine is out of descriptors or ports, which is not the target's fault. Ends the job after 10
-    /// s without any open connection.
+    /// Pauses while this machine is out of descriptors or ports, which is not the target's fault. If no connection has
+    /// been open for 10 s, ends the job.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
         self.start_quota.overload(now);

@@ -1,4 +1,4 @@
-//! Tracks which hosts' robots.txt a worker knows, with `--robots`. A host whose robots.txt is unknown first gets one
+//! Tracks the hosts whose robots.txt a worker knows, with `--robots`. A host whose robots.txt is unknown first gets one
 //! request, for that file. Other requests wait for the answer.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). It takes one request within the host's limits, on the
+//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). It sends one request within the host's limits, on the
 //! connection of a task that has a target there.
 
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
 
-/// Detail of a part that belongs to another object than earlier parts.
+/// Detail of a part that belongs to a different object from earlier parts.
 const REPLACED: &str = "the ETag differs from that of an earlier part, so the object was replaced";
 
 impl Worker {
