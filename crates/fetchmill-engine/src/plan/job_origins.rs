@@ -44,8 +44,8 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this is the job's only origin. It is if it lists its own objects, or if a sufficiently long part
-    /// of the list contains no other.
+    /// Returns whether this is the job's only origin: it lists its own objects, or a sufficiently long part of the list
+    /// contains no other origin.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;

@@ -7,7 +7,7 @@ use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::sitemap::is_sitemap;
 use fetchmill_store::journal::{JobLocation, folder_listing};
 
-/// Listing types that may be in the journal of a walk.
+/// Listing types that the journal of a walk may contain.
 const OF_FOLDERS: [Listing; 5] =
     [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 

@@ -112,7 +112,7 @@ pub(crate) struct StopRules {
     pub(crate) max_duration: Option<Duration>,
     /// Maximum number of body bytes in the run.
     pub(crate) max_bytes: Option<u64>,
-    /// Number of targets, counted from the start of the job. The run fetches those of them without an outcome.
+    /// Number of targets, counted from the start of the job. The run fetches those that have no outcome yet.
     pub(crate) first: Option<u64>,
 }
 

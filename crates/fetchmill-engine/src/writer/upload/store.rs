@@ -66,7 +66,7 @@ impl UploadClient {
         head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
-            // The head timeout starts with the first byte sent of a part.
+            // The head timeout starts when the first byte of a part is sent.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
             // Do not send the header fields for the source to this store.
             fields: OriginFields::new(None, Vec::new())?,
