@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
 
-/// Address space for a job without workers, and for each worker. It contains the stacks and arenas of their threads. A
+/// Address space that a job needs, plus that of each worker. It contains the stacks and arenas of their threads. A
 /// job took up to 715 MiB with one worker and up to 1,175 MiB with eight.
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
