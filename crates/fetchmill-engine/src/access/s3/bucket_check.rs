@@ -14,7 +14,7 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. The client's [`Access`] stores what the answers reveal about
+/// Requests a page until the bucket answers as expected. The client's `Access` stores what the answers reveal about
 /// the store.
 pub(crate) async fn contact(
     client: &Client,
