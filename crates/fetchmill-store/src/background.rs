@@ -1,5 +1,5 @@
-//! Work that runs on its own threads and ends with a result. A caller can wait for it, and a panic in one of its
-//! threads ends it.
+//! Work that runs on its own threads and ends with a result. A caller can wait for the result. A panic in one of the
+//! threads ends the work.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use fetchmill_model::panics::PanicNote;
 pub struct Background<T> {
     shared: Arc<BackgroundState<T>>,
     panics: Arc<PanicNote>,
-    /// Handle of the thread, until no one waits for it any more.
+    /// Handle of the thread. `None` once the thread was joined or abandoned.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Time when a panic was first noticed.
     panicked_at: Mutex<Option<Instant>>,
@@ -26,7 +26,7 @@ struct BackgroundState<T> {
     has_ended: Condvar,
 }
 
-/// Whether the work has ended, and its result until it is taken.
+/// Whether the work has ended, and its result until a caller takes it.
 #[derive(Debug)]
 struct BackgroundEnd<T> {
     is_here: bool,
@@ -34,7 +34,7 @@ struct BackgroundEnd<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic, this is still plain data.
+    // The data is plain, so a panic cannot leave it inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +72,7 @@ impl<T: Send + 'static> Background<T> {
         })
     }
 
-    /// Waits up to `timeout` for the work to end. Returns whether it has ended. After a panic, it ends within
+    /// Waits up to `timeout` for the work to end. Returns whether it has ended. After a panic, the work ends within
     /// `limits::PANIC_END`. A thread that waits for the panicked one is abandoned.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = lock(&self.shared.end);
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Background<T> {
         let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.is_here;
         if has_ended {
             if let Some(thread) = lock(&self.thread).take() {
-                // The thread only has to return.
+                // The work has ended, so the thread is about to return.
                 let _ = thread.join();
             }
         } else if self.is_stuck() {
@@ -106,7 +106,7 @@ impl<T: Send + 'static> Background<T> {
         lock(&self.shared.end).result.take()
     }
 
-    /// Waits for the end of work that was asked to stop.
+    /// Waits until the work has ended. The caller must have told it to stop.
     pub fn join(&self) {
         while !self.wait(limits::PANIC_END) {}
     }

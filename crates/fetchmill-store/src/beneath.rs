@@ -11,13 +11,14 @@ const BENEATH: ResolveFlags =
 /// Opens a path beneath a folder.
 pub(crate) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
-        // Before Linux 5.6, in emulators, and with filters of old container runtimes that return EPERM.
+        // `openat2` is missing before Linux 5.6 and in emulators. Filters of old container runtimes fail it with
+        // `EPERM`.
         Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags),
         opened => opened,
     }
 }
 
-/// Does the same without `openat2`: opens the segments one by one, each beneath the previous.
+/// Does the same without `openat2`: opens the segments one by one, each beneath the previous one.
 fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.first().is_none_or(|byte| *byte == b'/') {
         return Err(if path.is_empty() { Errno::NOENT } else { Errno::XDEV });
@@ -55,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens a path in both ways, which must agree.
+    /// Opens a path in both ways and checks that the results agree.
     fn open_both(folder: &OwnedFd, path: &str, flags: OFlags) -> Result<(), Errno> {
         let fast = rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH).map(drop);
         let walked = walk(folder.as_fd(), path.as_bytes(), flags).map(drop);

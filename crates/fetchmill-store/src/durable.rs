@@ -1,7 +1,7 @@
-//! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it. So
-//! in each of them, the order "bytes durable, receipt, journal" is visible in one place.
+//! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it, so
+//! the order "bytes durable, receipt, journal" is visible in each of them.
 //!
-//! Every file is opened beneath a folder that was opened once. So a name from outside cannot lead elsewhere, even if
+//! Every file is opened beneath a folder that was opened once. So an untrusted name cannot lead elsewhere, even if
 //! someone plants links below the folder while the job runs.
 
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
@@ -168,7 +168,7 @@ fn modified_at(seconds: u64) -> Timestamps {
 /// Closes a file and returns any error.
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
-    // SAFETY: the only owner has just given up the descriptor.
+    // SAFETY: its only owner has just released the descriptor.
     #[expect(unsafe_code, reason = "std closes without telling the result")]
     let result = unsafe { libc::close(file.into_raw_fd()) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
@@ -233,14 +233,14 @@ pub fn start_writeback(file: &File, start: u64, length: u64) {
     };
 }
 
-/// Tells the kernel that the durable part of a file from `start` may leave the cache. This is only a hint, so errors
-/// are ignored.
+/// Tells the kernel that it may drop the durable part of a file from `start` on from its cache. This is only a hint, so
+/// errors are ignored.
 pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
 }
 
-/// A file that is appended to, with a checksum of its contents. It is created with the first bytes, readable only by
-/// its owner.
+/// A file that is appended to, with a checksum of its contents. The first append creates it, readable only by its
+/// owner.
 #[derive(Debug)]
 pub struct AppendedFile {
     folder: PathBuf,
@@ -321,7 +321,7 @@ pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
-/// Tests whether files can be written in a folder, with an unnamed file. Returns the error, or `None` if writing works.
+/// Tests whether a folder is writable by writing an unnamed file. Returns the error, or `None` if writing works.
 pub fn find_trouble(folder: &Path) -> Option<Errno> {
     let try_out = || {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;

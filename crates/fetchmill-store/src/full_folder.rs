@@ -1,4 +1,4 @@
-//! Detects a folder that takes no more names although its file system has space. The error `ENOSPC` can mean a full
+//! Detects a folder that cannot hold more names although its file system has space. The error `ENOSPC` can mean a full
 //! folder or a full file system.
 //!
 //! ext4 indexes a folder with a two-level tree. With 4 KiB blocks and names of 30 bytes, a folder is full at about ten

@@ -9,7 +9,7 @@ use super::database::{schema, version};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Runs;
 
-/// Version of the format. It is raised if an older fetchmill could not read the database.
+/// Version of the format. It is incremented when an older fetchmill cannot read the database.
 const VERSION: i64 = 1;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
@@ -22,8 +22,8 @@ pub struct SavedProgress {
     pub pulled: u64,
     /// Digest of these items in their order.
     pub digest: u64,
-    /// Items, counted from 0, whose reply the program has not finished with. There are at most as many as may be
-    /// outstanding.
+    /// Items, counted from 0, whose reply the program has not finished with. Their number is limited by the maximum
+    /// number of outstanding items.
     pub missing: Runs,
 }
 
@@ -36,7 +36,7 @@ pub struct ProgressStore {
 }
 
 impl ProgressStore {
-    /// Opens or creates the database at a place, and returns the saved progress.
+    /// Opens or creates the database at a location, and returns the saved progress.
     pub fn open(place: JobLocation) -> Result<(Self, SavedProgress)> {
         if place.journal_path().exists() {
             return Err(Error::Usage(format!(
@@ -71,7 +71,7 @@ impl ProgressStore {
         Ok((ProgressStore { db, place, fence }, saved))
     }
 
-    /// Saves the progress durably. Fails with exit code 9 if another run has taken the state over.
+    /// Saves the progress durably. Fails with exit code 9 if another run has taken over the state.
     pub fn save(&self, saved: &SavedProgress) -> Result<()> {
         let values = params![saved.pulled as i64, saved.digest as i64, saved.missing.to_blob()];
         let path = self.place.state.join("stream.sqlite");

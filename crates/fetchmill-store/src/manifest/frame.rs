@@ -1,4 +1,4 @@
-//! Frames of a manifest. Each stores a few thousand rows by column, so that they compress well and damage is detected
+//! Frames of a manifest. Each stores a few thousand rows by column, so that they compress well. Damage is detected
 //! frame by frame.
 //!
 //! A frame starts with a header: magic, rows, stored bytes, raw bytes, CRC-32C of the whole frame. The checksums of the
@@ -6,8 +6,8 @@
 //! The other columns form one zstd block: sequence numbers (as deltas), lengths, positions (as deltas), name lengths,
 //! names.
 //!
-//! If any row has an `ETag` or a time, the frame has a second magic. Two numeric columns (times plus one, ETag lengths)
-//! then precede the names, and the ETags follow the names. Frames with a third magic may also contain content
+//! If any row has an `ETag` or a time, the frame has a different magic. Two numeric columns (times plus one, ETag
+//! lengths) then precede the names, and the ETags follow the names. Frames with a third magic may also contain content
 //! encodings. An encoding is appended to the ETag after a NUL, which cannot occur in a header field.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
@@ -288,7 +288,8 @@ impl Frame {
         (0..self.len()).map(|position| self.row(position))
     }
 
-    /// Replaces the rows with those in `header` and its bytes. On damage, the frame is empty.
+    /// Replaces the rows with those of the stored frame that starts with `header`. If that frame is damaged, this one
+    /// is empty afterwards.
     pub(super) fn read(
         &mut self,
         first_row: u64,

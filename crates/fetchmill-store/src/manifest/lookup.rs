@@ -190,7 +190,7 @@ impl Manifest {
     }
 }
 
-/// Appends those of `rows` that have this name to `found`. All of them must be in this frame.
+/// Appends the rows of `rows` that have this name to `found`. All of `rows` must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);

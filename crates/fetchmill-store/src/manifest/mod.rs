@@ -1,7 +1,8 @@
 //! The manifest of a shard, a file next to it with a row per object.
 //!
-//! With it, a few reads find one name among ten million, and `ls` lists objects without reading bodies. It tells
-//! `verify` which objects should exist, and names damaged or lost objects so that they can be planned again.
+//! It allows finding one name among ten million with a few reads, and `ls` lists objects without reading bodies. It
+//! tells `verify` which objects should exist, and it contains the names of damaged or lost objects, so that they can be
+//! planned again.
 //!
 //! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
 //! anything beyond is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):
@@ -59,11 +60,11 @@ pub struct ManifestRow<'a> {
     pub content_encoding: &'a [u8],
 }
 
-/// Damage of a file, which differs from what was written. The string describes the problem.
+/// Damage to a file, whose contents differ from what was written. The string describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ManifestDamage(&'static str);
 
-/// A result with damage of the file as its error.
+/// A result whose error is damage to the file.
 type ManifestResult<T> = std::result::Result<T, ManifestDamage>;
 
 impl ManifestDamage {

@@ -23,7 +23,7 @@ impl FileBody {
         Ok(FileBody { file, length })
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -52,7 +52,7 @@ impl FileBody {
         Ok(bytes)
     }
 
-    /// CRC-32C of the body.
+    /// Returns the CRC-32C of the body.
     pub fn crc32c(&self) -> io::Result<u32> {
         let mut crc32c = 0;
         self.for_each(|piece| {

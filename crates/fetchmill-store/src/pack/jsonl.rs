@@ -85,7 +85,7 @@ impl JsonColumns {
 }
 
 /// Writes a value with its type. Infinity stays text, because JSON does not have it. A value of another type also stays
-/// text. It occurs only if the target failed because of it.
+/// text. Such a value occurs only if it made the target fail.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -290,7 +290,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a body from a file in pieces. It must be read to its end before it is known whether it is text.
+/// Writes a body from a file in pieces. The whole body must be read to find out whether it is text.
 fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     if is_text(body)? {

@@ -43,7 +43,7 @@ impl MemberNames {
         self.seen.clear();
     }
 
-    /// Writes an object's member name. `keys` is set if it has sidecars.
+    /// Writes an object's member name. `keys` is set if the object has sidecars.
     pub(super) fn write(
         &mut self,
         object: (Sequence, &[u8]),

@@ -39,7 +39,7 @@ pub trait Encoder: Send + std::fmt::Debug {
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Damage of a record: its contents differ from the written contents. The text describes the problem.
+/// Damage to a record: its contents differ from what was written. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);

@@ -1,5 +1,5 @@
-//! Sidecars: members of a tar shard next to an object, with values of its columns. They are for readers such as
-//! webdataset, which group members by the part of the file name before the first dot: `7.jpg`, `7.json`, `7.txt`.
+//! Sidecars: members of a tar shard next to an object, with values of its columns. Readers such as webdataset group
+//! members by the part of the file name before the first dot: `7.jpg`, `7.json`, `7.txt`.
 
 use super::Damage;
 use super::jsonl::JsonColumns;
@@ -12,7 +12,7 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 /// Maximum length of an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// A job's sidecars, which each object gets.
+/// The sidecars of each object of a job.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sidecars {
     /// All columns as one JSON object, if there is such a sidecar.

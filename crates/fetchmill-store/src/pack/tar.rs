@@ -310,7 +310,7 @@ fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     }
 }
 
-/// Parts in which members differ.
+/// The header fields that differ between members.
 struct TarMember<'a> {
     kind: u8,
     prefix: &'a [u8],

@@ -23,7 +23,7 @@ impl Fence {
     /// Takes the next number. From now on, earlier runs cannot write.
     pub(in crate::journal) fn take(db: &Connection) -> rusqlite::Result<Self> {
         let next = "INSERT INTO run VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1";
-        // Do not use RETURNING in an implicit transaction: an error of its commit would appear as "no rows".
+        // Do not use RETURNING in an implicit transaction: a failed commit would be reported as "no rows".
         db.execute_batch("BEGIN IMMEDIATE")?;
         let taken = db
             .execute_batch(next)

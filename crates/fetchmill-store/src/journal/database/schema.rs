@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// Key of the fact with the [`EntryTraits`] of the list's entries.
+/// Key of the fact that holds the [`EntryTraits`] of the list's entries.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
 /// Returns the traits found in any list entry so far.
@@ -69,10 +69,10 @@ pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<Entry
     Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
 }
 
-/// Opens the database for writing. Without `is_durable`, nothing is synced, so the journal survives a kill but no power
-/// cut.
+/// Opens the database for writing. Without `is_durable`, nothing is synced, so the journal survives a kill but not a
+/// power cut.
 pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
-    // SQLite gives its other files the same mode, and reports errors about it.
+    // SQLite gives its other files the same mode. If the file cannot be created, SQLite reports the error.
     let _ = durable::keep_private(path);
     wal_index::check_room(path)?;
     connect(path, is_durable).map_err(|error| error_of(path, &error))
@@ -89,7 +89,7 @@ fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Creates missing tables, either all or none. Leaves the journal of a newer release alone.
+/// Creates missing tables, either all or none. Does not change the journal of a newer release.
 pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
     version::check(db, path, VERSION)?;
     let make = || {
@@ -193,7 +193,7 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
 }
 
 /// Returns the number of targets that failed because of their status, by status. In an older release's journal, the
-/// table is missing until a job writes to it. It then lacks earlier failures.
+/// table is missing until a job writes to it, and earlier failures are never counted.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {
@@ -222,7 +222,7 @@ pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// Decompresses bytes. The size of a page is limited, and so is the result.
+/// Decompresses bytes. The size of the result is limited, because the size of a page is.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }
@@ -241,7 +241,7 @@ pub(in crate::journal) fn waiting_name(
     query.query_row([sequence as i64], |row| row.get(0)).optional()
 }
 
-/// Returns the targets whose requests must not be repeated and may have been sent.
+/// Returns the targets whose requests may have been sent and must not be repeated.
 pub(in crate::journal) fn read_begun(db: &Connection) -> rusqlite::Result<BTreeSet<Sequence>> {
     let blob = db.query_row("SELECT sequences FROM begun", [], |row| row.get::<_, Vec<u8>>(0)).optional()?;
     let damaged = || rusqlite::Error::InvalidColumnType(0, "sequences".into(), rusqlite::types::Type::Blob);

@@ -18,7 +18,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
         return Error::Journal(format!("cannot read the journal {}: {error}", path.display()));
     };
     // SQLite keeps the error number only for some failures. For example, "cannot open" may mean that the disk has no
-    // inodes left or the process no descriptors.
+    // free inodes or that the process has no free descriptors.
     let find = || {
         if is_at_size_limit(path) {
             return Some(libc::EFBIG);
@@ -39,7 +39,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
 }
 
-/// Returns whether a file of the journal has reached the limit on the size of files (`ulimit -f`).
+/// Returns whether a file of the journal has reached the file size limit (`ulimit -f`).
 fn is_at_size_limit(path: &Path) -> bool {
     let Some(limit) = getrlimit(Resource::Fsize).current else { return false };
     ["", "-wal", "-shm"].iter().any(|suffix| {

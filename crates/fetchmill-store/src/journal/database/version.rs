@@ -1,5 +1,5 @@
-//! Compatibility between databases and releases. The database stores a version number, which is incremented when older
-//! releases cannot read it, and the release that last wrote it.
+//! Compatibility between databases and releases. The database stores the release that last wrote it, and a version
+//! number. The number is incremented when older releases can no longer read the database.
 
 use std::path::Path;
 

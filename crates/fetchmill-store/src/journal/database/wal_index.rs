@@ -2,8 +2,8 @@
 //!
 //! `SQLite` writes one byte to each page of the file before it maps it. If blocks are smaller than pages, as on a small
 //! ext4, this leaves holes. A write to a hole on a full disk ends the process with `SIGBUS`. Only `SQLite` may open the
-//! file: closing it elsewhere would release `SQLite`'s locks on it (POSIX, `fcntl`). So there must be space for the
-//! file, and the first transaction, which fills most holes, is small.
+//! file: closing it elsewhere would release `SQLite`'s locks on it (POSIX, `fcntl`). So the disk must have space for
+//! the whole file. The first transaction fills most holes and must be small.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const ROOM_BYTES: u64 = 64 * 1024;
 /// Minimum size of a memory page. `SQLite` writes one byte to each page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Fails like a full disk if blocks are small and a new index does not fit.
+/// Fails with the error of a full disk if blocks are small and a new index does not fit.
 pub(in crate::journal) fn check_room(path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // If the free space is unknown, a write will show whether there is enough.

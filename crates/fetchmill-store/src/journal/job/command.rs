@@ -1,4 +1,4 @@
-//! The command that started a job, in the caller's words. `fetchmill resume` repeats it, and the journal does not
+//! The command that started a job, as the caller wrote it. `fetchmill resume` repeats it. The journal does not
 //! interpret it.
 
 use rusqlite::OptionalExtension as _;
@@ -9,11 +9,11 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact with the command.
+/// Key of the fact that holds the command.
 const COMMAND: &str = "command";
 
 impl Journal {
-    /// Stores the job's latest command. This takes a transaction only if it has changed.
+    /// Stores the job's latest command. Uses a transaction only if the command has changed.
     pub fn keep_command(&self, command: &str) -> Result<()> {
         if self.get(COMMAND)?.as_deref() == Some(command) {
             return Ok(());
@@ -22,7 +22,7 @@ impl Journal {
     }
 }
 
-/// Reads a job's command. `None` in the journal of a release that did not store it.
+/// Reads a job's command. `None` if the journal comes from a release that did not store it.
 pub fn read_command(place: &JobLocation) -> Result<Option<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

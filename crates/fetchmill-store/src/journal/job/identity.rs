@@ -52,7 +52,7 @@ pub fn transform_columns(text: &str) -> Vec<String> {
 /// Part for image processing.
 pub const IMAGES: &str = "images";
 
-/// Part for the names of a list's objects, if other than the list's own.
+/// Part for the names of a list's objects, if they differ from those in the list.
 pub const NAMES: &str = "names";
 
 /// Part for files stored next to each object.

@@ -27,8 +27,8 @@ pub struct Journal {
     /// Pages with unfinished targets: the window of unfetched targets, and two commit windows per worker. They take one
     /// bit per target, or 125 kB for 1 million targets.
     pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
-    /// Targets whose request must not be repeated and may have been sent. These are some batches per worker, and
-    /// replies not yet committed.
+    /// Targets whose request may have been sent and must not be repeated: a few batches per worker, and targets whose
+    /// replies are not committed yet.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
     /// Targets in `begun` that had no outcome at the end of an earlier run, or have none at the end of this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
@@ -40,7 +40,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a location, whatever job it belongs to.
+    /// Opens the journal at a location, regardless of its job.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
@@ -129,7 +129,7 @@ impl Journal {
             if done.is_ok() {
                 self.check(self.db.execute_batch("COMMIT"))?;
             } else {
-                // After a full disk, SQLite has already rolled back. Report only the first error.
+                // If the disk is full, SQLite has already rolled back. Report only the first error.
                 let _ = self.db.execute_batch("ROLLBACK");
             }
         }

@@ -13,7 +13,7 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;
 
-/// Key of the fact with the last pass.
+/// Key of the fact that holds the last pass.
 pub(in crate::journal) const PASS: &str = "pass";
 /// Discards targets without an object, and the state of the listing.
 pub(in crate::journal) const FORGET_TARGETS: &str = "
@@ -21,20 +21,20 @@ DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_
 DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
 DELETE FROM begun";
 
-/// Discards a job that has stored nothing, except for the destination's rules. Ends the transaction.
+/// Discards a job that has stored nothing, but keeps the destination's rules. Ends the transaction.
 const FORGET_REST: &str = "
 DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM opted_out; DELETE FROM opted_out_hosts;
 DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
 UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0;
 COMMIT";
 
-/// Returns whether a sync maintains the shards of a journal.
+/// Returns whether a sync maintains a journal's shards.
 pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM job WHERE key = ?";
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// Discards a job and everything about its files. Also discards the rules, because the next job has current ones.
+/// Discards a job and everything about its files. Also discards the rules, because the next job uses the current ones.
 const FORGET_FILES: &str = "
 DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";
 
@@ -48,8 +48,8 @@ impl Journal {
         self.commit()
     }
 
-    /// Discards the job, in one transaction. Its files must be removed. Without `reuses_numbers`, the next job does not
-    /// reuse the numbers of shards, because something has their names.
+    /// Discards the job in one transaction. Its files must be removed first. Without `reuses_numbers`, the next job
+    /// does not reuse the numbers of shards, because files with their names exist.
     pub fn forget_job(self, reuses_numbers: bool) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
@@ -80,7 +80,8 @@ impl Journal {
     }
 
     /// Returns whether another job may use the destination. The current job must have listed nothing, or be finished
-    /// without any stored object or row. A listing in progress is not discarded, because that could be a mistake.
+    /// without any stored object or row. A listing in progress is not discarded, because the new command may be a
+    /// mistake.
     fn stores_nothing(&self, identity: &BTreeMap<String, String>) -> Result<bool> {
         if !self.is_begun()? {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Reads facts of a job before the journal is opened for the run.
+//! Reads facts about a job before the journal is opened for the run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact that a run has begun to remove the job and its files. The next job has current rules.
+/// Key of the fact that a run has begun to remove the job and its files. The next job uses the current rules.
 pub(super) const RESTARTING: &str = "restarting";
 
 /// Reads a journal without changing it. Returns `None` if there is no journal, or if it has no tables yet.
@@ -42,7 +42,7 @@ pub(super) fn peek<T>(
     found.map_err(|error| error_of(&path, &error))
 }
 
-/// Returns a fact of a journal that has its tables.
+/// Returns a fact from a journal that has its tables.
 pub(super) fn fact_of(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     let query = "SELECT value FROM job WHERE key = ?";
     db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()

@@ -8,10 +8,10 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
-/// Key of the fact with the rules.
+/// Key of the fact that holds the rules.
 pub(in crate::journal) const RULES: &str = "rules";
 
-/// Rules by number. fetchmill 0.1.0 used the first, and its journals do not store a number.
+/// Rules, identified by a number. fetchmill 0.1.0 used the first rules, and its journals do not store a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRules(u32);
 

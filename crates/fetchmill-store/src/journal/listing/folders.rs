@@ -1,5 +1,5 @@
-//! The table of folders not listed yet, which is the cursor of a walk. The deepest folder comes first, so the table
-//! stays small: it contains the siblings along one path instead of a whole level.
+//! The table of folders that are not listed yet. It is the cursor of a walk. The deepest folder comes first, so the
+//! table stays small: it contains the siblings along one path instead of a whole level.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -58,7 +58,7 @@ impl Journal {
         detail: &str,
     ) -> Result<()> {
         self.begin()?;
-        // Keep the position in the folder, so that a retry run does not list its start again.
+        // Keep the position in the folder, so that a retry run does not list the start of the folder again.
         let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
                          SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
         self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
@@ -79,7 +79,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns failed folders to the walk, selected by their last status. Returns how many were and were not selected.
+    /// Adds failed folders to the walk again, selected by their last status. Returns how many were selected and how
+    /// many were not.
     pub(in crate::journal) fn retry_folders(
         &mut self,
         is_meant: impl Fn(Option<u16>) -> bool,

@@ -1,4 +1,4 @@
-//! Digests of everything returned by a listing, in the table of markers. Each takes 16 bytes on disk and none in
+//! Digests of everything that a listing has returned, in the table of markers. Each takes 16 bytes on disk and none in
 //! memory.
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -15,7 +15,7 @@ const NAME: u64 = 2;
 type Digest = [u8; 16];
 
 impl Journal {
-    /// Returns those names that no page of the walk has returned.
+    /// Returns the names that no page of the walk has listed yet.
     pub fn keep_unlisted(&self, names: &Names) -> Result<Names> {
         let mut kept = Names::default();
         for name in names.iter() {

@@ -8,5 +8,5 @@ mod pages;
 mod ranges;
 pub(super) mod skips;
 
-/// Key of the fact with the marker of the next page.
+/// Key of the fact that holds the marker of the next page.
 const MARKER: &str = "marker";

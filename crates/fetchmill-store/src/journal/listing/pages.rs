@@ -12,7 +12,7 @@ use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Key of the fact with the position in a list.
+/// Key of the fact that holds the position in a list.
 const LIST_POSITION: &str = "list_position";
 
 /// Key of the fact that the listing was restarted.

@@ -50,7 +50,7 @@ impl Journal {
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;
-        // Older releases know no tokens. Without a range, they would take the listing for complete.
+        // Older releases do not know tokens. Without a range, they would consider the listing complete.
         self.add_whole_range()?;
         self.set(WALK, BY_TOKENS)?;
         match from {

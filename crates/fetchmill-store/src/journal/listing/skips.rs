@@ -1,4 +1,4 @@
-//! Skipped targets by reason, whether skipped by the listing or because of their reply.
+//! Skipped targets by reason. Either the listing skipped them, or they were skipped because of their reply.
 
 use std::collections::BTreeMap;
 

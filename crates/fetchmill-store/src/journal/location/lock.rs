@@ -70,8 +70,7 @@ impl JobLock {
         })
     }
 
-    /// Returns whether a run on another machine left its mark. Whether that run is alive cannot be seen from this
-    /// machine.
+    /// Returns whether a run on another machine left its mark. This machine cannot see whether that run is alive.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
@@ -254,8 +253,7 @@ fn holder_is_ending(file: &File) -> bool {
     found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
 }
 
-/// Returns the mark in the lock file with this inode. `None` if there is none, or if it belongs to another file and was
-/// copied.
+/// Returns the mark in the lock file with this inode. `None` if there is none, or if it was copied from another file.
 fn mark_in(file: &File, inode: u64) -> Option<Mark> {
     read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }

@@ -36,7 +36,7 @@ pub struct JobLocation {
     /// Whether the job writes a single file. If so, everything else is in the state folder.
     is_one_file: bool,
     lock: Option<JobLock>,
-    /// Identity of the folder in which the job was started, in the file system.
+    /// File system identity of the folder in which the job was started.
     folder: Option<FolderId>,
 }
 
@@ -81,7 +81,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Fails if a state folder named by the user has the job of another destination.
+    /// Fails if a state folder named by the user contains the job of another destination.
     pub fn refuse_state_of_other(dest: &Path, state: Option<&Path>) -> Result<()> {
         let Some(state) = state.filter(|state| state.join("job.sqlite").exists()) else { return Ok(()) };
         if state_folder::is_of(&dest.join(STATE_FOLDER), state) {
@@ -196,10 +196,10 @@ impl JobLocation {
         )))
     }
 
-    /// Finds an existing job with no process working on it. None can start while this value lives.
+    /// Finds an existing job that no process is working on. No process can start on it while this value exists.
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
-        // Without a lock file, no process has worked on the job, or the folder is not writable and none can.
+        // Without a lock file, no process has worked on the job, or none can, because the folder is not writable.
         place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
     }
@@ -320,7 +320,7 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
-        // Missing parent folders are created too, so it was the file system itself that refused, as /proc does.
+        // Missing parent folders are created too, so only the file system itself can have refused, as /proc does.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
             "cannot create the folder {}: its file system does not support folders; choose a folder \
              elsewhere",

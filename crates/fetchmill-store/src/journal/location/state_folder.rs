@@ -1,8 +1,8 @@
 //! Locates a job's state folder and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! another person. So if it has a file with the path of a state folder, the file counts only if that folder contains
-//! the same token. Links are never followed to anything in the state folder.
+//! another person. So a file with the path of a state folder counts only if that folder contains the same token. Links
+//! are never followed to anything in the state folder.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
@@ -54,7 +54,7 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
     Ok(state)
 }
 
-/// Fails if this user may not enter the state folder. Otherwise it would look as if there were no job.
+/// Fails if this user may not enter the state folder. Otherwise the destination would look as if it had no job.
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
@@ -193,7 +193,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
     for entry in entries {
         let entry = entry.map_err(|error| Error::storage("read", folder, error))?;
         let name = entry.file_name();
-        // A run may remove the entry meanwhile.
+        // A run may have removed the entry meanwhile.
         let Some(kind) = entry.file_type().ok().filter(|_| is_meant(&name)) else { continue };
         if !kind.is_dir() && !kind.is_file() {
             return Err(is_a_link(&entry.path()));

@@ -9,7 +9,7 @@ use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 /// Prefix of the facts that hold the indexes. The shard's number follows, and each value is a [`ShardEnd`] as JSON.
 const CDXJ: &str = "cdxj-";
 
-/// Fact that the job has indexes only because they are the default.
+/// Key of the fact that the job has indexes only because they are the default.
 const BY_DEFAULT: &str = "indexed_by_default";
 
 /// An index, and its state when it was complete.
@@ -47,7 +47,7 @@ impl Journal {
         self.set(&format!("{CDXJ}{shard}"), &text)
     }
 
-    /// Records whether the job has indexes only by default. Takes a transaction only if this has changed.
+    /// Records whether the job has indexes only by default. Uses a transaction only if this has changed.
     pub fn keep_indexes_by_default(&self, is_default: bool) -> Result<()> {
         match (is_default, self.has_indexes_by_default()?) {
             (true, false) => self.set(BY_DEFAULT, "true"),

@@ -1,5 +1,5 @@
-//! The files with rows of targets without an object (`--keep-failed`), and the failures file. They are complete, and at
-//! or about to be moved to their final paths.
+//! The files with rows of targets without an object (`--keep-failed`), and the failures file. They are complete. They
+//! are at their final paths or about to be moved there.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -7,7 +7,7 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::UnfetchedFile;
 
-/// Key of the fact with the files, as JSON.
+/// Key of the fact that holds the files, as JSON.
 const UNFETCHED: &str = "unfetched";
 
 /// Reads the files from the journal, if they are recorded.

@@ -1,4 +1,4 @@
-//! A job's status as read from its journal, even while the job runs. Also starts retry runs over failures.
+//! A job's status as read from its journal, even while the job runs. Also starts retry runs.
 
 pub(super) mod column_types;
 pub(super) mod samples;
@@ -58,7 +58,7 @@ pub struct Status {
     pub opt_outs: OptOutCounts,
 }
 
-/// A condition that a job waits for.
+/// A problem because of which a job waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// Description, such as `the listing's page http://... fails (status 500)`.
@@ -154,7 +154,7 @@ fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite
     rows.collect()
 }
 
-/// Failed and absent targets that a retry run leaves alone.
+/// Failed and absent targets that a retry run does not fetch again.
 #[derive(Debug, Default)]
 pub struct KeptFailures {
     /// Shard with the rows of these targets and the skipped ones.

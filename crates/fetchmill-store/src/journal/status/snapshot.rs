@@ -1,4 +1,4 @@
-//! All that a journal records about its objects, read in one go for comparison with the stored data.
+//! Everything that a journal records about its objects, read together for comparison with the stored data.
 
 use rusqlite::Connection;
 
@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// A journal read while no process writes to it: see [`JobLocation::look`].
+/// A journal that was read while no process wrote to it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]
 pub struct JournalSnapshot {
     /// Parts of the job's identity.

@@ -1,5 +1,5 @@
-//! Targets whose request must not be repeated and may have been sent. They are recorded before the request, and
-//! forgotten when the target is finished. If an earlier run left one, it is unknown whether the server received the
+//! Targets whose request may have been sent and must not be repeated. A target is recorded before its request is sent,
+//! and forgotten when it is finished. If an earlier run left a target, it is unknown whether the server received its
 //! request.
 
 use std::collections::BTreeSet;
@@ -22,13 +22,13 @@ impl Journal {
         runs_of(&self.begun)
     }
 
-    /// Records targets whose requests were sent in this run, but get no outcome in it.
+    /// Records targets whose requests this run has sent but that get no outcome in this run.
     pub fn leave_requests(&mut self, targets: &Runs) {
         self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
     }
 
     /// Ends a run. All requests of the run have outcomes except the interrupted ones. Targets that an earlier run left
-    /// and this run did not reach stay recorded, too.
+    /// and that this run did not reach stay recorded too.
     pub fn end_requests(&mut self) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());

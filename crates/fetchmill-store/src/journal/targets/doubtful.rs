@@ -1,4 +1,4 @@
-//! Doubtful targets: finished targets that were later found to have replies that may belong to other targets.
+//! Doubtful targets: finished targets whose replies may belong to other targets, as was found out only afterwards.
 
 use rusqlite::Connection;
 

@@ -1,4 +1,4 @@
-//! Receipts: their targets are finished and leave their pages.
+//! Applies receipts: marks their targets as finished and removes them from their pages.
 
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ use fetchmill_model::outcome::{FailureKind, SealedShard, ShardNumber};
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
-    /// Makes a target whose fetched object is lost wait again, due immediately. The object is no longer counted.
+    /// Makes a target wait again, due immediately, because its fetched object is lost. The object is no longer counted.
     /// `entry` is the target as it was in its page.
     pub fn plan_again(&mut self, sequence: Sequence, entry: &[u8], length: u64) -> Result<()> {
         self.begin()?;
@@ -21,7 +21,8 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind is the reason why a target waits. A truncated object is the closest one.
+            // The kind is the reason why a target waits. No kind means a lost object, and a truncated one comes
+            // closest.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,
@@ -30,7 +31,7 @@ impl Journal {
         self.reopen()
     }
 
-    /// Replaces a sealed shard by another one, or by none. Its file is removed after the transaction.
+    /// Replaces a sealed shard with another one or with none. The old file is removed after the transaction.
     pub fn replace_shard(
         &mut self,
         number: ShardNumber,

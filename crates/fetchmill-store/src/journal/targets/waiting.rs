@@ -46,7 +46,7 @@ impl Journal {
         .map(drop)
     }
 
-    /// Returns up to `max` rows from a key on, in order, and whether there are no more.
+    /// Returns up to `max` rows in order, starting at a key, and whether no more rows follow.
     pub fn load_waiting(&self, from: DueKey, max: usize) -> Result<(Vec<WaitingTarget>, bool)> {
         let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
                          WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
@@ -69,13 +69,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Limits the wait of all targets to the longest wait from now on. Both times are in milliseconds. Otherwise,
-    /// setting the clock back would make targets wait for that much longer.
+    /// Limits the wait of all targets, counted from `now`, to `longest`. Both are in milliseconds. Without this,
+    /// targets would wait longer after the clock is set back.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
         let latest = now.saturating_add(longest) as i64;
         let mut query =
             self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
-        // Nearly always there is no such target, and nothing is written or synced.
+        // There is almost never such a target, so usually nothing is written or synced.
         if !self.check(query.exists([latest]))? {
             return Ok(());
         }

@@ -9,7 +9,7 @@ pub enum ShardError {
     /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The contents differ from the written contents.
+    /// The contents differ from what was written.
     #[error("damaged Parquet file: {0}")]
     Damage(String),
     /// A Parquet file that fetchmill did not write.
@@ -47,7 +47,7 @@ pub(super) fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError
     }
 }
 
-/// Joins the lines of a message of the library into one.
+/// Joins the lines of a library message into one.
 pub(super) fn one_line(message: &impl ToString) -> String {
     message.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

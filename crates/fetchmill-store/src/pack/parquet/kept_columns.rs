@@ -31,8 +31,7 @@ impl KeptBuilder {
         }
     }
 
-    /// Appends a value. A value of another type becomes null, which happens only for a target that failed because of
-    /// it.
+    /// Appends a value. A value of another type becomes null. Such a value occurs only if it made the target fail.
     pub fn push(&mut self, text: Option<&[u8]>) {
         match self {
             KeptBuilder::String(column) => match text {

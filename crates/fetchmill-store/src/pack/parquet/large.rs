@@ -1,4 +1,4 @@
-//! Writes a large body as the column of a row group with one page and one value. The library would hold four copies in
+//! Writes a large body as the column of a row group with one page and one value. The library would keep four copies in
 //! memory.
 //!
 //! A page starts with its compressed length. So the body is first compressed into a file, and is never in memory.

@@ -204,7 +204,8 @@ const PAGE_BYTES: usize = 256 * 1024;
 
 /// Initial capacity of the bloom filter in names, enough for about one row group with bodies of a hundred bytes.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// A filter that is wrong for one of twenty row groups costs one byte per name. A lookup then skips the other nineteen.
+/// Rate of false positives. At this rate, the filter takes one byte per name, and a lookup skips 19 of 20 row groups
+/// that do not contain the name.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
 /// zstd level for all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;

@@ -10,12 +10,12 @@ use crate::pack::Damage;
 use crate::pack::number::write_decimal;
 use fetchmill_model::text::dates;
 
-/// `20260131235959`.
+/// Number of digits of a timestamp such as `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
 /// First field of a request record, which has no line.
 const REQUEST: &[u8] = b"WARC-Type: request\r\n";
 
-/// Makes the index lines of a file's records, with buffers for all of them.
+/// Makes the index lines of a file's records, with buffers that all records share.
 pub struct CdxjLines {
     members: MemberReader,
     writer: LineWriter,
@@ -40,7 +40,7 @@ impl CdxjLines {
 
     /// Returns the lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
     /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. Each member is
-    /// compared with its CRC-32. The digests are not computed again, because they cost more than everything else.
+    /// compared with its CRC-32. The digests are not computed again, because that would cost more than everything else.
     pub fn of(&mut self, record: &[u8], place: u64) -> Result<impl Iterator<Item = &[u8]>, Damage> {
         self.writer.lines.clear();
         self.writer.ends.clear();
@@ -65,7 +65,7 @@ impl std::fmt::Debug for CdxjLines {
     }
 }
 
-/// Returns whether a record is a request. Its checksum is right, so only its start and its end are compared.
+/// Returns whether a record is a request. Its checksum was verified, so comparing its start and end is enough.
 fn is_request(record: &[u8]) -> bool {
     let fields = record.strip_prefix(VERSION).and_then(|fields| fields.strip_prefix(REQUEST));
     fields.is_some_and(|fields| fields.ends_with(RECORD_END))

@@ -74,7 +74,7 @@ impl<'a> WarcRecord<'a> {
         Ok(record)
     }
 
-    /// Parses a record whose bytes were compared with another checksum.
+    /// Parses a record whose bytes were already verified with another checksum.
     pub(super) fn without_digest(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];

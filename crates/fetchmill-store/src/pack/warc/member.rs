@@ -10,8 +10,9 @@ const LEVEL: i32 = 1;
 /// The header that libdeflate writes: deflate, no time, the fastest level, an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
-/// Writes records as gzip members. Small ASCII records use a fixed code. Other records use libdeflate, which clears 128
-/// KiB before it starts and computes a code for each record (docs/internals/decisions/0035).
+/// Writes records as gzip members. Small ASCII records are compressed with a fixed code. Other records are compressed
+/// with libdeflate, which clears 128 KiB before it starts and computes a code for each record
+/// (docs/internals/decisions/0035).
 pub(super) struct MemberWriter {
     small: SmallDeflate,
     compressor: Compressor,
@@ -33,7 +34,7 @@ impl MemberWriter {
         }
     }
 
-    /// Writes a small record. Returns false, and appends nothing, if the code lacks a byte of the record.
+    /// Writes a small record. Returns `false` and appends nothing if the record contains a byte without a code.
     fn write_small(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&HEADER);

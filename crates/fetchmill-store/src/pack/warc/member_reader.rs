@@ -77,8 +77,8 @@ fn inflate<'m>(
     }
 }
 
-/// Returns the bytes after a member. libdeflate does not report its end, but its trailer can be computed from the
-/// content.
+/// Returns the bytes after a member. libdeflate does not report where the member ends, but the member's trailer can be
+/// computed from the content.
 fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
     let mut footer = [0; FOOTER_BYTES];
     footer[..4].copy_from_slice(&libdeflater::crc32(content).to_le_bytes());

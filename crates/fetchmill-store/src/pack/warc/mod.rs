@@ -15,8 +15,8 @@
 //! If an object has a URL besides its name, `WARC-Target-URI` contains that URL. `Fetchmill-Url` contains it unchanged,
 //! so that it can be restored. The request record is for this URL.
 //!
-//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fields of
-//! fetchmill. A reader cannot derive the name from a URI without knowing the prefix and suffix.
+//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fetchmill's own
+//! fields. A reader cannot derive the name from a URI without knowing the prefix and suffix.
 
 mod cdxj;
 mod decode;

@@ -14,7 +14,7 @@ use regex::bytes::Regex;
 use crate::pack::number::write_decimal;
 use fetchmill_model::name;
 
-/// Session ids, which do not identify a page. Each pattern removes its last occurrence.
+/// Patterns of session ids, which do not identify a page. Each pattern removes only its last match.
 static QUERY_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     compiled(&[
         ("jsessionid=", "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$"),
@@ -31,7 +31,7 @@ static PATH_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     ])
 });
 
-/// A pattern of a session id, and a word in all texts that match. Searching for the word takes less time.
+/// A pattern of a session id, and a word that every match contains. Searching for the word takes less time.
 struct Session {
     word: Finder<'static>,
     pattern: Regex,
@@ -48,7 +48,7 @@ fn compiled(sessions: &[(&'static str, &str)]) -> Vec<Session> {
 /// Writes the keys of URLs, many of which have the same host.
 #[derive(Debug, Default)]
 pub(super) struct SurtWriter {
-    /// The last host, and its labels in the order of a key.
+    /// Host of the previous URL, and its labels in the order of a key.
     host: Vec<u8>,
     labels: Vec<u8>,
 }
