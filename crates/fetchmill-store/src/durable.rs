@@ -169,7 +169,7 @@ fn modified_at(seconds: u64) -> Timestamps {
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: its only owner has just released the descriptor.
-    #[expect(unsafe_code, reason = "std closes without telling the result")]
+    #[expect(unsafe_code, reason = "std does not report errors on close")]
     let result = unsafe { libc::close(file.into_raw_fd()) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
 }

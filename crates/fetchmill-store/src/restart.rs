@@ -1,11 +1,11 @@
-//! Begins a destination anew: removes the files of its job, and then the job itself.
+//! Restarts a destination: removes the files of its job, and then the job itself.
 //!
 //! A fact in the journal says that the removal has begun. From then on the job cannot continue: each later run first
 //! completes the removal. The last step is one transaction that empties the journal. Until then, everything that shows
 //! which files belong to the job stays where it is, so the removal can be repeated after a kill.
 //!
 //! Only files that the job has put in place are removed. If a shard is still among the open shards, or an object is
-//! still in the stage, then a file with its final name belongs to somebody else.
+//! still in the stage, then a file with its final name does not belong to the job.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub struct Removed {
     pub files: u64,
     /// Size of the files.
     pub bytes: u64,
-    /// Number of files with the names of the job's files that were left, because they are not as it has stored them.
+    /// Number of files that have the name of a file of the job but were not removed, because they differ from it.
     pub left: u64,
 }
 
@@ -40,9 +40,9 @@ impl Removed {
     }
 }
 
-/// Removes the job of a destination if `is_asked`, or if an earlier run has begun to. Returns `None` if there is nothing
-/// to remove. The caller must hold the lock. `command` is the command of the new job: if the removal is killed, `resume`
-/// must not fetch the removed job again.
+/// Removes a destination's job if `is_asked`, or if an earlier run has begun to remove it. Returns `None` if there is
+/// nothing to remove. The caller must hold the lock. `command` is the command of the new job: if the removal is killed,
+/// `resume` must not fetch the removed job again.
 pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
     if !place.journal_path().exists() || !is_asked && !is_restarting(place)? {
         return Ok(None);
@@ -54,7 +54,7 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
     let named = identity.get("format").and_then(|format| Format::from_name(format));
     let format = named.ok_or_else(|| {
         Error::Usage(format!(
-            "{} has a job whose format is not known; choose another destination",
+            "{} holds a job with an unknown format; choose another destination",
             place.dest.display()
         ))
     })?;
@@ -77,8 +77,8 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
     Ok(Some(removed))
 }
 
-/// Removes what only the emptied journal needed. If a kill prevents this, the next run removes it as data without a
-/// receipt.
+/// Removes folders that the journal no longer needs after it was emptied. If a kill prevents this, the next run removes
+/// their contents as data without a receipt.
 fn remove_folders(place: &JobLocation) -> Result<()> {
     let hidden = ShardFolder::new(&place.dest, "", true);
     let of_state = [place.failures_path(), place.manifests_path(), place.stage_path()];
@@ -120,7 +120,7 @@ fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: Unfetched
     Ok(removed)
 }
 
-/// Removes a file, unless it is missing or not as it was stored.
+/// Removes a file unless it is missing or its size differs from what was stored.
 fn remove_file(path: &Path, stored: &ShardEnd, removed: &mut Removed) -> Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !found.is_file() || found.len() != stored.end {
@@ -159,19 +159,19 @@ fn remove_objects(place: &JobLocation, journal: &Journal, unplaced: &UnplacedObj
     Ok(removed)
 }
 
-/// Objects that have a row but were not put in place, because something else had their name, or because the job was
-/// killed before.
+/// Objects that have a row but were not put in place, because something else had their name or because the job was
+/// killed first.
 #[derive(Default)]
 struct UnplacedObjects {
-    /// Targets that failed, and failed ones that wait for another attempt. One bit for each target of the job: 125 kB for
-    /// a million.
+    /// Targets that failed, including those that wait for another attempt. Takes one bit per target of the job: 125 kB
+    /// for a million.
     failed: Bits,
     /// Objects of committed windows, and the stage in which they may still be.
     staged: Vec<(Runs, Stage)>,
 }
 
 impl UnplacedObjects {
-    /// Also fails if a manifest is damaged, so that a removal that begins can be completed.
+    /// Finds these objects. Fails if a manifest is damaged, so that every removal that begins can be completed.
     fn find(place: &JobLocation, journal: &Journal) -> Result<Self> {
         for manifest in journal.manifests()? {
             let mut rows =

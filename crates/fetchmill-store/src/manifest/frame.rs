@@ -70,7 +70,7 @@ impl FrameColumns {
     /// Adds a row.
     pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> Result<()> {
         if row.name.len() > PAGE_BYTES_MAX {
-            return Err(Error::Internal("a name is longer than a page of names may be".into()));
+            return Err(Error::Internal("a name exceeds the maximum size of a page".into()));
         }
         put_number(&mut self.sequences, zigzag(row.sequence.wrapping_sub(self.last_sequence)));
         put_number(&mut self.lengths, row.length);

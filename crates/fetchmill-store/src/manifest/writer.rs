@@ -98,7 +98,7 @@ impl ManifestWriter {
     pub fn seal(mut self) -> Result<ShardEnd> {
         self.end_frame()?;
         let index =
-            self.index.ok_or_else(|| Error::Internal("a manifest was sealed that must not be".into()))?;
+            self.index.ok_or_else(|| Error::Internal("a manifest without an index was sealed".into()))?;
         seal(self.log, index)
     }
 }

@@ -213,7 +213,7 @@ fn remove_failures(journal: &Journal, place: &JobLocation, format: Format) -> Re
     journal.forget_unfetched()
 }
 
-/// Removes indexes that the job has by default. A sync rewrites shards and does not update their indexes.
+/// Removes indexes that the job has only by default. A sync rewrites shards and does not update their indexes.
 fn remove_indexes(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
     let shard_folder = ShardFolder::new(&place.dest, extension, true);

@@ -56,7 +56,7 @@ impl BaseObject {
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
     }
 
-    /// Returns the `ETag` in the form used in listings. A weak one says nothing about the bytes.
+    /// Returns the `ETag` in the form used in listings. `None` for a weak one, because it does not identify the bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
             return self.listed_etag.as_deref();

@@ -31,7 +31,7 @@ impl CopiesWriter {
         Ok(CopiesWriter { db: database::create(&made, TABLES)?, made, path: path.to_owned() })
     }
 
-    /// Records a shard that is sealed among the open ones. Returns its row.
+    /// Records a sealed shard that is still in the folder of open shards. Returns its row.
     pub(super) fn note_copy(&self, copy: &SealedShard) -> Result<i64> {
         let SealedShard { data, manifest, objects, bytes, replaces: _ } = copy;
         let row = params![
@@ -61,7 +61,7 @@ impl CopiesWriter {
     }
 }
 
-/// Contents of such a database.
+/// Contents of the database.
 pub(super) struct Copies {
     /// Rewritten shards, with the shards that each replaces.
     pub(super) sealed: Vec<SealedShard>,

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// Cache size of a database in KiB, which bounds the memory of a pass for any number of objects. Sorting uses as much
-/// again.
+/// Cache size of a database in KiB, which bounds the memory of a pass for any number of objects. Sorting uses the same
+/// amount again.
 const CACHE_KIB: i64 = 64 * 1024;
 /// Key of the fact that names that are not UTF-8 are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
@@ -105,7 +105,7 @@ pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     make().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Makes such a file durable and renames it.
+/// Makes a file from [`create`] durable and renames it.
 pub(super) fn finish(db: Connection, made: &Path, path: &Path) -> Result<()> {
     let commit = db.execute_batch("COMMIT");
     commit.map_err(|error| sqlite_error_of(made, &error))?;
@@ -136,7 +136,7 @@ pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String
 }
 
 /// Returns whether names that are not UTF-8 are stored as bytes, as in a new base. fetchmill 0.1.0 used the URLs as
-/// names, and its bases continue to do so.
+/// names, and its bases still do.
 pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
 }
@@ -147,7 +147,7 @@ pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns whether file names derived from URLs are decoded, as in a new base. Older releases left them encoded, and
-/// their bases continue to do so.
+/// their bases still do.
 pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
 }

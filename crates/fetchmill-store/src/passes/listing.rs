@@ -44,7 +44,7 @@ pub(super) struct ListedNames {
     /// encoded.
     pub(super) are_decoded: bool,
     /// Whether names that are not UTF-8 are used. fetchmill 0.1.0 used the URLs of such objects, and its destinations
-    /// continue to do so.
+    /// still do.
     pub(super) of_bytes: bool,
 }
 
@@ -130,7 +130,7 @@ impl SortedListing {
         Ok(SortedListing { db, path: path.to_owned() })
     }
 
-    /// Passes the rows in name order. Of equal names, only the first listed one is passed.
+    /// Passes the rows to `read` in name order. If a name is listed several times, only its first row is passed.
     pub(super) fn read<T>(&self, read: impl FnOnce(&mut NextListed<'_>) -> Result<T>) -> Result<T> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.path, &error);
         let mut query = self.db.prepare(SORTED).map_err(fail)?;

@@ -57,7 +57,7 @@ impl LocalFolder {
         Ok((folder, leaf))
     }
 
-    /// Returns what is at the path of a name. `None` if nothing is.
+    /// Returns the state of a path. `None` if nothing is there.
     pub(crate) fn state(&mut self, path: &[u8]) -> Result<Option<PathState>> {
         let found =
             self.folder(path, false).and_then(|(folder, leaf)| durable::file_state(folder.as_fd(), leaf));
@@ -69,7 +69,7 @@ impl LocalFolder {
         }
     }
 
-    /// Moves a file from another folder to the same path here, and replaces a file that is there.
+    /// Moves a file from another folder to the same path here. Replaces an existing file.
     pub(super) fn take(&mut self, from: &mut LocalFolder, path: &[u8]) -> Result<MoveResult> {
         let moved = from.folder(path, false).and_then(|(from, leaf)| {
             let (to, _) = self.folder(path, true)?;
@@ -93,7 +93,7 @@ impl LocalFolder {
         while let Some(slash) = rest.iter().rposition(|byte| *byte == b'/') {
             rest = &rest[..slash];
             if durable::remove_empty_folder_beneath(self.root.as_fd(), rest).is_err() {
-                break; // something is in it
+                break; // the folder is not empty
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Moves fetched files to their places, and removes files that are gone, each with one rename or one unlink.
+//! Moves fetched files to their places, and removes files that are gone from the source, each with one rename or
+//! unlink.
 //!
 //! If a staged file is missing, it was already moved to its place. If a file to remove is missing, it was already
 //! removed. After a kill, all steps can therefore be repeated from the start.
@@ -37,7 +38,8 @@ impl PlacedFiles {
             return Ok(no_name());
         }
         let is_as_left = match self.dest.state(&path)? {
-            // If a folder is at the path, the file is already gone. An object of this pass may be below that folder.
+            // If there is a folder at the path, the file is already gone. An object of this pass may be below that
+            // folder.
             None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
             Some(PathState::File { size, mtime_ns }) => {
                 self.overwrites_local

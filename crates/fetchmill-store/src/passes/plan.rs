@@ -210,8 +210,8 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted. What was
-    /// written so far is then unusable.
+    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted. The rows
+    /// written so far are then unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();
         let fail = |error: rusqlite::Error| sqlite_error_of(&made, &error);

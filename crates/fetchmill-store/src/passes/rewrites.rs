@@ -124,7 +124,7 @@ impl Rewrites {
         Ok(true)
     }
 
-    /// Writes the description of the new shards, which makes them count.
+    /// Writes the description of the new shards. From now on they are valid.
     pub(super) fn finish(self) -> Result<()> {
         self.made.finish()
     }
@@ -139,7 +139,7 @@ impl Rewrites {
             copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
         }
         let copy = copy.ok_or_else(|| contradiction(&self.base))?.seal(Vec::new())?;
-        // Check this before anything is removed because of the copy.
+        // Check this before the copy causes any removal.
         if copy.objects != group.objects {
             return Err(contradiction(&self.base));
         }

@@ -162,7 +162,7 @@ impl SyncStore {
         Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
-    /// Takes over the objects stored by such a job. Returns their number.
+    /// Takes over the objects stored by the `get` job. Returns their number.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
         self.must_change()?;
         let base = self.base_path();

@@ -130,7 +130,7 @@ impl SyncedShards {
         Ok(journal)
     }
 
-    /// Moves fetched shards to the open ones.
+    /// Moves fetched shards to the folder of open shards.
     fn take(&self, staged: &StagedShards) -> Result<()> {
         let folder = self.shard_folder();
         folder.prepare()?;
@@ -176,7 +176,7 @@ impl SyncedShards {
     }
 }
 
-/// Creates the same tables, left empty, for a destination without shards.
+/// Creates the same tables for a destination without shards, and leaves them empty.
 pub(super) fn no_numbers(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(NUMBERS)
 }

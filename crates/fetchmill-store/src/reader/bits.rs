@@ -61,7 +61,8 @@ impl Bits {
         })
     }
 
-    /// Returns the next number from `from` on whose bit is set, or clear. Skips whole words at a time.
+    /// Returns the next number, starting at `from`, whose bit is set (or clear, if `is_set` is false). Skips whole
+    /// words at a time.
     fn next_where(&self, from: u64, is_set: bool) -> Option<u64> {
         let mut at = from;
         while at < self.count {

@@ -1,7 +1,7 @@
 //! A cache of decoded manifest frames and their names.
 //!
-//! When a frame is used for the second time, it gets a name table. From then on, its names are found without searching
-//! the tables of all manifests.
+//! On its second use, a frame gets a name table. From then on, its names are found without searching the tables of all
+//! manifests.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;

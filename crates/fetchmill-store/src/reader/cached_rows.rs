@@ -1,7 +1,7 @@
 //! A cache of decoded Parquet rows, in batches.
 //!
-//! Reading a single row costs a page of each column. So nearby rows are read by a scan that continues where it stopped
-//! and decodes each page only once. Other rows are read separately.
+//! Reading a single row means decoding a page of each column. So nearby rows are read by a scan that continues where it
+//! stopped and decodes each page only once. Other rows are read separately.
 
 use std::collections::HashMap;
 

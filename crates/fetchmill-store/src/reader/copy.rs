@@ -10,7 +10,7 @@ pub(crate) trait CopiedRows {
     /// Returns whether to leave out a row.
     fn is_left_out(&mut self, row: u64, name: &[u8]) -> Result<bool>;
 
-    /// Records a selected row that cannot be read. Unless this fails, the copy continues without it.
+    /// Records a selected row that cannot be read. If this succeeds, the copy continues without the row.
     fn note_damaged(&mut self, row: u64, name: &[u8], what: String) -> Result<()>;
 }
 

@@ -45,7 +45,7 @@ pub(super) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Opens a file that has `length` bytes and should have `sealed`.
+    /// Opens a file that has `length` bytes and should have `sealed` bytes.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
         Ok(RecordFile { file, length, end, format, decoder: decoder(format)? })
@@ -109,7 +109,7 @@ impl RecordFile {
         self.decoder.decode(record).map_err(ObjectError::from)
     }
 
-    /// Returns how many bytes exist from a position on.
+    /// Returns the number of bytes from a position to the end of the file.
     pub(super) fn bytes_from(&self, place: u64) -> u64 {
         self.length.saturating_sub(place)
     }

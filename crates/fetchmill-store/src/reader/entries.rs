@@ -1,8 +1,8 @@
 //! Derives an object's page entry from its stored name.
 //!
-//! For a server's listing, the entry is the name. For a list, it contains a URL and possibly more, which a manifest
-//! does not have. It can be derived only if the name is the URL, or the URL without the scheme shared by the whole
-//! list. The URL in a damaged record is not used, because it may be damaged itself.
+//! For a server's listing, the entry is the name. For a list, the entry contains a URL and possibly more, which a
+//! manifest does not store. It can be derived only if the name is the URL, or the URL without the scheme shared by the
+//! whole list. The URL in a damaged record is not used, because it may be damaged itself.
 
 use std::borrow::Cow;
 
@@ -21,12 +21,13 @@ const NOTHING_KNOWN: &str = "\0";
 /// ([`fetchmill_model::target::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
-/// Returns whether the targets came from a list, even if the objects were exported since.
+/// Returns whether the targets came from a list, even if the objects have been exported since.
 pub fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
 }
 
-/// Returns the request for the objects unless it was a plain `GET` of their URLs, even if they were exported since.
+/// Returns the request for the objects unless it was a plain `GET` of their URLs, even if they have been exported
+/// since.
 pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     let said = snapshot.part(REQUEST_PART);
     match said {
@@ -35,8 +36,8 @@ pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     }
 }
 
-/// Returns whether names lack the folder in which they were listed, even if the objects were exported since. Such names
-/// do not show where the objects are on the server.
+/// Returns whether names do not include the folder in which they were listed, even if the objects have been exported
+/// since. Such names do not show where the objects are on the server.
 pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }

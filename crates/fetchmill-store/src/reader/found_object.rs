@@ -8,7 +8,7 @@ use fetchmill_model::target::Sequence;
 /// reply that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
-/// An object, with what the job knows about it.
+/// An object with its sequence number and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundObject {
     /// Sequence number of the target. `None` for `files`, which does not store it.

@@ -1,8 +1,8 @@
 //! Repeated names: of all rows with the same name, only the one with the lowest sequence number is visible.
 //!
-//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. This is done in
-//! shard order, so that even a million comparisons read each part of a manifest only once. The result takes one bit per
-//! row in shards with a hidden row.
+//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. The comparison is
+//! done in shard order, so that even a million comparisons read each part of a manifest only once. The result takes one
+//! bit per row, for shards with a hidden row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -115,8 +115,8 @@ impl HiddenRowSearch<'_> {
         self.compare(group)
     }
 
-    /// Hides all candidates with the same name but the first. Visible rows of the last group remain candidates, because
-    /// more of its rows may follow.
+    /// Of all candidates with the same name, hides all but the first. Visible rows of the last group remain candidates,
+    /// because more of its rows may follow.
     fn compare(&mut self, last_group: usize) -> Result<()> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.sort_unstable_by_key(|candidate| (candidate.shard, candidate.row));

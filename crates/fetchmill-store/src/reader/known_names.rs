@@ -66,7 +66,7 @@ impl KnownNames {
             Ok(db)
         };
         let db = make().map_err(|error| sqlite_error_of(&path, &error))?;
-        // Remove the file now, so that nothing is left behind however the process ends.
+        // Remove the file now, so that nothing is left on disk, however the process ends.
         remove()?;
         Ok(KnownNames { db })
     }

@@ -28,7 +28,8 @@ pub enum ObjectOrigin {
 }
 
 impl ObjectOrigin {
-    /// Returns the job's origin, or the one given by the user. Fails if answers from that origin would be meaningless.
+    /// Returns the job's origin, or the one given by the user. Fails if a comparison with that origin would be
+    /// meaningless.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {
@@ -56,8 +57,8 @@ impl ObjectOrigin {
         }
         if !are_of_list(snapshot) && are_stripped(snapshot) {
             return refuse(
-                "the names in this job have lost a leading path, so the objects' URLs are unknown; verify \
-                 without --sample and --against",
+                "a leading path was removed from the names in this job, so the objects' URLs are unknown; \
+                 verify without --sample and --against",
             );
         }
         if !are_of_list(snapshot) {

@@ -30,7 +30,7 @@ impl RawRecords {
         self.records.end()
     }
 
-    /// Returns the record of a row, which is after those of the rows before. Its record ends at `end`.
+    /// Returns the record of a row, which must follow the records read so far. It ends at `end`.
     pub(super) fn read(&mut self, row: &ManifestRow<'_>, end: u64) -> Result<&[u8], ObjectError> {
         self.records.record_length(row, end)?;
         while end > self.bytes_end() {

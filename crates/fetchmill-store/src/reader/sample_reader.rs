@@ -26,7 +26,7 @@ pub struct SampleReader {
 }
 
 impl SampleReader {
-    /// Opens a destination with no process working on it.
+    /// Opens a destination that no process is working on.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::look(dest, state)?;
         let snapshot = JournalSnapshot::read(&place)?;

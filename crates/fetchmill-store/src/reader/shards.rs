@@ -12,16 +12,16 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Number of shards, the smallest ones, that are opened immediately when a running job is read. The job may merge and
-/// remove them, but open files stay readable.
+/// Number of shards, starting with the smallest, that are opened immediately when a running job is read. The job may
+/// merge and remove them, but open files stay readable.
 const HELD_MAX: usize = 256;
 /// Maximum number of times the journal is read again because a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;
-/// Number of descriptors used for other things than shards.
+/// Number of descriptors used for purposes other than shards.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Number of descriptors per shard: its manifest and its data.
 const DESCRIPTORS_A_SHARD: u64 = 2;
-/// Number of manifests above which several threads open them. On a cold disk, each costs one or two waits.
+/// Number of manifests above which several threads open them. On a cold disk, opening one takes one or two waits.
 const OPENED_ALONE: usize = 8;
 /// Number of threads that open manifests.
 const OPENING_THREADS: usize = 8;

@@ -20,7 +20,7 @@ use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::outcome::{Runs, ShardEnd};
 use fetchmill_model::target::Sequence;
 
-/// Returns the manifests with the latest first, because the rows of later manifests count.
+/// Returns the manifests, latest first, because later rows take precedence.
 pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     let made_at = |manifest: &&ShardEnd| {
         let stem = manifest.path.rsplit_once('.').map_or("", |(stem, _)| stem);
@@ -59,7 +59,7 @@ pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
 /// Function that is called with each object and its number in the order. It returns whether to continue.
 pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
 
-/// Calls `each` with every object from a number on. Fails at a damaged object.
+/// Calls `each` with every object, starting at a number. Fails at a damaged object.
 pub fn for_each_object(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -173,12 +173,12 @@ fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &
         ))
     };
     let mut path = Vec::new();
-    to_path(row.name, &mut path).map_err(|_| damaged("has a name that no file can have"))?;
+    to_path(row.name, &mut path).map_err(|_| damaged("has a name that cannot be a file name"))?;
     let file = durable::open_file_beneath(root.as_fd(), &path)
         .map_err(|error| Error::storage("read", shown(), error))?
         .ok_or_else(|| damaged("is missing"))?;
     body.clear();
-    // One large object must not keep its memory.
+    // Do not keep the memory of a large object.
     body.shrink_to(fetchmill_model::limits::BODY_MEMORY_BYTES_MAX);
     file.take(row.length.saturating_add(1))
         .read_to_end(body)

@@ -62,7 +62,7 @@ impl AnswerReader {
             Some(site) if !(status.is_empty() && kind.is_empty()) => {
                 Ok(Some(RowAnswer { site, status, kind }))
             }
-            _ => Err(foreign(&self.shown, &format!("{} lacks the site or the answer", self.table.place()))),
+            _ => Err(foreign(&self.shown, &format!("{} has no site or no answer", self.table.place()))),
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct ResultsTarget<'t> {
     pub is_durable: bool,
 }
 
-/// Fails before anything is created if the file does not belong to this job or the folder does not exist.
+/// Fails, before anything is created, if the file does not belong to this job or the folder does not exist.
 pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     let folder = folder_of(path);
     if !folder.is_dir() {
@@ -56,7 +56,7 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
 }
 
 /// Fails if the results file cannot be used. Call this when the journal is open. An unfinished job must be able to
-/// create its file later, or the error would appear only after a million requests.
+/// create its file later. Otherwise the error would appear only after a million requests.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
         return Ok(());

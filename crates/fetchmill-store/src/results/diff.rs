@@ -1,8 +1,9 @@
 //! Compares two results files and finds sites that are new, gone, or have a different answer.
 //!
-//! Rows are compared by key, otherwise by URL. If one occurs several times, the n-th row is compared with the n-th. For
-//! each row of the first file, a hash and the number of its answer are kept in memory, which takes 16 bytes. Above
-//! [`DIFF_ROWS_HELD_MAX`] rows, the files are read several times, each time for another part of the hash range.
+//! Rows are compared by key, otherwise by URL. If a key or URL occurs several times, its n-th row in one file is
+//! compared with its n-th row in the other. For each row of the first file, a hash and the number of its answer are
+//! kept in memory, which takes 16 bytes. Above [`DIFF_ROWS_HELD_MAX`] rows, the files are read several times, each time
+//! for another part of the hash range.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -38,7 +39,7 @@ pub struct Difference {
     pub transitions: BTreeMap<(String, String), u64>,
 }
 
-/// A row that differs. The answer is `None` for the file that lacks the row.
+/// A row that differs. The answer is `None` for a file that does not contain the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'c> {
     /// Key, otherwise URL.

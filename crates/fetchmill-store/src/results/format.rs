@@ -1,4 +1,4 @@
-//! The format of results files, which the end of the file name determines.
+//! The format of results files, which is determined by the end of the file name.
 
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ pub struct ResultsFormat {
 }
 
 impl TableFormat {
-    /// Returns the name that users write.
+    /// Returns the name used in options.
     pub fn name(self) -> &'static str {
         match self {
             TableFormat::Parquet => "parquet",

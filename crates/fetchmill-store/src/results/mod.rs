@@ -1,6 +1,6 @@
 //! Results of a check or of a list that is written out. They are a file with a row per target, created from the shards
-//! when every target has its row. Also the difference between two such files, and rows without an object in jobs where
-//! every target has a row.
+//! once every target has its row. This module also compares two such files, and writes files about targets without an
+//! object.
 
 mod answers;
 mod columns;

@@ -1,5 +1,5 @@
-//! Writes files from a job's failures shards at its end. With `--keep-failed`, these contain the rows of targets
-//! without an object. Otherwise the failures file is written if there are failures.
+//! Writes files from a job's failures shards at the end of the job. With `--keep-failed`, these contain the rows of
+//! targets without an object. Otherwise the failures file is written if there are failures.
 //!
 //! The files exist if and only if the job is finished. They are written and synced among the open shards, recorded in
 //! the journal, and renamed without replacing a file. The job is finished after that. A run of an unfinished or
@@ -101,7 +101,7 @@ fn write_files(
                 push(&mut writer, &row, names.stripped(&name))?;
             }
             if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
-                // The URL follows from the listed name.
+                // The URL is derived from the listed name.
                 push(replies, &row, &name)?;
             }
         }

@@ -11,7 +11,7 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// Minimum size of a part for which the block's buffer grows by exactly the needed bytes, instead of doubling.
+/// Minimum size of a part for which the block's buffer grows by exactly the needed bytes instead of doubling.
 const LARGE_BYTES: usize = 16 * 1024;
 
 /// Location of a body.
@@ -96,7 +96,7 @@ impl<'d> EntryDescription<'d> {
         EntryDescription { name, ..EntryDescription::default() }
     }
 
-    /// Describes a fetched target that fails afterwards, so that the same request can be made again.
+    /// Describes a fetched target that fails afterwards, so that the same request can be sent again.
     pub fn fetched(stored: &'d [u8], facts: &Facts<'d>) -> Self {
         let name = facts.listed.unwrap_or(stored);
         match facts.entry.map(ListEntry::read) {

@@ -1,10 +1,10 @@
 //! Sinks store outcomes, and report which ones are durable.
 //!
-//! A sink runs in its own thread, next to its worker's thread, and receives whole blocks. Three steps are repeated:
-//! [`Sink::write`] takes some blocks without a sync, [`Sink::checkpoint`] syncs and returns what is now durable.
-//! [`Sink::committed`] is called when the receipt of that checkpoint is in the journal. The order is: bytes
-//! durable, receipt, journal. A checkpoint may leave the sync to its caller ([`FileSystemSync`]). More blocks are
-//! written during such a sync, and the receipt waits for it.
+//! A sink runs in its own thread, next to its worker's thread, and receives whole blocks. Three steps are repeated.
+//! [`Sink::write`] writes some blocks without a sync. [`Sink::checkpoint`] syncs and returns which data is now durable.
+//! [`Sink::committed`] is called when the receipt of that checkpoint is in the journal. The order is: bytes durable,
+//! receipt, journal. A checkpoint may leave the sync to its caller ([`FileSystemSync`]). More blocks are written during
+//! such a sync, and the receipt waits for it.
 
 mod block;
 mod cdxj;
@@ -74,7 +74,7 @@ pub struct Properties {
     pub names_are_paths: bool,
 }
 
-/// A sync that makes durable what a checkpoint reports, and everything else on its file system.
+/// A sync that makes the data of a checkpoint durable, and everything else on its file system.
 #[derive(Debug)]
 #[must_use = "nothing is durable before it has run"]
 pub struct FileSystemSync(Arc<Stage>);
@@ -135,20 +135,20 @@ pub struct RefusedObject {
 }
 
 /// Stores fetched objects. All calls come from one thread, in the order described in the module documentation. An error
-/// stops the job. The next run fetches everything again that has no receipt in the journal.
+/// stops the job. The next run fetches all objects again that have no receipt in the journal.
 pub trait Sink: Send {
     /// Stores the fetched objects of a block from entry `from`, and returns where it stopped. Stops early only if
     /// [`Sink::is_full`]. Does not sync. Called up to a few thousand times per second.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
     /// Makes the written data durable, as far as the format allows, or returns a sync that does. Called once per commit
-    /// window. At the end, called with `is_last` while [`Sink::is_open`]. After that, everything is finished and
+    /// window, and at the end of the job with `is_last` while [`Sink::is_open`]. After that, everything is finished and
     /// sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// Records that the receipt of the last checkpoint is in the journal. `number` is that of a sealed shard.
-    /// Staged or sealed files may now be moved into place. Returns the objects for which that failed. The next commit
-    /// record must record them as failed.
+    /// Records that the receipt of the last checkpoint is in the journal. `number` is that of a sealed shard. Staged or
+    /// sealed files may now be moved into place. Returns the objects for which that failed. The next receipt must
+    /// record them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
     /// Returns whether any written data still needs a checkpoint to be finished.

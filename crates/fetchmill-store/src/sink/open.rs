@@ -19,7 +19,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 pub struct UnfetchedSetup {
     /// Whether to list such targets, in rows or in the failures file.
     pub tells_failures: bool,
-    /// Whether to store also the replies received instead of objects.
+    /// Whether to also store the replies received instead of objects.
     pub keeps_replies: bool,
     /// Whether the files with these replies get indexes.
     pub is_indexed: bool,
@@ -34,7 +34,7 @@ pub struct SinkSetup {
     pub dest: PathBuf,
     /// Folder for the manifests of the `files` format.
     pub manifests: PathBuf,
-    /// Whether output survives a power cut, rather than only a kill.
+    /// Whether output survives a power cut and not only a kill.
     pub is_durable: bool,
     /// Shard size in bytes.
     pub shard_bytes: u64,

@@ -1,6 +1,6 @@
-//! `parquet`: rows in files of which no prefix is a valid file. A checkpoint ends the row group, appends the metadata
-//! for a footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the
-//! footer. So after a crash, the objects of one window are fetched again, as with other packs.
+//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, appends the metadata for a
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. So
+//! after a crash, the objects of one window are fetched again, as with other packs.
 //!
 //! The row group of a window may be small. So a shard is sealed when it is full, after `--seal-after`, when it has too
 //! many row groups, or at the end of the job. Small shards are merged, which rewrites their rows into large row groups.

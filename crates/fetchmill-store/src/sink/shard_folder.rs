@@ -1,8 +1,8 @@
 //! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
 //! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it a number. So a file with a final name that the
-//! journal does not know never belongs to the job, and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. So if a file has a final name but the
+//! journal does not know it, it does not belong to the job and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -126,8 +126,8 @@ impl ShardFolder {
         Ok(())
     }
 
-    /// Like [`ShardFolder::publish`], for a run that ended between the transaction and the renames. If a file is at
-    /// neither path, the caller must report it.
+    /// Like [`ShardFolder::publish`], for a run that ended between the transaction and the renames. The caller must
+    /// report a file that is at neither path.
     pub fn publish_if_there(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
         let folder = self.open_path();
         if folder.join(open).exists() || folder.join(manifest).exists() {

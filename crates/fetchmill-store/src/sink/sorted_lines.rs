@@ -16,7 +16,7 @@ pub(super) struct SortedLines {
     bytes_max: usize,
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// Number of bytes with which all lines in the text start.
+    /// Length of the common prefix of all lines in the text.
     common: usize,
     /// File with the parts.
     file: File,
@@ -27,7 +27,7 @@ pub(super) struct SortedLines {
 /// A line in the text.
 #[derive(Debug, Clone, Copy)]
 struct Line {
-    /// First bytes after those that all lines share. They decide most comparisons, without reading the text.
+    /// First bytes after the common prefix. They decide most comparisons without a look at the text.
     key: u64,
     start: usize,
     end: usize,
@@ -40,7 +40,8 @@ impl Line {
 }
 
 impl SortedLines {
-    /// Keeps about `bytes_max` bytes in memory, and the other lines in the file, which must be empty.
+    /// Creates a sorter that keeps about `bytes_max` bytes in memory and the other lines in `file`, which must be
+    /// empty.
     pub(super) fn new(file: File, bytes_max: usize) -> Self {
         SortedLines {
             bytes_max,
@@ -104,7 +105,7 @@ impl SortedLines {
         let file = &self.file;
         let mut parts: Vec<_> =
             self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
-        // The lines that are next in each part. The buffer of a line is used again for the one after it.
+        // The next line of each part. The buffer of a line is reused for its successor.
         let mut next = BinaryHeap::with_capacity(parts.len());
         for (number, part) in parts.iter_mut().enumerate() {
             let mut line = Vec::new();
@@ -123,7 +124,7 @@ impl SortedLines {
     }
 }
 
-/// Returns how many bytes two lines share at their start, up to `most`.
+/// Returns the length of the common prefix of two lines, up to `most`.
 fn common(one: &[u8], other: &[u8], most: usize) -> usize {
     let length = most.min(one.len()).min(other.len());
     if one[..length] == other[..length] {

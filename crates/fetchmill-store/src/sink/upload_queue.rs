@@ -1,4 +1,4 @@
-//! The queue of sealed shards to upload to a bucket. For each shard, the sink tells whether it is final, or small and
+//! The queue of sealed shards to upload to a bucket. For each shard, the sink reports whether it is final, or small and
 //! waiting for a merge. The uploader takes final shards in order. To limit the disk space, a sink waits before it
 //! starts another shard until fewer than two of its shards are queued.
 //!
@@ -20,9 +20,9 @@ struct QueuedShard {
 #[derive(Debug, Default)]
 struct UploadQueueState {
     shards: BTreeMap<ShardNumber, QueuedShard>,
-    /// Whether no more shards will come, so that small ones stay small.
+    /// Whether no more shards will be added, so that small ones stay small.
     is_complete: bool,
-    /// Whether shards are no longer taken.
+    /// Whether the uploader has stopped, so that no sink waits.
     is_closed: bool,
 }
 
@@ -106,13 +106,13 @@ impl UploadQueue {
         self.changed.notify_all();
     }
 
-    /// Records that no more shards will come.
+    /// Records that no more shards will be added.
     pub fn complete(&self) {
         self.known().is_complete = true;
         self.changed.notify_all();
     }
 
-    /// Records that shards are no longer taken, so that no sink waits.
+    /// Records that the uploader has stopped, so that no sink waits.
     pub fn close(&self) {
         self.known().is_closed = true;
         self.changed.notify_all();

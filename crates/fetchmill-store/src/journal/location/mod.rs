@@ -171,7 +171,7 @@ impl JobLocation {
             refuse_synced(dest, "the folder has no job, and its objects (if any) are plain files")?;
             let dest = dest.display();
             Err(Error::Usage(format!(
-                "{dest} holds no fetchmill job; give a folder that `fetchmill get` has written"
+                "{dest} holds no fetchmill job; specify a folder written by `fetchmill get`"
             )))
         }
     }

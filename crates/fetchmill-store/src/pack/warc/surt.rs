@@ -40,7 +40,7 @@ struct Session {
 fn compiled(sessions: &[(&'static str, &str)]) -> Vec<Session> {
     let session = |(word, pattern): &(&'static str, &str)| Session {
         word: Finder::new(*word),
-        pattern: Regex::new(pattern).expect("a pattern of ours is valid"),
+        pattern: Regex::new(pattern).expect("a valid pattern"),
     };
     sessions.iter().map(session).collect()
 }

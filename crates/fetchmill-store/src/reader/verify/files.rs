@@ -41,7 +41,7 @@ struct FileBatch {
     rows: Vec<(Sequence, u64, u32)>,
 }
 
-/// Reads all manifests, and the files that they list in several threads. `lost` collects the targets to fetch again.
+/// Reads all manifests, and reads the listed files in several threads. `lost` collects the targets to fetch again.
 pub(super) fn check(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -193,7 +193,7 @@ pub(super) fn find_unknown(
             let hash = hash(path);
             if is_mine(&hash) && known.binary_search(&hash).is_err() {
                 let mut finding =
-                    Finding::file(FindingKind::Unknown, "", "no manifest names this file").beyond_repair();
+                    Finding::file(FindingKind::Unknown, "", "no manifest lists this file").beyond_repair();
                 finding.name = path.into();
                 watch.find(finding);
             }

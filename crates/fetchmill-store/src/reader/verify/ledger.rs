@@ -178,7 +178,7 @@ impl<'l> Ledger<'l> {
         self.compare_tally();
     }
 
-    /// Reports targets that are nowhere, and wrong counters.
+    /// Reports targets that were not found anywhere, and wrong counters.
     pub(super) fn conclude(&mut self) {
         if !self.snapshot.is_synced {
             self.tell_missing();

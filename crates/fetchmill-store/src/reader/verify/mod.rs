@@ -55,7 +55,7 @@ pub struct VerifyOptions {
     pub sample: usize,
     /// Seed of the random sample.
     pub seed: u64,
-    /// Origin to compare with, if other than the job's.
+    /// Origin to compare with. `None` selects the job's own.
     pub against: Option<String>,
 }
 
@@ -159,7 +159,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let format = Format::from_name(snapshot.part("format")).ok_or_else(|| {
         Error::Journal(format!("the journal of {} does not name a format", place.dest.display()))
     })?;
-    // Check this first, so that not everything is read in vain.
+    // Check this first. Otherwise everything might be read in vain.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;
     let job = VerifyRun { place, snapshot: &snapshot, format, threads: threads(options), watch };

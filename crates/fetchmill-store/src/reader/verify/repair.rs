@@ -56,7 +56,7 @@ pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
         let is_there = open.join(&sealed.data.path).exists() || shard_folder.shard_path(*number).exists();
         let is_named =
             open.join(&sealed.manifest.path).exists() || shard_folder.manifest_path(*number).exists();
-        // If a shard is at neither path, this is reported later.
+        // A shard that is at neither path is reported later.
         if is_there && is_named {
             shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
@@ -296,8 +296,7 @@ fn for_each_lost_file(
     mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
-    // Once started, finish this even if a stop is requested, because files that the journal does not know are the worst
-    // result.
+    // Once started, finish this even if a stop is requested, because files unknown to the journal are the worst result.
     for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {

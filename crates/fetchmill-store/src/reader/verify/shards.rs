@@ -44,7 +44,7 @@ pub(super) struct FoundFaults {
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Damaged open shards, by file name.
     pub(super) open: Mutex<Vec<FileName>>,
-    /// Whether a file that a job writes next to the shards at its end must be rewritten.
+    /// Whether a file that a job writes next to the shards at the end must be rewritten.
     pub(super) lacks_files: AtomicBool,
 }
 
@@ -181,8 +181,9 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether the checksums leave some bytes of a record uncovered. If so, damage to the file that no record's
-/// checksum shows may be in the facts of any record. In `tar` and `warc`, checksums cover the whole record.
+/// Returns whether record checksums leave some bytes of a record uncovered. If so, and the file is damaged but all
+/// record checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums cover the whole
+/// record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
