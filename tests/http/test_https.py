@@ -57,7 +57,7 @@ def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start,
 
 
 ODD = {
-    "weak-key": "the key is too weak: RSA with less than 2,048 bits",
+    "weak-key": "the key is too weak: RSA with fewer than 2,048 bits",
     "sha-1": "its signature uses an unsupported algorithm, such as SHA-1",
     "long-path": "its chain is not valid: PathLenConstraintViolated",
     "unknown-extension": "its chain is not valid: UnsupportedCriticalExtension",

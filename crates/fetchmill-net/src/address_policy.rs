@@ -1,8 +1,7 @@
 //! Restricts the addresses of connections. The author of a list or redirect chooses its host names. With
-//! [`AddressPolicy::PublicOnly`], none of these leads into networks that only this machine can reach.
+//! [`AddressPolicy::PublicOnly`], no such name can lead to networks that only this machine can reach.
 //!
-//! The policy checks the address that is connected to instead of the name, which may resolve differently in two
-//! lookups.
+//! The policy checks the address of the connection instead of the name, because two lookups of a name may differ.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,8 +11,8 @@ pub enum AddressPolicy {
     /// Every address.
     #[default]
     Anywhere,
-    /// Public addresses. If a lookup returns any other address, all its addresses are rejected, because a name with
-    /// both kinds must be intended.
+    /// Public addresses. If a lookup returns any other address, all its addresses are rejected, because a mix of both
+    /// kinds must be deliberate.
     PublicOnly,
 }
 
@@ -31,7 +30,7 @@ impl AddressPolicy {
 }
 
 /// IPv4 networks that are not public, with their prefix lengths: those that IANA's special-purpose address registry
-/// calls not globally reachable, multicast, and the 6to4 anycast network, which is no longer routed.
+/// lists as not globally reachable, multicast, and the 6to4 anycast network, which is no longer routed.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -53,13 +52,14 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
 /// Non-public networks within `2000::/3`. Outside `2000::/3`, an address is public only if it translates to a public
 /// IPv4 address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
-    // Protocols: Teredo, benchmarks, ORCHID. Registries have been assigned only 2001:200:: and above.
+    // Protocols: Teredo, benchmarks, ORCHID. Only 2001:200:: and above has been assigned to registries.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Returns whether an address is on the public internet. Addresses not known to be public are not.
+/// Returns whether an address is on the public internet. An address that is not known to be public counts as not
+/// public.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

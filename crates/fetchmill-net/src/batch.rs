@@ -114,7 +114,7 @@ impl BodySink for PipelinedReplies {
         self.current.start = self.bytes.len();
         self.add(bytes);
         self.current.body = self.bytes.len();
-        // A body over the limit need not be received.
+        // A body over the limit does not have to be received.
         self.is_too_large |=
             matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
     }

@@ -58,7 +58,7 @@ impl Default for IoBuffers {
 }
 
 impl Connection {
-    /// Moves to an origin, without a connection yet.
+    /// Moves to an origin, where it has no connection yet.
     pub(super) fn come_to(&mut self, origin: &Rc<OriginConnections>, is_timed: bool) {
         *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
     }
@@ -100,8 +100,8 @@ impl Connection {
         self.phases
     }
 
-    /// Returns whether the open connection leads only to addresses allowed by `reach`. If not, close it, because a new
-    /// one is opened only to allowed addresses.
+    /// Returns whether the open connection leads only to addresses allowed by `reach`. Otherwise the caller must close
+    /// it. A new one is opened only to allowed addresses.
     pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
             (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Ready when bytes arrive while the connection is unused.
+    /// Becomes ready when bytes arrive while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.link.as_ref().map_or(Poll::Pending, |link| link.poll_input(context))
     }

@@ -18,7 +18,7 @@ use fetchmill_model::target::TargetList;
 
 /// Name of the header field that requests a part of an object, as this crate writes it.
 pub const RANGE: &str = "Range";
-/// Name of the header field that identifies the version from which the part must come.
+/// Name of the header field that identifies the version to which the part must belong.
 pub const IF_RANGE: &str = "If-Range";
 
 /// The target of a request.
@@ -39,7 +39,7 @@ impl RequestTarget<'_> {
     }
 }
 
-/// Counts as an open connection while it lives.
+/// Counts as an open connection while it exists.
 #[derive(Debug)]
 pub(super) struct ConnectionCount(Rc<Cell<usize>>);
 
@@ -56,7 +56,7 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// An HTTP/2 connection, owned jointly by those who share it.
+/// An HTTP/2 connection, owned jointly by the tasks that share it.
 #[derive(Debug)]
 pub(super) struct SharedHttp2 {
     pub(super) http2: Http2Connection,
@@ -109,8 +109,8 @@ impl ConnectionKind {
         }
     }
 
-    /// Ready when bytes arrive while the connection is unused. An HTTP/2 connection is read by its own task and checked
-    /// before use.
+    /// Becomes ready when bytes arrive while the connection is unused. An HTTP/2 connection is read by its own task and
+    /// checked before use.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ConnectionKind::Http1(own) => own.connection.poll_input(context),

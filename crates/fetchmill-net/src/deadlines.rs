@@ -15,8 +15,8 @@ use fetchmill_model::reply::patience::Patience;
 /// Time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake each get the same time
-    /// again.
+    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake may each take the same
+    /// time again.
     pub connect: Duration,
     /// Time from the request to the end of the head.
     pub head: Duration,
@@ -72,7 +72,7 @@ pub struct Deadlines {
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
-    /// End of the attempt in any case. Set while connecting, for the request that follows.
+    /// Latest possible end of the attempt. Set while connecting, for the request that follows.
     end: Cell<Millis>,
     abandoning: RefCell<Option<Abandoning>>,
     was_abandoned: Cell<bool>,

@@ -80,11 +80,11 @@ fn has_source(address: &SocketAddr) -> bool {
         || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// Converts an error of an open connection before the head of a reply. After the head, the failure is always
-/// `truncated`.
+/// Converts an error that occurs on an open connection before the head of a reply. After the head, the failure is
+/// always `truncated`.
 ///
-/// If the network reports that the route is gone, the failure is `unreachable`, and otherwise it is `reset`. This
-/// includes `ETIMEDOUT`, with which the system abandons a connection before any of our deadlines.
+/// If the network reports that the route is gone, the failure is `unreachable`. Otherwise it is `reset`, even for
+/// `ETIMEDOUT`, with which the system abandons a connection before any of our deadlines.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
         Some(

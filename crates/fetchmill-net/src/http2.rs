@@ -105,7 +105,7 @@ impl Http2Connection {
         let is_over = Rc::new(Cell::new(false));
         let ended = Rc::clone(&is_over);
         let driver = tokio::task::spawn_local(async move {
-            // Each exchange gets the reason why the connection ended.
+            // Each exchange receives the reason why the connection ended.
             let _ = connection.await;
             ended.set(true);
         });
@@ -258,7 +258,7 @@ impl Http2Connection {
             if piece.is_empty() {
                 continue;
             }
-            // This fails if the stream has ended, and then the capacity is not needed.
+            // This fails if the stream has ended. The capacity is not needed in that case.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {

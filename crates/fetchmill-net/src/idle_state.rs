@@ -10,8 +10,8 @@ pub enum IdleState {
     Quiet,
     /// Unsolicited bytes arrived.
     Unsolicited,
-    /// Unsolicited bytes arrived that look like a reply. If they were read as one, they would answer another target's
-    /// request.
+    /// Unsolicited bytes arrived that look like a reply. If they were read as a reply, they would be assigned to
+    /// another target's request.
     SecondReply,
     /// The server has closed the connection.
     Closed,

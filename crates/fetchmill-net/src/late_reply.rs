@@ -10,7 +10,7 @@ use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Time to listen. Without a reply by then, the request counts as hung, which shows nothing about slow replies.
+/// Time to listen. Without a reply by then, the request counts as hung and shows nothing about slow replies.
 const LISTENED: Duration = Duration::from_secs(30);
 /// Maximum number of an origin's connections that a thread listens to. Each costs a descriptor and the memory of a
 /// connection without a body.

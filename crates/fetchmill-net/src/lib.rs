@@ -106,7 +106,7 @@ pub struct Http1Connection {
     reader: ReplyReader,
     /// Bytes of an incomplete head.
     pending: Vec<u8>,
-    /// Bytes of a request that the socket has not taken yet.
+    /// Bytes of a request that the socket has not accepted yet.
     unsent: Vec<u8>,
     replies: u64,
     has_input: bool,
@@ -128,7 +128,7 @@ impl Http1Connection {
         }
     }
 
-    /// Also times when a request has been sent and when its reply starts, if `is_timed`.
+    /// If `is_timed`, also records when a request was sent and when its reply starts.
     pub(crate) fn timed(self, is_timed: bool) -> Self {
         Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
@@ -307,8 +307,8 @@ impl Http1Connection {
         Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
-    /// Keeps the bytes of an incomplete head. Allocates the maximum size for a long head at once, because doubling the
-    /// buffer would take twice that memory.
+    /// Keeps the bytes of an incomplete head. Immediately allocates the maximum size for a long head, because doubling
+    /// the buffer would take twice that memory.
     fn keep_pending(&mut self, bytes: &[u8]) {
         let length = self.pending.len() + bytes.len();
         if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {
@@ -359,7 +359,7 @@ impl Http1Connection {
         .await;
     }
 
-    /// Ready when bytes arrive while the connection is unused.
+    /// Becomes ready when bytes arrive while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.stream.poll_input(context)
     }

@@ -25,7 +25,7 @@ use fetchmill_model::limits;
 
 /// `IP_LOCAL_PORT_RANGE` from linux/in.h. It applies to IPv6 too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
-/// A range of all ports: the last in the upper half, the first in the lower half.
+/// A range of all ports. The upper half contains the last port, and the lower half the first.
 const EVERY_PORT: u32 = (u16::MAX as u32) << 16;
 
 /// Connects to the address from any free local port.
@@ -56,7 +56,7 @@ const PORT_RESTS: Duration = Duration::from_secs(60);
 /// Maximum number of ports in `TIME_WAIT` per thread and address, a sixteenth of the ports.
 const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;
 
-/// Connections to an address that were closed in sequence.
+/// Consecutively closed connections to an address.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     address: SocketAddr,

@@ -46,7 +46,7 @@ pub enum NameResolver {
     Own(Dns),
 }
 
-/// The system's lookup, with tokens for callers that ask for many names together.
+/// The system's lookup, with tokens for callers that request many names together.
 #[derive(Debug)]
 pub struct SystemResolver {
     resolver: Resolver,
@@ -73,7 +73,7 @@ impl NameResolver {
         }
     }
 
-    /// Asks for a name. The token comes back with the answer. See [`Dns::ask`].
+    /// Requests the lookup of a name. The token comes back with the answer. See [`Dns::ask`].
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         match self {
             NameResolver::System(system) => system.ask(name, token),

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Entries of `no_proxy`. An entry other than a name, address or network covers nothing.
+/// Entries of `no_proxy`. An entry that is not a name, address or network covers nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NoProxy(Vec<NoProxyEntry>);
 

@@ -1,5 +1,4 @@
-//! Rate limits of hosts, shared by all threads. A thread looks one up when it first meets an origin, rather than per
-//! object.
+//! Rate limits of hosts, shared by all threads. A thread looks up a limit once per origin and not for each object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

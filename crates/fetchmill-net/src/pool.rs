@@ -118,7 +118,7 @@ impl Pool {
         }
     }
 
-    /// Advances the clock. Lookups that are due are repeated or end.
+    /// Advances the clock, and repeats or ends lookups that are due.
     pub fn tick(&self, now: Millis) {
         self.clock.set(now);
         self.names.tick();
@@ -235,7 +235,8 @@ impl Pool {
             let mut idle = origin.idle.borrow_mut();
             let Some((_, since)) = idle.front() else { return };
             let waited = self.clock.get().saturating_sub(*since);
-            // The clock was read at both ends of the wait, and each reading may be up to a millisecond early.
+            // The clock was read at the start and the end of the wait, and each reading may be up to a millisecond
+            // early.
             if waited <= SILENCE_MIN / 1000 {
                 return;
             }
@@ -464,8 +465,8 @@ impl Pool {
         }
     }
 
-    /// Returns the addresses to connect to, which are those of the proxy or those of the origin. The latter must all be
-    /// allowed.
+    /// Returns the addresses to connect to, which are those of the proxy or those of the origin. All addresses of the
+    /// origin must be allowed.
     async fn addresses(
         &self,
         origin: &OriginConnections,
@@ -495,7 +496,7 @@ impl Pool {
         Ok(addresses)
     }
 
-    /// Returns the address that the proxy must connect to, if it takes addresses. All addresses of the origin must be
+    /// Returns the address that the proxy must connect to, if it accepts addresses. All addresses of the origin must be
     /// allowed. Returns `None` if there is no such proxy.
     async fn address_behind_proxy(
         &self,

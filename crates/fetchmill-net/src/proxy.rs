@@ -132,7 +132,7 @@ impl Proxy {
         matches!(self.protocol, ProxyProtocol::Socks5 { .. })
     }
 
-    /// Returns whether the proxy takes addresses of origins, so that this machine looks them up.
+    /// Returns whether the proxy accepts addresses of origins, so that this machine looks them up.
     pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.protocol, ProxyProtocol::Socks5 { looks_up: false, .. })
     }
@@ -225,7 +225,7 @@ impl ProxySetup {
 }
 
 /// Returns the user and password. The outer `None` means that an escape in the URL is invalid.
-#[expect(clippy::option_option, reason = "no credentials are not wrong ones")]
+#[expect(clippy::option_option, reason = "missing credentials are not invalid ones")]
 fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     if url.username().is_empty() && url.password().is_none() {
         return Some(None);
@@ -240,8 +240,8 @@ fn basic(name: &[u8], password: &[u8]) -> String {
     format!("Basic {}", STANDARD.encode([name, b":", password].concat()))
 }
 
-/// Asks the proxy at the other end of `stream` for a connection to an origin, and waits up to `timeout`. `host` is a
-/// name, or an address without brackets.
+/// Requests a connection to an origin from the proxy at the other end of `stream`, and waits up to `timeout`. `host` is
+/// a name, or an address without brackets.
 pub(super) async fn tunnel(
     stream: &mut TcpStream,
     host: &str,
@@ -258,7 +258,7 @@ pub(super) async fn tunnel(
     tokio::time::timeout(timeout, asked).await.unwrap_or(Err(FailureKind::ConnectTimeout))
 }
 
-/// Asks an HTTP proxy for a tunnel.
+/// Requests a tunnel from an HTTP proxy.
 async fn ask_http(
     stream: &mut TcpStream,
     host: &str,
@@ -307,7 +307,7 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
     }
 }
 
-/// Whether any bytes of a body arrived.
+/// A sink that records whether any bytes of a body arrived.
 struct BodySeen(bool);
 
 impl BodySink for BodySeen {

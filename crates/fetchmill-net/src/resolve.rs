@@ -144,7 +144,7 @@ impl ResolverShared {
             let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
             match thread.spawn(panics::inherited(move || shared.work())) {
                 Ok(_) => state.threads += 1,
-                // The existing threads will take the name.
+                // One of the existing threads will look up the name.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     state.asked.clear();
@@ -192,7 +192,7 @@ fn system_look_up(name: &str) -> Resolution {
     }
 }
 
-/// Returns the failure kind of a failed lookup, which tells whether a later one may succeed.
+/// Returns the failure kind of a failed lookup, which shows whether a later one may succeed.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let text = error.to_string();
     // The error for invalid input means that the text cannot be a name.

@@ -78,8 +78,8 @@ fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Asks the proxy at the other end of `stream` to connect to a host without brackets. Everything after that is
-/// exchanged with the host.
+/// Makes the proxy at the other end of `stream` connect to a host, which is written without brackets. Everything after
+/// that is exchanged with the host.
 pub(super) async fn connect(
     stream: &mut TcpStream,
     host: &str,
@@ -132,7 +132,7 @@ async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
-/// Reads exactly `COUNT` bytes. Those after them belong to the target.
+/// Reads exactly `COUNT` bytes. Later bytes belong to the target.
 async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {

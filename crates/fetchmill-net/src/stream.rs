@@ -47,7 +47,7 @@ impl Drop for ByteStream {
 }
 
 impl ByteStream {
-    /// Writes as many bytes as possible without blocking. Fails with `WouldBlock` if there are none.
+    /// Writes as many bytes as possible without blocking. Fails with `WouldBlock` if none can be written.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             ByteStream::Plain(stream) => stream.try_write(bytes),

@@ -77,8 +77,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         !self.held.is_empty()
     }
 
-    /// Returns whether nothing was received since the connection was opened or had rested. In that case, only the reply
-    /// to the next request can arrive.
+    /// Returns whether nothing was received since the connection was opened or last rested. In that case, only the
+    /// reply to the next request can arrive.
     pub fn has_rested(&mut self) -> bool {
         self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
     }
@@ -115,8 +115,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection must rest after its last reply. If it must end instead, its next request asks the
-    /// server to close it.
+    /// Returns whether the connection must rest after its last reply. If the connection must end instead, its next
+    /// request asks the server to close it.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {
@@ -168,8 +168,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         seen == IdleState::Quiet
     }
 
-    /// Returns how many connections may rest besides those that make this many requests. If connections to the origin
-    /// break often, each receives few replies before it rests, so more may rest.
+    /// Returns how many connections may rest in addition to those that make this many requests. If connections to the
+    /// origin break often, each receives few replies before it rests, so more may rest.
     pub fn resting_max(&self, requests: usize) -> usize {
         let breaks_often =
             self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often());
@@ -218,7 +218,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         let mut is_doubted = false;
         if let Some((origin, replies)) = self.connection.origin_and_replies() {
             origin.replies.borrow_mut().note_surplus();
-            // If a reply took longer than the last rest allowed for, the rest was too short.
+            // If a reply took longer than the last rest accounted for, that rest was too short.
             is_doubted = replies.outlasts_rest();
         }
         let before = self.connection.last_certain().filter(|_| is_doubted).map(RefCell::take);
@@ -227,7 +227,7 @@ impl<H: HeldReplies> CertainConnection<H> {
     }
 
     /// Judges a broken connection. Its replies are certain if nothing arrived after the request sent at `silent_since`,
-    /// and that was at least the length of a rest ago.
+    /// and if that was at least the duration of a rest ago.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();

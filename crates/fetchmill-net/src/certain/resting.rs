@@ -130,16 +130,16 @@ impl<H: HeldReplies> RestingConnections<H> {
         Some((task, judged))
     }
 
-    /// Takes the connection with the latest end of rest that `is_fit` accepts.
+    /// Of the connections that `is_fit` accepts, takes the one whose rest ends last.
     pub fn take_last(&self, is_fit: impl Fn(&CertainConnection<H>) -> bool) -> Option<CertainConnection<H>> {
         let mut queue = self.queue.borrow_mut();
         let key = *queue.iter().rev().find(|(_, task)| is_fit(task))?.0;
         queue.remove(&key)
     }
 
-    /// Waits until at most `most` connections are resting, before another is opened. After 1 s, abandons and returns
-    /// the connection with the latest end of rest, if it `may_be_lost`. So there are never more connections than tasks
-    /// plus `most`, even with a slow origin.
+    /// Waits until no more than `most` connections are resting, before another is opened. After 1 s, abandons and
+    /// returns the one whose rest ends last, of those whose replies `may_be_lost`. So there are never more connections
+    /// than tasks plus `most`, even with a slow origin.
     pub async fn make_room(
         &self,
         most: usize,
@@ -156,7 +156,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until at most `most` connections are resting, or until `until`. Returns whether that is the case.
+    /// Waits until no more than `most` connections are resting. Returns `false` if that takes longer than `until`.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();

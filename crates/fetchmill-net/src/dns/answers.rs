@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cache::Resolution;
 use crate::Millis;
 
-/// Result of asking for a name.
+/// Result of requesting a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUpStart {
     /// A lookup was started. The token comes back with its answer.

@@ -53,7 +53,7 @@ pub(super) struct LookUp {
     enough_at: Option<Millis>,
     /// Whether some name existed but had no address.
     was_empty: bool,
-    /// Time for which a negative answer is cached: the shortest of all queried names.
+    /// Time for which a negative answer is cached: the minimum over all queried names.
     absent_ttl: Duration,
 }
 
@@ -206,7 +206,7 @@ impl LookUp {
         }
     }
 
-    /// Handles a server without an answer. The next one is queried immediately.
+    /// Handles a server that has no answer. The next one is queried immediately.
     fn fails(
         &mut self,
         which: usize,
@@ -226,7 +226,7 @@ impl LookUp {
     }
 
     /// Handles a refused socket. Another server is queried immediately. If all were queried, each is tried again when
-    /// due, because a server that restarts is back a moment later.
+    /// due, because a restarting server is back a moment later.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {

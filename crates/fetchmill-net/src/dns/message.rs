@@ -268,7 +268,7 @@ impl<'m> CnameChain<'m> {
 }
 
 /// Returns how long a negative answer may be cached (RFC 2308, section 5). Returns a short time if the message does not
-/// tell.
+/// specify it.
 fn absent_ttl(message: &Message<[u8]>) -> Duration {
     let soa = message
         .authority()

@@ -98,8 +98,8 @@ impl Dns {
         Dns { inner }
     }
 
-    /// Returns what is known about a name without a query, from literal addresses, this machine's own names, the hosts
-    /// file and the cache.
+    /// Returns the answer for a name if it is known without a query. Sources are literal addresses, this machine's own
+    /// names, the hosts file and the cache.
     pub fn known(&self, name: &str) -> Option<Resolution> {
         self.inner.state.borrow_mut().known(name, self.inner.clock.get())
     }

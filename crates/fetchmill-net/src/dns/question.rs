@@ -62,7 +62,8 @@ impl Question {
         self.tries
     }
 
-    /// Returns the server for the next try, out of `upstreams` in turn. Skips servers without an answer.
+    /// Returns the server for the next try. Goes through `upstreams` servers in turn, and skips those without an
+    /// answer.
     pub(super) fn next_upstream(&self, upstreams: usize, tries_max: usize) -> Option<u8> {
         if self.tries >= tries_max {
             return None;
@@ -102,7 +103,7 @@ impl Question {
         self.sent.last().is_none_or(|sent| sent.is_over)
     }
 
-    /// Returns the addresses, if the answer has some.
+    /// Returns the addresses, if the answer contains any.
     pub(super) fn addresses(&self) -> Option<(&[IpAddr], Duration)> {
         match &self.found {
             Some(NameAnswer::Addresses { addresses, ttl }) => Some((addresses, *ttl)),

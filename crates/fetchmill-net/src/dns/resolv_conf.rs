@@ -30,7 +30,7 @@ impl ResolvConf {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => conf.add_upstream(words.next().unwrap_or_default()),
-                // The last such line counts.
+                // Only the last such line counts.
                 Some("search") => conf.search = words.take(limits::DNS_SEARCH_MAX).map(domain).collect(),
                 Some("domain") => conf.search = words.take(1).map(domain).collect(),
                 Some("options") => words.for_each(|option| conf.set(option)),

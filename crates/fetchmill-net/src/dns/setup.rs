@@ -36,14 +36,14 @@ impl Families {
 /// Configuration of name lookups, shared by all threads.
 #[derive(Debug, Clone)]
 pub struct DnsSetup {
-    /// Name servers, at most `limits::DNS_UPSTREAMS_MAX`.
+    /// Name servers, up to `limits::DNS_UPSTREAMS_MAX`.
     pub upstreams: Vec<SocketAddr>,
     /// Whether to spread names over the servers, so that each name starts with a different one. Otherwise, each name
     /// starts with the first server, and the others are used if it fails.
     pub spreads: bool,
     /// Search domains for short names.
     pub search: Vec<String>,
-    /// Minimum number of dots for trying a name as is before the search domains.
+    /// Minimum number of dots in a name that is tried as is before the search domains.
     pub ndots: u8,
     /// Timeout of the first try. It grows by a factor of 1.5 with each try.
     pub timeout: Duration,

@@ -130,7 +130,7 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Receiver of all that arrives on the sockets.
+/// Receiver of everything that arrives on the sockets.
 pub(super) trait Inbox {
     fn received(&self, place: SocketId, bytes: &[u8]);
 

@@ -53,7 +53,7 @@ impl DnsState {
         }
     }
 
-    /// Returns what is known about a name without a query.
+    /// Returns the answer for a name if it is known without a query.
     pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Resolution> {
         let name = lower_case(name);
         self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))

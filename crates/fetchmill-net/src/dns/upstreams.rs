@@ -73,7 +73,7 @@ impl Upstreams {
         self.all[usize::from(upstream)].form
     }
 
-    /// Records that a server answered a query of this form, so that it needs no fuller one.
+    /// Records that a server answered a query of this form. Features that the form does not use are not tried again.
     pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;

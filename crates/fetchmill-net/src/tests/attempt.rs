@@ -31,7 +31,7 @@ fn origin_at(pool: &Pool, scheme: &str, addresses: &[SocketAddr]) -> Rc<OriginCo
     pool.add(key, template, Some(Arc::from(addresses)))
 }
 
-/// Sends a request whose attempts have a budget. Returns the failure, and the time until it.
+/// Sends a request whose attempts have a budget. Returns the failure and the time until it occurred.
 async fn ended(scheme: &str, address: SocketAddr, options: TlsOptions) -> (FailureKind, Duration) {
     let timeouts = Timeouts { attempt: Some(BUDGET), ..Timeouts::default() };
     let (watch, clock) = ticking(timeouts);

@@ -12,7 +12,7 @@ use fetchmill_model::outcome::FailureKind;
 
 const NO_ROUTE: &str = "[fe80::1%4000000]:80";
 
-/// An address that answers nothing while this value exists, because the queue of its listener is full.
+/// An address that does not answer while this value exists, because the queue of its listener is full.
 pub(super) struct Silent {
     pub(super) address: SocketAddr,
     _listener: Socket,

@@ -1,4 +1,4 @@
-//! Tests of requests that want only the beginning of a body.
+//! Tests of requests that need only the beginning of a body.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Tests of proxies: the texts of users, and requests for a tunnel.
+//! Tests of proxies: the URLs given by users, and requests for a tunnel.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ fn proxy(text: &str) -> Proxy {
     Proxy::parse(text).unwrap()
 }
 
-/// Asks a proxy for a tunnel. The proxy sends `answer`.
+/// Requests a tunnel from a proxy that sends `answer`.
 async fn asked(answer: &'static [u8]) -> Result<(), FailureKind> {
     let address = listen(move |mut stream| async move {
         read_request(&mut stream).await;
@@ -85,7 +85,7 @@ fn a_socks_proxy_is_what_a_user_writes() {
     assert!(!proxy("http://p").is_socks());
 }
 
-/// Asks a SOCKS proxy for a tunnel. The proxy sends one of `answers` after each message. Returns the result, and the
+/// Requests a tunnel from a SOCKS proxy that sends one of `answers` after each message. Returns the result, and the
 /// bytes that the proxy received.
 async fn asked_socks(text: &str, answers: &'static [&'static [u8]]) -> (Result<(), FailureKind>, Vec<u8>) {
     let said = Rc::new(RefCell::new(Vec::new()));

@@ -79,7 +79,7 @@ fn certificates_that_are_not_believed_are_told_apart() {
             let words = match what {
                 "expired" => "it expired at ",
                 "not yet valid" => {
-                    "it is valid from 4000-01-01T00:00:00Z on, but this machine's clock says 2"
+                    "it is not valid before 4000-01-01T00:00:00Z, but this machine's clock says 2"
                 }
                 "an authority as a server" => "its chain is not valid: CaUsedAsEndEntity",
                 _ => "",

@@ -46,8 +46,8 @@ pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate, and tells whether one
-/// was presented.
+/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate, and contains whether
+/// one was presented.
 pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };

@@ -166,8 +166,8 @@ impl TlsSetup {
     }
 }
 
-/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate, and tells whether one was
-/// presented.
+/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate, and contains whether one
+/// was presented.
 fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(error) => alert::handshake_text(error, requested),

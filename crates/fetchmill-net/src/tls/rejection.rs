@@ -10,7 +10,7 @@ use fetchmill_model::text::dates::utc;
 
 /// A key too weak to verify signatures.
 #[derive(Debug, thiserror::Error)]
-#[error("the key is too weak: RSA with less than 2,048 bits")]
+#[error("the key is too weak: RSA with fewer than 2,048 bits")]
 pub(super) struct WeakKey;
 
 thread_local! {
@@ -44,7 +44,7 @@ fn describe(reason: &CertificateError) -> Option<String> {
         }
         CertificateError::NotValidYetContext { time, not_before } => {
             format!(
-                "it is valid from {} on, but this machine's clock says {}",
+                "it is not valid before {}, but this machine's clock says {}",
                 moment(not_before),
                 moment(time)
             )

@@ -84,7 +84,7 @@ fn insecure_host(host: &str) -> Result<ServerName<'static>> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     server_name(&literal.to_ascii_lowercase()).ok_or_else(|| {
         Error::Usage(format!(
-            "--insecure-host {}: not a host; give a host name or an IP address, without port and path",
+            "--insecure-host {}: not a host; give a host name or an IP address, without a port or path",
             name::for_display(host.as_bytes())
         ))
     })
@@ -148,7 +148,7 @@ fn weak_key() -> rustls::Error {
 }
 
 /// Returns whether a certificate cannot be used to verify signatures. Only certificates of insecure hosts arrive here
-/// without verification. For other hosts, such a certificate was rejected before.
+/// without verification. For other hosts, such a certificate was already rejected.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }
@@ -164,10 +164,10 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     })
 }
 
-/// Tells a self-signed certificate from one with an unknown issuer.
+/// Distinguishes a self-signed certificate from one with an unknown issuer.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer does not count if it has the right name but did not make the signature.
+    // An issuer with the right name does not count if it did not make the signature.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()

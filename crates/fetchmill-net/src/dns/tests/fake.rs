@@ -1,4 +1,4 @@
-//! A DNS server on loopback that answers as a test wants. It writes its bytes itself, so that it does not share the
+//! A DNS server on loopback whose answers a test defines. It writes its bytes itself, so that it does not share the
 //! mistakes of the resolver.
 
 use std::cell::RefCell;

@@ -60,7 +60,7 @@ fn an_answer_with_other_capitals_is_not_believed_when_the_right_one_comes() {
             assert_eq!(texts(thread.resolve(NAME).await), ["192.0.2.1"]);
             thread.pass(61_000).await;
         }
-        // Both times, the server was finally asked without random capitals. The first query still had them.
+        // Both times, the server was finally queried without random capitals. The first query still had them.
         let is_plain: Vec<_> = server.queries().iter().map(|query| query.name == NAME).collect();
         assert_eq!(is_plain, [false, true, false, true]);
     });

@@ -34,7 +34,7 @@ impl Thread {
         Thread { dns: Dns::new(Arc::new(setup), slots, Rc::clone(&clock)), clock }
     }
 
-    /// Creates lookups that ask these servers in this order.
+    /// Creates lookups that query these servers in this order.
     fn asking(servers: &[&Fake]) -> Self {
         Thread::new(setup(servers), SLOTS)
     }

@@ -64,7 +64,7 @@ fn names_that_wait_for_a_place_all_get_their_answer() {
         let mut waiting = tokio::task::JoinSet::new();
         for number in 0..200 {
             let thread = thread.clone();
-            // Of twenty names, one is dead and one is a name that others ask for, too.
+            // Of twenty names, one is dead and one is also requested by others.
             let name = match number % 20 {
                 0 => format!("dead{number}.test"),
                 10 => "same.test".to_owned(),
@@ -101,7 +101,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
             is_done.set(true);
             answer
         };
-        // A task that asks right after each tick would always get the free slot.
+        // A task that requests a lookup right after each tick would always get the free slot.
         let asking = async {
             let mut is_started = Vec::new();
             for token in 0..30 {
@@ -127,7 +127,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
     });
 }
 
-/// Returns how many names are found in ten seconds, if four good names and `dead` dead ones are asked for in each tick.
+/// Returns how many names are found in ten seconds, if four good names and `dead` dead ones are requested in each tick.
 async fn found_beside(dead: usize) -> usize {
     let server = half_dead().await;
     // Four dead names a tick need 4 x (300 + 50) / 50 = 28 slots. The rest are for the names found in a tick.
