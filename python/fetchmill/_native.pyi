@@ -1,5 +1,5 @@
 # Docstrings are written by `make generated` from the comments in crates/fetchmill-python/src: change those instead.
-"""The Rust core for Python. This module is private; `fetchmill` has the public names.
+"""The Rust core for Python. This module is private; `fetchmill` exports the public names.
 
 Options are passed as one JSON object. Counters are returned as dicts, batches as lists, so there is no call per
 object. All errors are classes of `fetchmill.errors`.
@@ -18,12 +18,12 @@ __version__: str
 
 @final
 class Bucket:
-    """Small objects below a prefix of a bucket. All methods may be called by many threads.
+    """Small objects below a prefix of a bucket. Many threads may call the methods.
 
     Each method waits up to `seconds` without the GIL, and repeats failed requests meanwhile. Times are seconds since
     1970 on the store's clock.
 
-    Finds credentials. No request is made yet.
+    The constructor finds credentials. It does not send a request.
 
     Args:
         dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
@@ -36,33 +36,33 @@ class Bucket:
 
     def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...
     def text(self) -> str:
-        """Returns bucket and prefix, as users write them."""
+        """Returns the bucket and prefix in the form that users write."""
     def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
-        """Returns at most 8 MiB of an object from an offset, and the time of writing.
+        """Returns up to 8 MiB of an object, starting at an offset, and its modification time.
 
-        None if the object does not exist. The time is 0 if the store does not send it. At the end of the object the
+        None if the object does not exist. The time is 0 if the store does not send it. At the end of the object, the
         bytes are empty.
         """
     def put(self, name: str, body: bytes, seconds: float) -> int:
-        """Writes an object and replaces an existing one with the same name. Returns the time."""
+        """Writes an object and replaces any existing one with the same name. Returns the time."""
     def create(self, name: str, body: bytes, seconds: float) -> bool | None:
-        """Makes one request to create an object, unless the name exists. Returns whether it was created.
+        """Sends one request that creates an object unless the name exists. Returns whether it was created.
 
-        None if the result is not known. Read the object to find out.
+        None if the result is unknown. Read the object to find out.
         """
     def list(
         self, begin: str, token: str | None, seconds: float
     ) -> tuple[list[tuple[str, int, str, int]], str | None, int]:
-        """Returns a page of names that begin with a text, the token of the next page if any, and the time.
+        """Returns a page of names that start with `begin`, the token of the next page if any, and the time.
 
-        Each name comes with its size, its ETag and its time of writing.
+        Each name has its size, ETag and modification time.
         """
     def delete(self, name: str, seconds: float) -> None:
-        """Deletes an object, if it exists."""
+        """Deletes an object if it exists."""
     def put_file(self, name: str, path: str | os.PathLike[str], seconds: float) -> None:
         """Uploads a file under a new name, in parts if it is large."""
     def abort_uploads(self, begin: str, seconds: float) -> None:
-        """Aborts the multipart uploads of all names that begin with a text."""
+        """Aborts the multipart uploads of all names that start with `begin`."""
 
 @final
 class Job:
@@ -72,11 +72,12 @@ class Job:
 
     Args:
         options: a JSON object from `to_json`, with the given options and the source of the job.
-        iterator: the targets, if they are the source: URLs, or pairs of a URL and a name. A thread of the job reads it.
+        iterator: the targets, if the source is an iterator: URLs, or pairs of a URL and a name. A thread of the job
+            reads it.
 
     Raises:
         UsageError: an option cannot be used, or the destination belongs to another job.
-        BusyError: another process runs this job.
+        BusyError: another process is running this job.
         JournalError: the journal is damaged.
         StorageError: the destination or the journal cannot be written.
     """
@@ -89,9 +90,9 @@ class Job:
         """Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
-        """Returns the samples after a time (seconds since 1970 UTC), oldest first. They include earlier runs.
+        """Returns the samples after a time (seconds since 1970 UTC), oldest first, including those of earlier runs.
 
-        At first there is one sample per second. If there are more than 720, neighbours are merged.
+        At first there is one sample per second. If there are more than 720, adjacent ones are merged.
         """
 
     def stop(self) -> None:
@@ -101,9 +102,9 @@ class Job:
         """
 
     def set_pace(self, per_second: float) -> None:
-        """Sets the requests per second that the only origin gets while it throttles: `pace` of a snapshot.
+        """Sets the requests per second to the only origin while it throttles (`pace` of a snapshot).
 
-        The job adapts them to what the origin refuses.
+        The job adapts the number when the origin refuses requests.
 
         Raises:
             UsageError: the number is not above 0.
@@ -137,11 +138,11 @@ class Job:
     def take_rows(self, seconds: float) -> bytes | None:
         """Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
 
-        The result is empty if no row comes in that time, and None after the last row. Waits without the GIL.
+        The result is empty if no row arrives in that time, and None after the last row. Waits without the GIL.
         """
 
     def kept(self) -> list[tuple[str, str]] | None:
-        """Returns names and types of a list's kept columns. None for a server. Worker processes need them."""
+        """Returns the names and types of a list's kept columns. None for a server. Worker processes need them."""
 
     def fail(self, message: str) -> None:
         """Ends the job with this error, after a checkpoint."""
@@ -155,7 +156,7 @@ class Job:
 
 @final
 class Dispatcher:
-    """Hands targets to a worker of a Python engine and takes the answers. Only one thread may use it.
+    """Hands out targets to a worker of a Python engine and accepts the answers. Only one thread may use it.
 
     It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
     a job in this process. `join` returns the one for a worker's own process.
@@ -165,7 +166,7 @@ class Dispatcher:
     def join(
         options: str, worker: int, kept: list[tuple[str, str]] | None, turns: int, receipts: int
     ) -> Dispatcher | None:
-        """In a worker's process: joins the job with these options, over this process's ends of two sockets.
+        """Joins the job with these options from a worker process, over its ends of two sockets.
 
         Returns None if the job has no work left.
 
@@ -181,15 +182,15 @@ class Dispatcher:
         """
 
     def report(self, answers: list[Answer]) -> None:
-        """Takes answers. Each target that was handed out must be answered once. Waits while the sink is behind.
+        """Accepts answers. Each target that was handed out must be answered once. Waits while the sink lags behind.
 
         Raises:
-            UsageError: a target that is not being fetched, or a failure kind that does not exist.
+            UsageError: a target is not being fetched, or a failure kind does not exist.
             StorageError: a large body could not be staged.
         """
 
     def observe_arrivals(self, replies: OriginReplies) -> None:
-        """From now on takes facts about the origin from these replies as they arrive, not from the answers."""
+        """From now on, takes facts about the origin from these replies as they arrive, not from the answers."""
 
     def note_running(self, requests: int, waiting: int) -> None:
         """Records how many requests are in flight, and how many handed-out targets wait for a free slot."""
@@ -223,7 +224,7 @@ class Target:
 
     @property
     def attempt(self) -> int:
-        """Number of the attempt. 1 for the first one."""
+        """Number of the attempt, starting at 1."""
 
     def headers(self) -> list[tuple[str, str]]:
         """Returns the fields of the request, except Host.
@@ -234,21 +235,21 @@ class Target:
 FAILURE_KINDS: tuple[str, ...]  # the names of all failure kinds
 
 def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | None]]], object]) -> dict[str, Any]:
-    """Compares two files of results. Returns the fields of `fetchmill.DiffReport`, without the changes.
+    """Compares two results files. Returns the fields of `fetchmill.DiffReport`, without the changes.
 
     Args:
-        old: a file of results.
-        new: another one.
+        old: a results file.
+        new: another results file.
         each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
             signal handler, ends the comparison.
 
     Raises:
-        UsageError: a file cannot be read, or is not a result of a check.
+        UsageError: a file cannot be read, or is not a results file of a check.
     """
 
 @final
 class ListTargets:
-    """Reads the targets of a list, without any request.
+    """Reads the targets of a list without any request.
 
     Opens the list.
 
@@ -291,11 +292,11 @@ class Export:
 
     Args:
         options: a JSON object from `fetchmill.export`.
-        copies: copies the ranges of a shared job in a bucket, if the options name such ranges.
+        copies: object that copies the ranges of a shared job in a bucket, if the options name such ranges.
 
     Raises:
         UsageError: an option cannot be used, or the other destination belongs to another job.
-        BusyError: a process works on one of the two destinations.
+        BusyError: a process is working on one of the two destinations.
     """
 
     def __new__(cls, options: str, copies: RangeCopies | None = None) -> Self: ...
@@ -326,7 +327,7 @@ class Server:
 
     Args:
         options: a JSON object from `fetchmill._server`.
-        dest: the destination of a job, which is served in place of the options' content.
+        dest: the destination of a job, which is served instead of the options' content.
         state: folder of the journal, if the job was started with one.
 
     Raises:
@@ -373,27 +374,27 @@ class World:
 
     @property
     def http_port(self) -> int:
-        """Port of http, the same at all addresses."""
+        """HTTP port, the same at all addresses."""
 
     @property
     def https_port(self) -> int:
-        """Port of https, the same at all addresses."""
+        """HTTPS port, the same at all addresses."""
 
     @property
     def ca_pem(self) -> str:
         """Certificate of the authority that clients must trust."""
 
     def stats(self) -> dict[str, Any]:
-        """Returns the counters so far, or at the end."""
+        """Returns the current counters, or the final ones after the end."""
 
     def stop(self) -> None:
         """Closes all connections and ends the threads. A second call does nothing."""
 
 @final
 class S3:
-    """An S3 store on its own threads, on loopback. After `stop` most calls raise a UsageError.
+    """An S3 store on its own threads, on loopback. After `stop`, most calls raise a UsageError.
 
-    Binds the port and starts to serve, without buckets and credentials.
+    Binds the port and starts to serve, without buckets or credentials.
 
     Args:
         options: a JSON object: port, threads, region, virtual_host_suffix.
@@ -411,7 +412,7 @@ class S3:
         """Adds a bucket. `options` is a JSON object with name, region, public, synthetic, size, key_prefix."""
 
     def put(self, bucket: str, key: str, body: bytes, modified: int | None = None) -> None:
-        """Puts an object. `modified` is its time of writing in milliseconds since 1970."""
+        """Puts an object. `modified` is its modification time in milliseconds since 1970."""
 
     def objects(self, bucket: str) -> dict[str, bytes]:
         """Returns the objects that were put, sorted by key."""
@@ -423,10 +424,10 @@ class S3:
         """Changes the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`."""
 
     def set_changed(self, changed: dict[str, bytes]) -> None:
-        """Sets the bodies that a GET returns in place of the listed ones."""
+        """Sets the bodies that a GET returns instead of the listed ones."""
 
     def stats(self) -> dict[str, int]:
-        """Returns the counters so far, or at the end."""
+        """Returns the current counters, or the final ones after the end."""
 
     def reset_stats(self) -> None:
         """Resets the counters to 0."""
@@ -470,16 +471,16 @@ class Objects:
         """Returns the number of names."""
 
     def names(self, position: str | None, max: int, with_lengths: bool) -> tuple[list[Any], str | None]:
-        """Returns up to `max` names from a position, and the next position if there is one.
+        """Returns up to `max` names, starting at a position, and the next position if there is one.
 
-        With `with_lengths` the names are tuples of name and length.
+        With `with_lengths`, the names are tuples of name and length.
         """
 
     def batches(self) -> ObjectBatches:
-        """Returns all objects in the order of storage."""
+        """Returns all objects in storage order."""
 
     def arrow_stream(self) -> object:
-        """Returns all objects in the order of storage as a capsule `arrow_array_stream`."""
+        """Returns all objects in storage order as an `arrow_array_stream` capsule."""
 
 @final
 class ObjectBatches:
@@ -504,7 +505,7 @@ class SyncStore:
 
     Raises:
         UsageError: the destination contains something else.
-        BusyError: another process works on it.
+        BusyError: another process is working on it.
         JournalError: the state in the destination is damaged.
         StorageError: the destination cannot be read or written.
     """
@@ -516,13 +517,13 @@ class SyncStore:
         """Returns the state after the last pass. None before the first pass."""
 
     def has_job(self) -> bool:
-        """Returns whether the destination belongs to a job of `get`."""
+        """Returns whether the destination belongs to a `get` job."""
 
     def adopt(self, source: str, filters: str) -> int:
-        """Takes over the objects of a job of `get`. Returns the number of objects."""
+        """Takes over the objects of a `get` job. Returns the number of objects."""
 
     def next_numbers(self) -> dict[str, Any] | None:
-        """Returns facts for the job of the next pass (`first_sequence`, `has_url`). None if objects are files."""
+        """Returns facts for the next pass's job (`first_sequence`, `has_url`). None if objects are files."""
 
     def has_plan(self) -> bool:
         """Returns whether there is a plan of an unfinished pass."""
@@ -534,7 +535,7 @@ class SyncStore:
         """Returns the number of objects for each action in the existing plan."""
 
     def names(self, action: str, after: bytes | None, count: int) -> list[bytes]:
-        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`) after the name `after`, in order."""
+        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`) in order, starting after `after`."""
 
     def write_requests(self, path: str) -> int:
         """Writes the list of targets to request. Returns the number of rows."""
@@ -543,7 +544,7 @@ class SyncStore:
         """Prepares the changes for up to `seconds`. Returns whether all are ready. The destination stays unchanged."""
 
     def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
-        """Moves the objects of a finished job into place for up to `seconds`. Returns whether all is done."""
+        """Moves the objects of a finished job into place for up to `seconds`. Returns whether everything is done."""
 
     def progress(self) -> dict[str, int]:
         """Returns the number of planned objects (`total`) and of applied ones (`done`)."""
@@ -552,7 +553,7 @@ class SyncStore:
         """Ends the pass. Returns its counters."""
 
     def failures(self, after: bytes | None, count: int) -> list[tuple[bytes, str, str | None, str | None]]:
-        """Returns up to `count` failures of the last pass after a name: name, outcome, failure kind and detail."""
+        """Returns up to `count` failures of the last pass after `after`: name, outcome, failure kind and detail."""
 
     def discard(self) -> None:
         """Deletes the plan."""
@@ -564,14 +565,14 @@ class SyncStore:
 class Verify:
     """A verification that runs on its own threads as soon as it is created.
 
-    It is ended if it is dropped early. The constructor keeps jobs out of the destination and starts it.
+    It ends if it is dropped early. The constructor locks the destination against jobs and starts the verification.
 
     Args:
         options: a JSON object from `fetchmill.verify`.
 
     Raises:
         UsageError: there is no job.
-        BusyError: a process runs the job.
+        BusyError: a process is running the job.
     """
 
     def __new__(cls, options: str) -> Self: ...
@@ -617,7 +618,7 @@ class Failures:
 
 @final
 class OriginReplies:
-    """Statistics of one worker's replies for the rules of certainty. Its connections share them."""
+    """Statistics of one worker's replies for the certainty rules. The worker's connections share them."""
 
     def __new__(cls) -> Self: ...
     def note_reply(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> None:
@@ -634,7 +635,7 @@ class OriginReplies:
 
 @final
 class ConnectionReplies:
-    """Replies of one connection since the last time when no other reply was on its way.
+    """Replies of one connection since it was last known that no other reply was on its way.
 
     Times are seconds on a monotonic clock.
     """
@@ -648,9 +649,9 @@ class ConnectionReplies:
         """
 
     def rest_seconds(self, is_full: bool, now: float) -> float | None:
-        """Returns how many seconds the connection must rest now, at most one.
+        """Returns how many seconds (up to 1) the connection must rest now.
 
-        None if it may continue. `is_full` means that it holds the maximum number of bytes.
+        None if it may continue. `is_full` means that the connection holds the maximum number of bytes.
         """
 
     @property
@@ -658,9 +659,9 @@ class ConnectionReplies:
         """Returns whether the next request asks the server to close the connection."""
 
     def silence(self, waiting: float) -> float:
-        """Returns how many seconds without a request and without a byte make the connection's replies certain.
+        """Returns after how many seconds without a request or a byte the connection's replies are certain.
 
-        `waiting` is how many seconds the oldest request in flight on another connection has waited.
+        `waiting` is the time in seconds for which the oldest request in flight on another connection has waited.
         """
 
     def rested(self) -> None:
@@ -692,7 +693,7 @@ class Fetcher:
     ) -> Stream:
         """Opens a stream.
 
-        Without `items`, the caller adds them with `Stream.add`. With `owns` the thread ends with the stream.
+        Without `items`, the caller adds them with `Stream.add`. With `owns`, the thread ends with the stream.
         """
 
     def batches(self, items: Iterable[Any], batch_size: int, certain: bool, owns: bool) -> Batches:
@@ -700,7 +701,7 @@ class Fetcher:
 
     @property
     def concurrency(self) -> int:
-        """Returns the current maximum of requests in flight."""
+        """Returns the current maximum number of requests in flight."""
 
     def close(self) -> None:
         """Ends the thread. Open streams then raise an InternalError."""
@@ -735,10 +736,10 @@ class Stream:
         """Returns whether the stream is neither at its end nor closed."""
 
     def fileno(self) -> int:
-        """Returns a descriptor that becomes readable when there are replies, after `arm`."""
+        """Returns a descriptor. After `arm`, it becomes readable when there are replies."""
 
     def arm(self) -> bool:
-        """Requests the event. Returns False if something is available immediately."""
+        """Requests a signal on the descriptor. Returns False if something is already available."""
 
     def clear(self) -> None:
         """Makes the descriptor unreadable again."""
@@ -788,12 +789,12 @@ class Request:
         headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
         body: bytes to send.
         tag: any object. The reply has the same tag.
-        idempotent: whether the request may be sent twice. Only such a request is tried again after a failure. By
-            default only GET and HEAD may be sent twice.
-        json: a value to send as JSON in place of `body`, with `Content-Type: application/json` unless `headers` has
-            this field.
-        params: a mapping, or pairs of name and value, to append to the query of the URL. A list or tuple repeats its
-            name for each value. None adds nothing.
+        idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
+            only GET and HEAD may be sent twice.
+        json: a value to send as JSON instead of `body`, with `Content-Type: application/json` unless `headers` has this
+            field.
+        params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
+            is repeated for each value. None adds nothing.
 
     Raises:
         `UsageError`: the method, a header field, `json` or `params` cannot be sent.
@@ -848,7 +849,7 @@ class Timings:
 
     @property
     def connect(self) -> float:
-        """Time to make the connection, unless there was one."""
+        """Time to open the connection, unless an existing one was used."""
 
     @property
     def first_byte(self) -> float:
@@ -886,7 +887,7 @@ class Headers(Mapping[str, str]):
 
 @final
 class Reply:
-    """Result of a request: a complete reply with any status, or the error that came instead of one."""
+    """Result of a request: a complete reply with any status, or the error that occurred instead."""
 
     @property
     def status(self) -> int | None:
@@ -918,7 +919,7 @@ class Reply:
 
     @property
     def index(self) -> int:
-        """Place of the request in the input, counted from 0."""
+        """Position of the request in the input, counted from 0."""
 
     @property
     def error(self) -> ReplyError | None:
@@ -930,10 +931,10 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """Body as text, in the charset of the reply, or else UTF-8. Malformed bytes are replaced."""
+        """Body as text, decoded with the charset of the reply or, by default, UTF-8. Malformed bytes are replaced."""
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the body has
-        """The body as JSON."""
+        """Returns the body parsed as JSON."""
 
     def raise_for_status(self) -> None:
         """Raises a `StatusError` unless the status is 2xx. Raises the error if there is no complete reply."""
@@ -944,14 +945,14 @@ def answer_matches(pattern: str, kind: str | None, status: int | None) -> bool:
 def options() -> dict[str, list[dict[str, Any]]]:
     """Returns all options of the core: for jobs (`job`), checks and streams.
 
-    Each option has a name, type, unit and default, and a number also a minimum and a maximum. A missing value is None.
+    Each option has a name, type, unit and default. Numbers also have a minimum and a maximum. A missing value is None.
     """
 
 def column_value(text: str, kind: str) -> str | int | float | bool:
     """Returns a kept value with the type of its column. Text that does not have this type stays text."""
 
 def hide_secrets(text: str) -> str:
-    """Returns a text for people in which signatures, tokens and passwords of URLs are hidden."""
+    """Returns a text in which signatures, tokens and passwords in URLs are redacted."""
 
 def status(dest: str, state: str | None) -> dict[str, Any]:
     """Returns the counters from the journal of a destination: the fields of `fetchmill.Status`.
@@ -962,7 +963,7 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
     """
 
 def job_command(dest: str, state: str | None) -> str | None:
-    """Returns the options of a destination's job, in the form of `to_json`. None if the job did not keep them.
+    """Returns the options of a destination's job, in the form of `to_json`. None if the job did not store them.
 
     Raises:
         UsageError: there is no job.
@@ -989,7 +990,7 @@ def name_text(name: bytes) -> str:
     """Returns the text of a name as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
 
 def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
-    """Returns up to `count` paths of folders that could not be listed, sorted, after the path `after`.
+    """Returns up to `count` paths of folders that could not be listed, in order, starting after `after`.
 
     `dest` may also be the results file of a list.
 

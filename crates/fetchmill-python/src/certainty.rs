@@ -1,5 +1,5 @@
-//! Rules for Python engines that decide which request a reply answers. They are those of the core, with times in
-//! seconds on a monotonic clock.
+//! Rules with which Python engines decide which request a reply answers. They are the rules of the core, with times
+//! in seconds on a monotonic clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use fetchmill_engine::Arrivals;
 use fetchmill_model::reply::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
-/// Statistics of one worker's replies for the rules of certainty. Its connections share them.
+/// Statistics of one worker's replies for the certainty rules. The worker's connections share them.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct OriginReplies {
     inner: Mutex<certainty::OriginReplies>,
@@ -45,7 +45,7 @@ impl OriginReplies {
     }
 }
 
-/// Replies of one connection since the last time when no other reply was on its way.
+/// Replies of one connection since it was last known that no other reply was on its way.
 ///
 /// Times are seconds on a monotonic clock.
 #[pyclass(module = "fetchmill._native")]
@@ -79,9 +79,9 @@ impl ConnectionReplies {
         is_certain
     }
 
-    /// Returns how many seconds the connection must rest now, at most one.
+    /// Returns how many seconds (up to 1) the connection must rest now.
     ///
-    /// None if it may continue. `is_full` means that it holds the maximum number of bytes.
+    /// None if it may continue. `is_full` means that the connection holds the maximum number of bytes.
     fn rest_seconds(&mut self, is_full: bool, now: f64) -> Option<f64> {
         let step = self.origin.get().lock().next_step(&self.inner, is_full, micros(now));
         match step {
@@ -100,9 +100,9 @@ impl ConnectionReplies {
         self.inner.is_ending()
     }
 
-    /// Returns how many seconds without a request and without a byte make the connection's replies certain.
+    /// Returns after how many seconds without a request or a byte the connection's replies are certain.
     ///
-    /// `waiting` is how many seconds the oldest request in flight on another connection has waited.
+    /// `waiting` is the time in seconds for which the oldest request in flight on another connection has waited.
     fn silence(&self, waiting: f64) -> f64 {
         self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }

@@ -15,18 +15,18 @@ const BATCH_CHANGES: usize = 1000;
 /// A site, its answer before and its answer now.
 type ChangeTuple = (String, Option<String>, Option<String>);
 
-/// Compares two files of results. Returns the fields of `fetchmill.DiffReport`, without the changes.
+/// Compares two results files. Returns the fields of `fetchmill.DiffReport`, without the changes.
 ///
 /// Args:
-///     old: a file of results.
-///     new: another one.
+///     old: a results file.
+///     new: another results file.
 ///     each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
 ///         signal handler, ends the comparison.
 ///
 /// Raises:
-///     UsageError: a file cannot be read, or is not a result of a check.
+///     UsageError: a file cannot be read, or is not a results file of a check.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn diff(
     py: Python<'_>,
     old: PathBuf,

@@ -1,4 +1,4 @@
-//! A dispatcher for engines in Python: targets in batches, answers in batches.
+//! A dispatcher for engines in Python. Targets and answers are passed in batches.
 
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
-/// Hands targets to a worker of a Python engine and takes the answers. Only one thread may use it.
+/// Hands out targets to a worker of a Python engine and accepts the answers. Only one thread may use it.
 ///
 /// It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
 /// a job in this process. `join` returns the one for a worker's own process.
@@ -42,7 +42,7 @@ enum AnswerTuple {
     Broken((u64, PyBackedStr, Option<PyBackedStr>)),
 }
 
-/// Values of a `ReplyAnswer`. It is a struct because a tuple in pyo3 cannot have so many values.
+/// Values of a `ReplyAnswer`. It is a struct because tuples in pyo3 cannot have that many values.
 #[derive(FromPyObject)]
 struct ReplyTuple {
     #[pyo3(item(0))]
@@ -87,7 +87,7 @@ impl Dispatcher {
 
 #[pymethods]
 impl Dispatcher {
-    /// In a worker's process: joins the job with these options, over this process's ends of two sockets.
+    /// Joins the job with these options from a worker process, over its ends of two sockets.
     ///
     /// Returns None if the job has no work left.
     ///
@@ -131,19 +131,19 @@ impl Dispatcher {
         }))
     }
 
-    /// From now on takes facts about the origin from these replies as they arrive, not from the answers.
+    /// From now on, takes facts about the origin from these replies as they arrive, not from the answers.
     fn observe_arrivals(&self, replies: &OriginReplies) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.observe_arrivals(Arc::clone(&replies.arrivals));
         }
     }
 
-    /// Takes answers. Each target that was handed out must be answered once. Waits while the sink is behind.
+    /// Accepts answers. Each target that was handed out must be answered once. Waits while the sink lags behind.
     ///
     /// Raises:
-    ///     UsageError: a target that is not being fetched, or a failure kind that does not exist.
+    ///     UsageError: a target is not being fetched, or a failure kind does not exist.
     ///     StorageError: a large body could not be staged.
-    #[expect(clippy::needless_pass_by_value, reason = "what comes from Python comes by value")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn report(&self, py: Python<'_>, answers: Vec<AnswerTuple>) -> PyResult<()> {
         let kinds = answers.iter().map(kind_of).collect::<PyResult<Vec<_>>>()?;
         let answers = answers.iter().zip(kinds).map(|(given, kind)| answer(given, kind));
@@ -238,7 +238,7 @@ impl Target {
         &self.handed.url
     }
 
-    /// Number of the attempt. 1 for the first one.
+    /// Number of the attempt, starting at 1.
     #[getter]
     fn attempt(&self) -> u32 {
         self.handed.attempt
@@ -252,7 +252,7 @@ impl Target {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
             None => Ok(Vec::new()),
         };
-        // This is called per request. Releasing the GIL and waiting would cost more than computing the fields.
+        // This is called per request. Releasing the GIL to wait would cost more than computing the fields.
         let fields = match self.dispatcher.try_lock() {
             Ok(dispatcher) => of(&dispatcher),
             Err(_) => py.detach(|| of(&lock(&self.dispatcher))),
@@ -282,8 +282,8 @@ pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(errors::usage(&format!("{number} is not a file descriptor")));
     }
-    #[expect(unsafe_code, reason = "a descriptor cannot come from Python in another way")]
-    // SAFETY: the descriptor is open, and the caller owns it and gives it away. Both callers pass a new result of
+    #[expect(unsafe_code, reason = "Python passes a descriptor as a number")]
+    // SAFETY: the descriptor is open, and the caller passes on its ownership. Both callers pass a new result of
     // `socket.detach()`.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
     Ok(descriptor)

@@ -35,7 +35,7 @@ pub(crate) fn of(error: &Error) -> PyErr {
     exception(class, &redacted::hide_secrets(&error.to_string()))
 }
 
-/// Returns a text for people in which signatures, tokens and passwords of URLs are hidden.
+/// Returns a text in which signatures, tokens and passwords in URLs are redacted.
 #[pyfunction]
 pub(crate) fn hide_secrets(text: &str) -> String {
     redacted::hide_secrets(text).into_owned()

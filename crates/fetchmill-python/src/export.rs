@@ -79,7 +79,7 @@ impl RangeCopies for PythonCopies {
     }
 }
 
-/// Stops copies. They end early.
+/// Tells copies to end early.
 fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
     copies.map_or(Ok(()), |copies| copies.call_method0(py, "stop").map(drop))
 }
@@ -90,11 +90,11 @@ fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.export`.
-///     copies: copies the ranges of a shared job in a bucket, if the options name such ranges.
+///     copies: object that copies the ranges of a shared job in a bucket, if the options name such ranges.
 ///
 /// Raises:
 ///     UsageError: an option cannot be used, or the other destination belongs to another job.
-///     BusyError: a process works on one of the two destinations.
+///     BusyError: a process is working on one of the two destinations.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
     running: fetchmill_engine::Export,
@@ -122,7 +122,7 @@ impl Export {
         match start(py, move || fetchmill_engine::Export::start(&options, given)) {
             Ok(running) => Ok(Export { running, copies, raised, from, dest, format }),
             Err(error) => {
-                // A start that a signal has interrupted may still be copying.
+                // A start that was interrupted by a signal may still be copying.
                 stop(py, copies.as_ref())?;
                 Err(iterable::take(&raised).unwrap_or(error))
             }

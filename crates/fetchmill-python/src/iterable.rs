@@ -13,7 +13,7 @@ use pyo3::types::{PyIterator, PyString, PyTuple};
 
 use crate::stream::Request;
 
-/// Maximum time to fill a batch. After that, the batch is used as it is.
+/// Maximum time to fill a batch. After that, the batch is used even if it is not full.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
 /// Exception raised by an iterable, for the job's report.
@@ -29,7 +29,7 @@ pub(crate) fn take(raised: &RaisedError) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(crate) struct IterableSource {
     iterator: Py<PyIterator>,
     raised: RaisedError,
@@ -102,7 +102,7 @@ fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch
         return Ok(true);
     }
     let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
-    // A request is sent unchanged, whatever the job's options for URLs are.
+    // A request is sent unchanged, regardless of the job's options for URLs.
     let own = request.call.as_ref().map_or_else(CustomRequest::plain_bytes, |call| call.to_bytes());
     into.push(request.url(asked.py()).to_str()?.as_bytes(), name, Some(&own));
     Ok(true)

@@ -28,11 +28,12 @@ use crate::start::start;
 ///
 /// Args:
 ///     options: a JSON object from `to_json`, with the given options and the source of the job.
-///     iterator: the targets, if they are the source: URLs, or pairs of a URL and a name. A thread of the job reads it.
+///     iterator: the targets, if the source is an iterator: URLs, or pairs of a URL and a name. A thread of the job
+///         reads it.
 ///
 /// Raises:
 ///     UsageError: an option cannot be used, or the destination belongs to another job.
-///     BusyError: another process runs this job.
+///     BusyError: another process is running this job.
 ///     JournalError: the journal is damaged.
 ///     StorageError: the destination or the journal cannot be written.
 #[pyclass(frozen, module = "fetchmill._native")]
@@ -83,9 +84,9 @@ impl Job {
         Ok(())
     }
 
-    /// Sets the requests per second that the only origin gets while it throttles: `pace` of a snapshot.
+    /// Sets the requests per second to the only origin while it throttles (`pace` of a snapshot).
     ///
-    /// The job adapts them to what the origin refuses.
+    /// The job adapts the number when the origin refuses requests.
     ///
     /// Raises:
     ///     UsageError: the number is not above 0.
@@ -131,13 +132,13 @@ impl Job {
 
     /// Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
     ///
-    /// The result is empty if no row comes in that time, and None after the last row. Waits without the GIL.
+    /// The result is empty if no row arrives in that time, and None after the last row. Waits without the GIL.
     fn take_rows<'py>(&self, py: Python<'py>, seconds: f64) -> Option<Bound<'py, PyBytes>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
-    /// Returns names and types of a list's kept columns. None for a server. Worker processes need them.
+    /// Returns the names and types of a list's kept columns. None for a server. Worker processes need them.
     fn kept(&self) -> Option<Vec<(&str, &'static str)>> {
         let columns = self.running.kept()?;
         Some(columns.iter().map(|(name, kind)| (name.as_str(), kind.name())).collect())
@@ -154,9 +155,9 @@ impl Job {
         snapshot_dict(py, &snapshot)
     }
 
-    /// Returns the samples after a time (seconds since 1970 UTC), oldest first. They include earlier runs.
+    /// Returns the samples after a time (seconds since 1970 UTC), oldest first, including those of earlier runs.
     ///
-    /// At first there is one sample per second. If there are more than 720, neighbours are merged.
+    /// At first there is one sample per second. If there are more than 720, adjacent ones are merged.
     #[pyo3(signature = (after=0.0))]
     fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {
         let samples = py.detach(|| self.running.samples(after));

@@ -35,7 +35,7 @@ const BATCH_ROWS: usize = 1000;
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
     let read = || read_status(&JobLocation::find(&dest, state.as_deref())?);
     let status = py.detach(read).map_err(|error| errors::of(&error))?;
@@ -70,14 +70,14 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     Ok(dict)
 }
 
-/// Returns the options of a destination's job, in the form of `to_json`. None if the job did not keep them.
+/// Returns the options of a destination's job, in the form of `to_json`. None if the job did not store them.
 ///
 /// Raises:
 ///     UsageError: there is no job.
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Option<String>> {
     let read = || read_command(&JobLocation::find(&dest, state.as_deref())?);
     py.detach(read).map_err(|error| errors::of(&error))
@@ -92,14 +92,14 @@ pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>)
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
     let read = || read_samples(&JobLocation::find(&dest, state.as_deref())?);
     let samples = py.detach(read).map_err(|error| errors::of(&error))?;
     read_json(py, &format!("[{}]", samples.join(",")))
 }
 
-/// Returns up to `count` paths of folders that could not be listed, sorted, after the path `after`.
+/// Returns up to `count` paths of folders that could not be listed, in order, starting after `after`.
 ///
 /// `dest` may also be the results file of a list.
 ///
@@ -108,7 +108,7 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, after, count))]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn failed_folders(
     py: Python<'_>,
     dest: PathBuf,
@@ -123,7 +123,7 @@ pub(crate) fn failed_folders(
 /// Returns the skipped targets: each reason, the number of targets, and the names of the first 100.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Vec<SkippedTuple>> {
     let read = || read_skipped(&JobLocation::find(&dest, state.as_deref())?);
     let found = py.detach(read).map_err(|error| errors::of(&error))?;
@@ -189,7 +189,7 @@ impl FailureReader {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    // Omit the replies, which are not reported here and may have 64 KiB each.
+                    // Omit the replies, which are not reported here and may take 64 KiB each.
                     Some(row) => {
                         let row = FailureRow { replies_hex: None, ..row? };
                         batch.push(FailureItem::Target(Box::new(row)));
@@ -217,7 +217,7 @@ impl FailureReader {
 impl Failures {
     #[new]
     #[pyo3(signature = (dest, state))]
-    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn new(dest: PathBuf, state: Option<PathBuf>) -> PyResult<Self> {
         let reader = FailureReader::open(&dest, state.as_deref()).map_err(|error| errors::of(&error))?;
         Ok(Failures { reader: Mutex::new(reader) })

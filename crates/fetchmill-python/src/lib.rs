@@ -1,7 +1,7 @@
 //! The Python binding: thin classes over the core and the server. Options come as one JSON object. Counters are
 //! returned as dicts, batches as lists. There is no call per object, and every wait releases the GIL.
 
-#![allow(clippy::doc_markdown, reason = "comments of what Python sees are its docstrings, in Python's style")]
+#![allow(clippy::doc_markdown, reason = "comments become docstrings in Python's style")]
 
 mod bucket;
 mod certainty;
@@ -29,7 +29,7 @@ use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// The Rust core for Python. This module is private; `fetchmill` has the public names.
+/// The Rust core for Python. This module is private; `fetchmill` exports the public names.
 ///
 /// Options are passed as one JSON object. Counters are returned as dicts, batches as lists, so there is no call per
 /// object. All errors are classes of `fetchmill.errors`.

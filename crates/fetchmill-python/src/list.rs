@@ -15,7 +15,7 @@ use crate::options;
 /// A URL (`None` for a line without one) and a name.
 type TargetTuple = (Option<String>, String);
 
-/// Reads the targets of a list, without any request.
+/// Reads the targets of a list without any request.
 ///
 /// Opens the list.
 ///

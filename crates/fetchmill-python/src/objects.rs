@@ -48,7 +48,7 @@ impl Objects {
 impl Objects {
     #[new]
     #[pyo3(signature = (dest, state))]
-    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn new(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Self> {
         let open = || Destination::open(&dest, state.as_deref());
         let destination = py.detach(open).map_err(|error| errors::of(&error))?;
@@ -87,9 +87,9 @@ impl Objects {
         py.detach(|| destination.count()).map_err(|error| errors::of(&error))
     }
 
-    /// Returns up to `max` names from a position, and the next position if there is one.
+    /// Returns up to `max` names, starting at a position, and the next position if there is one.
     ///
-    /// With `with_lengths` the names are tuples of name and length.
+    /// With `with_lengths`, the names are tuples of name and length.
     #[pyo3(signature = (position, max, with_lengths))]
     fn names<'py>(
         &self,
@@ -115,14 +115,14 @@ impl Objects {
         Ok((list, page.next.as_ref().map(Position::to_text)))
     }
 
-    /// Returns all objects in the order of storage.
+    /// Returns all objects in storage order.
     fn batches(&self) -> PyResult<ObjectBatches> {
         let destination = self.destination()?;
         let columns = destination.columns().clone();
         Ok(ObjectBatches { objects: Mutex::new(Iter::new(destination, None)), columns })
     }
 
-    /// Returns all objects in the order of storage as a capsule `arrow_array_stream`.
+    /// Returns all objects in storage order as an `arrow_array_stream` capsule.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let batches = ArrowBatches::new(Iter::new(self.destination()?, None));
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
@@ -219,7 +219,8 @@ pub(crate) fn kept_dict<'py>(
     Ok(dict)
 }
 
-/// Returns a typed kept value. Text that does not have the type stays text, and its target failed for that reason.
+/// Returns a typed kept value. Text that does not have this type stays text, and is the reason why its target
+/// failed.
 fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match kind.read(text) {
         Some(TypedValue::Int64(number)) => number.into_bound_py_any(py),

@@ -20,14 +20,14 @@ pub(crate) fn answer_matches(pattern: &str, kind: Option<&str>, status: Option<u
 
 /// Returns whether the entries of no_proxy exclude a host (without brackets) from the proxy.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn no_proxy_covers(entries: Vec<String>, host: &str, port: u16) -> bool {
     NoProxy::parse(entries.iter().map(String::as_str)).covers(host, port)
 }
 
 /// Returns all options of the core: for jobs (`job`), checks and streams.
 ///
-/// Each option has a name, type, unit and default, and a number also a minimum and a maximum. A missing value is None.
+/// Each option has a name, type, unit and default. Numbers also have a minimum and a maximum. A missing value is None.
 #[pyfunction]
 pub(crate) fn options(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let tables: std::collections::BTreeMap<_, _> = option_tables().into();

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::errors;
 
-/// An S3 store on its own threads, on loopback. After `stop` most calls raise a UsageError.
+/// An S3 store on its own threads, on loopback. After `stop`, most calls raise a UsageError.
 ///
-/// Binds the port and starts to serve, without buckets and credentials.
+/// Binds the port and starts to serve, without buckets or credentials.
 ///
 /// Args:
 ///     options: a JSON object: port, threads, region, virtual_host_suffix.
@@ -30,7 +30,7 @@ pub(crate) struct S3 {
 
 enum RunningStore {
     Yes(Store),
-    /// Counters at the end.
+    /// Final counters.
     No(S3Stats),
 }
 
@@ -49,7 +49,7 @@ impl S3 {
         self.with(py, |store| store.add_bucket(options))
     }
 
-    /// Puts an object. `modified` is its time of writing in milliseconds since 1970.
+    /// Puts an object. `modified` is its modification time in milliseconds since 1970.
     #[pyo3(signature = (bucket, key, body, modified=None))]
     fn put(
         &self,
@@ -84,13 +84,13 @@ impl S3 {
         self.with(py, |store| store.change(&values))
     }
 
-    /// Sets the bodies that a GET returns in place of the listed ones.
+    /// Sets the bodies that a GET returns instead of the listed ones.
     fn set_changed(&self, py: Python<'_>, changed: HashMap<String, Vec<u8>>) -> PyResult<()> {
         let changed = changed.into_iter().map(|(key, body)| (key, Bytes::from(body))).collect();
         self.with(py, |store| store.set_changed(changed))
     }
 
-    /// Returns the counters so far, or at the end.
+    /// Returns the current counters, or the final ones after the end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningStore::Yes(store) => store.stats(),

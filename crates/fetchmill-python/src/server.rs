@@ -17,7 +17,7 @@ use crate::errors;
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill._server`.
-///     dest: the destination of a job, which is served in place of the options' content.
+///     dest: the destination of a job, which is served instead of the options' content.
 ///     state: folder of the journal, if the job was started with one.
 ///
 /// Raises:
@@ -32,16 +32,16 @@ pub(crate) struct Server {
 
 enum RunningServer {
     Yes(fetchmill_server::Server),
-    /// Counters at the end.
+    /// Final counters.
     No(Box<Stats>),
 }
 
 #[pymethods]
 impl Server {
-    /// `dest` is the destination of a job, which is served in place of the options' content.
+    /// `dest` is the destination of a job, which is served instead of the options' content.
     #[new]
     #[pyo3(signature = (options, dest=None, state=None))]
-    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn new(py: Python<'_>, options: &str, dest: Option<PathBuf>, state: Option<PathBuf>) -> PyResult<Self> {
         let options: Options =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;

@@ -14,8 +14,8 @@ const STEP: Duration = Duration::from_millis(50);
 /// Maximum time to wait for a start to end after a signal handler raised.
 const END: Duration = Duration::from_secs(5);
 
-/// Starts a job on a separate thread. Passes on an exception from a signal handler, and abandons a job that starts
-/// later.
+/// Starts a job on a separate thread. Passes on an exception from a signal handler, and abandons the job if it
+/// starts after that.
 pub(crate) fn start<T: Send + 'static>(
     py: Python<'_>,
     start: impl FnOnce() -> Result<T> + Send + 'static,
@@ -28,7 +28,7 @@ pub(crate) fn start<T: Send + 'static>(
             break;
         }
         if let Err(raised) = py.check_signals() {
-            // If the job already has its lock, it releases it before the program continues.
+            // If the job already has its lock, the lock is released before the program continues.
             py.detach(|| drop(starting.wait(END).then(|| starting.take())));
             return Err(raised);
         }

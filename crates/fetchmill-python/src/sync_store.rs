@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 use crate::errors;
 use crate::job::read_json;
 
-/// A name, an outcome, a failure kind, and a line for people.
+/// A name, an outcome, a failure kind, and a one-line description.
 type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>);
 
 /// Contents of a sync's destination, the plan of the current pass, and the lock against a second process.
@@ -29,7 +29,7 @@ type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>)
 ///
 /// Raises:
 ///     UsageError: the destination contains something else.
-///     BusyError: another process works on it.
+///     BusyError: another process is working on it.
 ///     JournalError: the state in the destination is damaged.
 ///     StorageError: the destination cannot be read or written.
 #[pyclass(frozen, module = "fetchmill._native")]
@@ -54,7 +54,7 @@ impl SyncStore {
 }
 
 #[pymethods]
-#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 impl SyncStore {
     #[new]
     #[pyo3(signature = (dest, scratch=None, *, format="files", shard_size=None))]
@@ -84,17 +84,17 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Returns whether the destination belongs to a job of `get`.
+    /// Returns whether the destination belongs to a `get` job.
     fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_job())
     }
 
-    /// Takes over the objects of a job of `get`. Returns the number of objects.
+    /// Takes over the objects of a `get` job. Returns the number of objects.
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
     }
 
-    /// Returns facts for the job of the next pass (`first_sequence`, `has_url`). None if objects are files.
+    /// Returns facts for the next pass's job (`first_sequence`, `has_url`). None if objects are files.
     fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(next) = self.with(py, |store| store.next_numbers())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -122,7 +122,7 @@ impl SyncStore {
         counts_dict(py, &counts)
     }
 
-    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`) after the name `after`, in order.
+    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`) in order, starting after `after`.
     #[pyo3(signature = (action, after, count))]
     fn names(
         &self,
@@ -148,7 +148,7 @@ impl SyncStore {
         self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
-    /// Moves the objects of a finished job into place for up to `seconds`. Returns whether all is done.
+    /// Moves the objects of a finished job into place for up to `seconds`. Returns whether everything is done.
     #[pyo3(signature = (fetched, overwrite_local, seconds))]
     fn apply(
         &self,
@@ -177,7 +177,7 @@ impl SyncStore {
         read_json(py, &text)
     }
 
-    /// Returns up to `count` failures of the last pass after a name: name, outcome, failure kind and detail.
+    /// Returns up to `count` failures of the last pass after `after`: name, outcome, failure kind and detail.
     #[pyo3(signature = (after, count))]
     fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
         let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;

@@ -36,14 +36,14 @@ struct VerifyArguments {
 
 /// A verification that runs on its own threads as soon as it is created.
 ///
-/// It is ended if it is dropped early. The constructor keeps jobs out of the destination and starts it.
+/// It ends if it is dropped early. The constructor locks the destination against jobs and starts the verification.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.verify`.
 ///
 /// Raises:
 ///     UsageError: there is no job.
-///     BusyError: a process runs the job.
+///     BusyError: a process is running the job.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Verify {
     running: core::Verify,
@@ -52,7 +52,7 @@ pub(crate) struct Verify {
     sample: Mutex<Option<DrawnSample>>,
 }
 
-/// Sampled objects, and what is needed to read and request them.
+/// Sampled objects, and everything needed to read and request them.
 struct DrawnSample {
     objects: std::vec::IntoIter<SampledObject>,
     reader: SampleReader,

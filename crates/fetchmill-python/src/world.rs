@@ -22,10 +22,10 @@ pub(crate) struct World {
     /// Host and port of the name server, such as `127.0.0.1:5353`.
     #[pyo3(get)]
     dns: String,
-    /// Port of http, the same at all addresses.
+    /// HTTP port, the same at all addresses.
     #[pyo3(get)]
     http_port: u16,
-    /// Port of https, the same at all addresses.
+    /// HTTPS port, the same at all addresses.
     #[pyo3(get)]
     https_port: u16,
     /// Certificate of the authority that clients must trust.
@@ -35,7 +35,7 @@ pub(crate) struct World {
 
 enum RunningWorld {
     Yes(fetchmill_server::world::World),
-    /// Counters at the end.
+    /// Final counters.
     No(Box<WorldStats>),
 }
 
@@ -62,7 +62,7 @@ impl World {
         Behaviour::ALL.iter().map(|behaviour| behaviour.name()).collect()
     }
 
-    /// Returns the counters so far, or at the end.
+    /// Returns the current counters, or the final ones after the end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningWorld::Yes(world) => world.stats(),

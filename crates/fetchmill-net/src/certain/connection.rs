@@ -158,7 +158,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns whether the server has neither closed the connection nor sent anything, although it was asked to close it.
+    /// Returns whether the server has neither closed the connection nor sent anything, although asked to close it.
     /// Records for the origin whether the server closed it.
     pub(super) fn stays_open(&mut self) -> bool {
         let seen = self.connection.look();

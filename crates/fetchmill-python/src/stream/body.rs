@@ -23,7 +23,7 @@ impl BodyBuffer {
 #[pymethods]
 impl BodyBuffer {
     #[expect(unsafe_code, reason = "the buffer protocol is an interface of C")]
-    #[expect(clippy::needless_pass_by_value, reason = "PyO3 wants it so")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 requires it")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = &slf.get().bytes;
         let length =

@@ -37,11 +37,11 @@ impl Fetcher {
     #[expect(
         clippy::fn_params_excessive_bools,
         clippy::needless_pass_by_value,
-        reason = "Python gives them, by name"
+        reason = "Python passes them by name"
     )]
     /// Opens a stream.
     ///
-    /// Without `items`, the caller adds them with `Stream.add`. With `owns` the thread ends with the stream.
+    /// Without `items`, the caller adds them with `Stream.add`. With `owns`, the thread ends with the stream.
     fn stream(
         slf: &Bound<'_, Self>,
         items: Option<Bound<'_, PyAny>>,
@@ -66,7 +66,7 @@ impl Fetcher {
         Ok(Batches::new(stream, batch_size))
     }
 
-    /// Returns the current maximum of requests in flight.
+    /// Returns the current maximum number of requests in flight.
     #[getter]
     fn concurrency(&self) -> usize {
         self.inner.concurrency()

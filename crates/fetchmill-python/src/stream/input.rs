@@ -1,4 +1,4 @@
-//! Input of a stream. Items are taken from an iterable only if there is room, and kept until their replies are
+//! Input of a stream. Items are taken from an iterable only if there is room. They are kept until their replies are
 //! returned.
 
 use fetchmill_engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow};
@@ -25,7 +25,7 @@ pub(super) struct PendingRequest {
     pub(super) turn: u64,
 }
 
-/// See the module.
+/// See the [module documentation](self).
 pub(super) struct Feed {
     iterator: Option<Py<PyIterator>>,
     is_ended: bool,

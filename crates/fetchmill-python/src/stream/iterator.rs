@@ -18,7 +18,7 @@ use crate::errors;
 /// Maximum delay before a signal is handled.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Result of asking for the next reply.
+/// Result of taking the next reply.
 enum NextReply {
     Reply(Py<Reply>),
     /// No reply yet, but more will come.
@@ -415,7 +415,7 @@ impl Stream {
     }
 
     /// Adds items. The caller must not add more than there is room for.
-    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn add(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.inner.using(py, |stream| {
             let Some(channel) = &stream.channel else { return Ok(()) };
@@ -432,7 +432,7 @@ impl Stream {
         self.inner.using(py, |stream| stream.feed.end())
     }
 
-    /// Returns a descriptor that becomes readable when there are replies, after `arm`.
+    /// Returns a descriptor. After `arm`, it becomes readable when there are replies.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inner.using(py, |stream| {
             let Some(channel) = &stream.channel else { return Err(PyStopIteration::new_err(())) };
@@ -455,7 +455,7 @@ impl Stream {
         })
     }
 
-    /// Requests the event. Returns False if something is available immediately.
+    /// Requests a signal on the descriptor. Returns False if something is already available.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.using(py, |stream| {
             stream.want();

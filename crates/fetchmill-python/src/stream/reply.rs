@@ -16,7 +16,7 @@ use crate::errors;
 pub(crate) struct Timings {
     /// Time from when the request was taken from the input to the start of its last attempt.
     queue: f64,
-    /// Time to make the connection, unless there was one.
+    /// Time to open the connection, unless an existing one was used.
     connect: f64,
     /// Time from the start of the last attempt to the first bytes of the reply.
     first_byte: f64,
@@ -55,7 +55,7 @@ type PickledReply<'py> = (
     u64,
 );
 
-/// Result of a request: a complete reply with any status, or the error that came instead of one.
+/// Result of a request: a complete reply with any status, or the error that occurred instead.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Reply {
     /// Item from the program: text or a `Request`.
@@ -172,7 +172,7 @@ impl Reply {
         request.get().tag.as_ref().map(|tag| tag.clone_ref(py))
     }
 
-    /// Place of the request in the input, counted from 0.
+    /// Position of the request in the input, counted from 0.
     #[getter]
     fn index(&self) -> u64 {
         self.index
@@ -195,7 +195,7 @@ impl Reply {
         }
     }
 
-    /// Body as text, in the charset of the reply, or else UTF-8. Malformed bytes are replaced.
+    /// Body as text, decoded with the charset of the reply or, by default, UTF-8. Malformed bytes are replaced.
     #[getter]
     fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let named = value(&self.head, "content-type").and_then(|text| charset(&text));
@@ -208,7 +208,7 @@ impl Reply {
         }
     }
 
-    /// The body as JSON.
+    /// Returns the body parsed as JSON.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = py.get_type::<PyBytes>().call1((self.body.bind(py),))?;
         py.import("json")?.call_method1("loads", (bytes,))

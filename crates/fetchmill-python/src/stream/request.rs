@@ -18,12 +18,12 @@ use crate::errors;
 ///     headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
 ///     body: bytes to send.
 ///     tag: any object. The reply has the same tag.
-///     idempotent: whether the request may be sent twice. Only such a request is tried again after a failure. By
-///         default only GET and HEAD may be sent twice.
-///     json: a value to send as JSON in place of `body`, with `Content-Type: application/json` unless `headers` has
-///         this field.
-///     params: a mapping, or pairs of name and value, to append to the query of the URL. A list or tuple repeats its
-///         name for each value. None adds nothing.
+///     idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
+///         only GET and HEAD may be sent twice.
+///     json: a value to send as JSON instead of `body`, with `Content-Type: application/json` unless `headers` has this
+///         field.
+///     params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
+///         is repeated for each value. None adds nothing.
 ///
 /// Raises:
 ///     `UsageError`: the method, a header field, `json` or `params` cannot be sent.
