@@ -293,8 +293,8 @@ impl Connection {
         self.linger().await
     }
 
-    /// Waits. Fails if the client disconnects meanwhile, because thousands of disconnected clients would otherwise keep
-    /// their sockets.
+    /// Waits for `time`. Fails if the client disconnects meanwhile, because thousands of disconnected clients would
+    /// otherwise keep their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time < TIMER_STEP {
             let end = Instant::now() + time;

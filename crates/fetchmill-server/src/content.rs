@@ -48,7 +48,7 @@ pub enum ContentError {
 
 /// The rest of a body that is too large for one buffer.
 pub trait Stream: Send {
-    /// Appends up to `limit` bytes. Appending none means the end.
+    /// Appends up to `limit` bytes. If it appends none, the body has ended.
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize>;
 }
 
@@ -144,7 +144,7 @@ impl<'a> Body<'a> {
     }
 
     /// Announces a body of `size` bytes. The caller must append exactly that many bytes to the returned buffer, which
-    /// already contains others.
+    /// already contains other bytes.
     pub fn sized(&mut self, size: usize) -> &mut Vec<u8> {
         self.announce(size as u64);
         self.out.reserve(size);

@@ -1,7 +1,7 @@
 //! Scripted faults: decides which actions affect which requests.
 //!
 //! A hash of the seed, the rule's index and the name decides whether a rule affects a name. So two runs with the same
-//! seed have the same faults, whatever the order of their requests. Only `above` uses the clock. `scripted_reply`
+//! seed have the same faults, regardless of the order of their requests. Only `above` uses the clock. `scripted_reply`
 //! carries out the faults, and this module does no I/O.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::stray::StrayPlan;
 const REMEMBERED_MAX: usize = 1 << 20;
 /// A stray reply is planned within this share of its rule's time, because timers may be late.
 const LATENESS_USED: f64 = 0.92;
-/// A stray reply sent after this share of the time counts as late, because it may arrive after the time.
+/// A stray reply sent after this share of the time counts as late, because it may arrive after the time has passed.
 const LATENESS_MAX: f64 = 0.98;
 /// Number of steps of a listing remembered for `period`.
 const STEPS_MAX: usize = 4096;
@@ -92,7 +92,7 @@ impl Faults {
         self.rules[plan.rule].is_for(on, name)
     }
 
-    /// Takes one of the `times` of a plan's rule.
+    /// Uses up one of the `times` of a plan's rule.
     pub(crate) fn take_stray(&self, plan: &StrayPlan) -> bool {
         let Some(times) = self.rules[plan.rule].times else { return true };
         let rule = hash::mix(plan.rule as u64);

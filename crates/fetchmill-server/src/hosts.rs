@@ -1,6 +1,6 @@
 //! Hosts that a server on loopback answers for.
 //!
-//! A web page can point one of its own names to 127.0.0.1, and so read the content served there. The browser sends that
+//! A web page can point one of its own names to 127.0.0.1 and so read the content served there. The browser sends that
 //! name in `Host`, so names that do not belong to this machine are refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

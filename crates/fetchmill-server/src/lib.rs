@@ -5,19 +5,19 @@
 //!
 //! # The API
 //! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`. The last
-//!   page has no marker. A marker has no meaning for clients; an unknown marker is answered with 400.
-//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay.
+//!   page has no marker. Markers are opaque to clients; an unknown marker is answered with 400.
+//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay unencoded.
 //! - `GET /stats`: the counters ([`Stats`]).
 //!
 //! HEAD works for all of them. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
-//! with one write. A request must have a head of up to 16 KiB (431), no body (400), and correct syntax (400). On
-//! loopback it must be for this machine (421). A client that sends no request or accepts no bytes for `client_timeout`
-//! is disconnected.
+//! with one write. A request must have a head of up to 16 KiB (otherwise 431), no body (400), and correct syntax (400).
+//! On loopback, its host must be this machine (421). A client that sends no request or accepts no bytes for
+//! `client_timeout` is disconnected.
 //!
 //! # Layout, from the bottom up
 //! - `hash`, `json`, `error`, `hosts`, `options`, `token_bucket`, `tls`
-//! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request
-//!   goes wrong; `stray` sends replies that nobody asked for; `stats` counts
+//! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request goes wrong;
+//!   `stray` sends unsolicited replies; `stats` counts
 //! - `content` is the trait, `synthetic` and `folder` implement it
 //! - `server_state` is the state of all threads, `call` a parsed request; `worker` turns it into a reply
 //! - `connection` moves bytes of a `client_stream`; `scripted_reply` is the slow path of a reply, `source` its body in

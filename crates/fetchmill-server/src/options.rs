@@ -129,7 +129,7 @@ pub struct Rule {
     pub status: Option<u16>,
     /// For `status`: seconds of `Retry-After`, or a range of them.
     pub retry_after: Option<RetryAfter>,
-    /// For `status`: only requests above this rate per second are affected, whatever their names.
+    /// For `status`: only requests above this rate per second are affected, regardless of their names.
     pub above: Option<f64>,
     /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply, including its head, to send first.
     pub after_bytes: Option<u64>,

@@ -21,7 +21,7 @@ impl Persistence {
     }
 }
 
-/// What marks the end of the body.
+/// Framing of a body, which marks its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),

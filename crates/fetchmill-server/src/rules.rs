@@ -1,4 +1,4 @@
-//! Converts the rules of the options to checked rules. Each action has exactly its own parameters.
+//! Converts the rules of the options to checked rules. Each action accepts only its own parameters.
 
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
         ("period", rule.period.is_some()),
     ] {
         if given && !allowed.contains(&parameter) {
-            return refuse(format!("{name} does not take {parameter}"));
+            return refuse(format!("{name} does not accept {parameter}"));
         }
     }
     let after = rule.after_bytes.unwrap_or(0);
@@ -230,8 +230,8 @@ mod tests {
             (r#"{"action": "stall", "seconds": -1}"#, "seconds must be 0 to 86400 seconds, not -1"),
             (r#"{"action": "status", "status": 503, "above": 0}"#, "above must be more than 0, not 0"),
             (r#"{"action": "stray", "requests": 0}"#, "requests must be at least 1"),
-            (r#"{"action": "close", "above": 9}"#, "close does not take above"),
-            (r#"{"action": "close", "delta": 1}"#, "close does not take delta"),
+            (r#"{"action": "close", "above": 9}"#, "close does not accept above"),
+            (r#"{"action": "close", "delta": 1}"#, "close does not accept delta"),
             (r#"{"action": "close", "rate": 2}"#, "rate must be 0 to 1, not 2"),
             (r#"{"action": "wrong-length", "delta": 0}"#, "delta must not be 0"),
             (r#"{"action": "repeat-marker", "on": "get"}"#, "repeat-marker applies to list only"),

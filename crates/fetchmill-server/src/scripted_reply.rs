@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Body of an unsolicited reply if there is no second object.
 const UNSOLICITED: &[u8] = b"nobody asked for this\n";
 
-/// Completes a reply that the fast path could not.
+/// Completes a reply that the fast path could not complete.
 pub(crate) async fn carry_out(connection: &mut Connection, later: Continuation) -> io::Result<AfterScript> {
     match later {
         Continuation::Large(large) => large_body(connection, large).await,

@@ -53,7 +53,7 @@ impl Source {
         Ok(())
     }
 
-    /// Appends bytes of the body, at most `limit`. A body that ends before its size is an error.
+    /// Appends up to `limit` bytes of the body. A body that ends before its size is an error.
     fn raw(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(limit);
         let read = if let Some(stream) = &mut self.stream {

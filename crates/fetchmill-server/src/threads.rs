@@ -17,8 +17,8 @@ use crate::error::Error;
 
 /// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
-/// Pause after a failed accept. There are no descriptors or there is no memory, so an immediate retry would only waste
-/// CPU time.
+/// Pause after a failed accept. The process is out of descriptors or memory, so an immediate retry would only waste CPU
+/// time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The serving threads, which end when this is dropped.

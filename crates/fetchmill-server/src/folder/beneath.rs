@@ -10,13 +10,14 @@ pub(super) fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<O
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-        // Before Linux 5.6, in emulators, and with filters of old container runtimes, which answer EPERM.
+        // `openat2` is missing before Linux 5.6 and in emulators. Filters of old container runtimes fail it with
+        // `EPERM`.
         Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags),
         opened => opened,
     }
 }
 
-/// Does the same without `openat2`: opens one segment after the other. Names are [`is_safe`].
+/// Does the same without `openat2`: opens one segment after the other. Names must be [`is_safe`].
 fn walk(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
     let mut above: Option<OwnedFd> = None;

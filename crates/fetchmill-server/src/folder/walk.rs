@@ -2,9 +2,9 @@
 //!
 //! A walk is a stack of folders with a position in each. Each folder is read and sorted when the walk enters it. A
 //! marker is the last name of its page, in hexadecimal so that clients cannot corrupt it. Every walk can be restored
-//! from its marker, even after a restart. The walks of the latest markers are kept, so that they need not be restored.
-//! They share their folders. So a page costs only its names. A folder of a million files is read once per listing, and
-//! takes about 40 MB during the walk.
+//! from its marker, even after a restart. The walks of the latest markers are kept, so that they do not have to be
+//! restored. They share their folders, so a page costs only its names. A folder of a million files is read once per
+//! listing, and takes about 40 MB during the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;

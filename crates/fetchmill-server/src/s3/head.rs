@@ -89,7 +89,7 @@ fn request_line(line: &[u8]) -> Result<RequestHead<'_>, BadRequest> {
     Ok(RequestHead { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
 }
 
-/// Reads the facts that the connection needs from a field.
+/// Extracts the facts that the connection needs from a field.
 fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"content-length") {
         let text = std::str::from_utf8(value).map_err(|_| BadRequest::Malformed)?;

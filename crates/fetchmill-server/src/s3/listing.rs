@@ -126,7 +126,7 @@ struct KeyPage {
     truncated: bool,
     /// Whether a fault has ended the page, so that there are more keys but there is no token.
     token_lost: bool,
-    /// Modification time of the previous object as text, because most objects have the same.
+    /// Modification time of the previous object as text, because most objects have the same time.
     modified: (i64, String),
 }
 

@@ -77,7 +77,7 @@ impl ObjectRequest<'_> {
         send(head, body, etag, (modified, &fields), reply)
     }
 
-    /// Puts an object. With `If-None-Match: *` it does so only if there is none.
+    /// Puts an object. With `If-None-Match: *`, does so only if the object does not exist.
     pub(crate) fn put(
         &self,
         head: &RequestHead<'_>,
@@ -97,7 +97,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Deletes an object. It succeeds even if there is none.
+    /// Deletes an object. Succeeds even if it does not exist.
     pub(crate) fn delete(&self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.bucket.is_computed(self.key) {
             return Err(Failure::new(405, "MethodNotAllowed", "A computed object cannot be deleted."));
@@ -109,7 +109,7 @@ impl ObjectRequest<'_> {
     }
 }
 
-/// Returns whether a request may write only if there is no object.
+/// Returns whether a request may write only if the object does not exist.
 pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     match head.field("if-none-match") {
         None => Ok(false),

@@ -1,5 +1,5 @@
-//! Multipart uploads. An upload is created, gets its parts, and is completed or aborted. The object exists only after
-//! completion.
+//! Multipart uploads. An upload is created, receives its parts, and is completed or aborted. The object exists only
+//! after completion.
 
 use std::sync::{MutexGuard, PoisonError};
 

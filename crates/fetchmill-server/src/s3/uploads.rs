@@ -40,7 +40,7 @@ impl Upload {
         self.parts.values().map(|part| part.body.len() as u64).sum()
     }
 
-    /// Joins the named parts to one body. Returns it with its `ETag`: the MD5 of the parts' MD5s, and the number of
+    /// Joins the named parts into one body. Returns it with its `ETag`: the MD5 of the parts' MD5s, and the number of
     /// parts.
     pub(crate) fn assemble(&self, named: &[(u32, String)]) -> Result<(Bytes, String), Failure> {
         if named.is_empty() {

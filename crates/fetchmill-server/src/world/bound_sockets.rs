@@ -69,7 +69,7 @@ impl BoundSockets {
     }
 }
 
-/// Binds at a port, or at any suitable port.
+/// Binds at `port`, or at any suitable port.
 fn at_a_free_port<T>(host: Ipv4Addr, port: u16, bind: impl Fn(u16) -> io::Result<T>) -> Result<T, Error> {
     let failed = |source| Error::Listen { host: host.to_string(), port, source };
     for _ in 1..TRIES {

@@ -41,7 +41,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves a connection. A connection that breaks has ended, because the client has gone away.
+/// Serves a connection. If it breaks, the client has gone away, so errors are ignored.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
     // Ignore an error, because it would only make replies slower.

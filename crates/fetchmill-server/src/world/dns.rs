@@ -58,7 +58,7 @@ pub(super) async fn serve_datagrams(
             let answer = names.borrow_mut().answer(&query[..length], QueryTransport::Datagram);
             let Some(DnsAnswer { bytes, delay }) = answer else { continue };
             if delay.is_zero() {
-                // A client that does not get the answer asks again.
+                // A client that does not receive the answer sends its query again.
                 let _ = socket.send_to(&bytes, client).await;
             } else {
                 let socket = Rc::clone(&socket);

@@ -20,7 +20,7 @@ use crate::hash;
 const TTL: u32 = 300;
 /// Time to live in seconds of negative and changing answers.
 const SHORT_TTL: u32 = 1;
-/// Maximum size of a datagram if the client does not state one, and upper limit otherwise (RFC 1035, RFC 9715).
+/// Maximum size of a datagram if the client does not announce one (RFC 1035), and upper limit if it does (RFC 9715).
 const DATAGRAM: usize = 512;
 const DATAGRAM_MAX: usize = 1232;
 /// Maximum number of remembered hosts with changing addresses. At 8 bytes each, with spare capacity, they take 32 MiB.

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Time to wait for connections. On loopback a connection is made within microseconds or never.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Maximum number of rounds. A queue of length 0 takes one connection, so more rounds are needed only if the kernel
+/// Maximum number of rounds. A queue of length 0 holds one connection, so more rounds are needed only if the kernel
 /// counts differently.
 const ROUNDS: usize = 8;
 

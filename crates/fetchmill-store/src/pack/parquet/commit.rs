@@ -70,7 +70,7 @@ impl CommitRecord {
         let mut tail = [0; TAIL_BYTES];
         let start = end
             .checked_sub(TAIL_BYTES as u64)
-            .ok_or_else(|| damaged("it is too short for a commit record"))?;
+            .ok_or_else(|| damaged("it is too short to contain a commit record"))?;
         read_at(file, &mut tail, start)?;
         let (numbers, magic) = tail.split_at(TAIL_BYTES - MAGIC.len());
         let (previous, rest) = numbers.split_at(size_of::<u64>());
