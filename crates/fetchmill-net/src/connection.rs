@@ -58,7 +58,7 @@ impl Default for IoBuffers {
 }
 
 impl Connection {
-    /// Moves to an origin, where it has no connection yet.
+    /// Moves to an origin without opening a connection.
     pub(super) fn come_to(&mut self, origin: &Rc<OriginConnections>, is_timed: bool) {
         *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
     }

@@ -128,7 +128,8 @@ pub fn create_in(
     Ok(file)
 }
 
-/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), otherwise now.
+/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), or the current time for
+/// `None`.
 pub fn create_with(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -154,7 +155,8 @@ pub fn create_with(
     close(file)
 }
 
-/// Sets a file's modification time, in seconds since 1970. The old time remains if the file system cannot store it.
+/// Sets a file's modification time, in seconds since 1970. If the file system cannot store the new time, the old one
+/// remains.
 pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
     let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
 }
@@ -233,7 +235,7 @@ pub fn start_writeback(file: &File, start: u64, length: u64) {
     };
 }
 
-/// Tells the kernel that it may drop the durable part of a file from `start` on from its cache. This is only a hint, so
+/// Tells the kernel that its cache may drop the durable part of a file, starting at `start`. This is only a hint, so
 /// errors are ignored.
 pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
@@ -377,8 +379,7 @@ fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u
     match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
         Ok(()) => {}
         Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
-        // The file system has no hard links. The lock keeps other runs away, so checking before the rename is
-        // sufficient.
+        // The file system has no hard links. The lock excludes other runs, so checking before the rename is sufficient.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
             return match file_state(to, new_name)? {
                 None => rename_over(from, name, to, new_name),

@@ -1,7 +1,7 @@
 //! The manifest of a shard, a file next to it with a row per object.
 //!
-//! It allows finding one name among ten million with a few reads, and `ls` lists objects without reading bodies. It
-//! tells `verify` which objects should exist, and it contains the names of damaged or lost objects, so that they can be
+//! With a manifest, a name among ten million is found with a few reads, and `ls` lists objects without reading bodies.
+//! `verify` learns from it which objects should exist, and the names of damaged or lost objects, so that they can be
 //! planned again.
 //!
 //! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
@@ -56,7 +56,7 @@ pub struct ManifestRow<'a> {
     pub etag: &'a [u8],
     /// `Last-Modified` of the reply, for an object stored as a file.
     pub last_modified: Option<Seconds>,
-    /// `Content-Encoding` of the stored body, if the request did not ask for it. Empty if the body is not encoded.
+    /// `Content-Encoding` of the stored body, if the server applied one that was not requested. Otherwise empty.
     pub content_encoding: &'a [u8],
 }
 

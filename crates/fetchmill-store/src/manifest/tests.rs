@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// Asserts that each lookup and each read gives the right rows, or an error with exit code 10. A read may give the
+/// Asserts that each lookup and each read returns the correct rows, or fails with exit code 10. A read may return the
 /// first rows before the error.
 fn assert_nothing_wrong_is_read(path: &Path, rows: &[Owned]) {
     let (found, result) = read(path, None);

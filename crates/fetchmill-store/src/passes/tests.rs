@@ -16,7 +16,7 @@ use super::synced_shards::no_numbers;
 use super::{SyncDestination, SyncLedger, SyncStore};
 use crate::sink::Format;
 
-/// The time when the objects of a base were checked. The other constants are times before it and at it.
+/// The time when the objects of a base were checked. The other constants are times before this time or equal to it.
 const CHECKED: i64 = 1_000_000;
 const OLD: Option<i64> = Some(CHECKED - 100);
 const YOUNG: Option<i64> = Some(CHECKED - 1);

@@ -1,4 +1,4 @@
-//! The names known to a job, whatever the outcomes of their targets. A restarted listing leaves them out.
+//! The names known to a job, regardless of the outcomes of their targets. A restarted listing leaves them out.
 
 use rusqlite::{Connection, params};
 

@@ -221,7 +221,7 @@ impl SealedShards {
     }
 }
 
-/// Raises the soft limit of descriptors if there are too many shards for it. If that fails, opening a shard will fail.
+/// Raises the soft limit on descriptors if it is too low for the shards. If that fails, opening a shard will fail.
 fn raise_descriptors(shards: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

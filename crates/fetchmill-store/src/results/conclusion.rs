@@ -1,8 +1,9 @@
 //! The end of a job that writes rows: creates the results file and the summary from the shards with the rows.
 //!
-//! The file is written and synced under a temporary name next to the final one. The journal records that it is
-//! complete, it is renamed without replacing a file, and the job is finished. A killed run leaves the file unfinished,
-//! complete or renamed. The next run rewrites an unfinished file, renames a complete one, and keeps a renamed one.
+//! The file is written and synced under a temporary name next to the final one. Then the journal records that it is
+//! complete, the file is renamed without replacing another one, and the job is finished. A killed run leaves the file
+//! unfinished, complete or renamed. The next run rewrites an unfinished file, renames a complete one, and keeps a
+//! renamed one.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -85,8 +86,8 @@ pub fn summarize(place: &JobLocation, journal: &Journal, rows: RowKind) -> Resul
     gather(place, journal, rows, &mut |_| Ok(()), &|| true)
 }
 
-/// Writes the results, and leaves open the transaction that will finish the job. Returns `None` if `goes_on` returned
-/// false, and nothing has changed in this case.
+/// Writes the results, and leaves open the transaction that will finish the job. If `goes_on` returns `false`, returns
+/// `None` and changes nothing.
 pub fn conclude(
     place: &JobLocation,
     journal: &mut Journal,

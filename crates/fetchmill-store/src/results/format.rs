@@ -38,8 +38,8 @@ impl TableFormat {
 }
 
 impl ResultsFormat {
-    /// Returns the format that the file name implies. `table` takes precedence over the name. `None` if neither gives a
-    /// table format, or if results cannot have this compression.
+    /// Returns the format that the file name implies. `table` takes precedence over the name. `None` if neither
+    /// determines a table format, or if results cannot have this compression.
     pub fn of(path: &str, table: Option<TableFormat>) -> Option<Self> {
         let (format, compression) = format_of(path);
         let named = match format {

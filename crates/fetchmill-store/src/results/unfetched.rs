@@ -25,8 +25,8 @@ const STRETCH_ROWS: u64 = 4096;
 /// Number of folders read at a time.
 const STRETCH_FOLDERS: usize = 1024;
 
-/// Writes the files, moves them into place and returns their paths. Every target must have an outcome. Returns `None`
-/// if `goes_on` returned false, and leaves no files in that case.
+/// Writes the files, moves them into place and returns their paths. Every target must have an outcome. If `goes_on`
+/// returns `false`, returns `None` and leaves no files.
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
@@ -143,7 +143,7 @@ fn push(writer: &mut UnfetchedWriter<'_>, row: &FailureRow, name: &[u8]) -> Resu
     })
 }
 
-/// Appends folders that could not be listed. Returns `false` if `goes_on` returned false.
+/// Appends folders that could not be listed. Returns `false` if `goes_on` returns `false`.
 fn push_folders(
     writer: &mut UnfetchedWriter<'_>,
     journal: &Journal,

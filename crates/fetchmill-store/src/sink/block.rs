@@ -177,7 +177,7 @@ impl Block {
         }
     }
 
-    /// Appends values that few targets have, except those of lists. Other targets store nothing here.
+    /// Appends values that few targets have, unless they come from a list. Other targets store nothing here.
     fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
         if rest == [None; 6] {
             return 0;

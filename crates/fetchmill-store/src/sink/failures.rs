@@ -238,7 +238,7 @@ impl FailuresShard {
     }
 }
 
-/// Truncates shards to the ends recorded in the journal, and removes shards that it does not know.
+/// Truncates shards to the ends recorded in the journal, and removes shards that are not in the journal.
 pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     cut_back_of(folder, shards, "")
 }

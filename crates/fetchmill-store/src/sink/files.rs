@@ -1,8 +1,8 @@
 //! `files`: one file per object, with the object's name.
 //!
 //! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end requests one sync of the
-//! file system, which runs while the objects of window k+1 are written. Its receipt says "window k is staged,
-//! window k-1 is finished". When that is in the journal, the files of window k are renamed to their final names,
+//! file system, which runs while the objects of window k+1 are written. Its receipt says "window k is staged, window
+//! k-1 is finished". When the receipt is in the journal, the files of window k are renamed to their final names,
 //! without replacing any file. The sync at the end of window k+1 makes the renames durable.
 //!
 //! After a crash, the staged files of a committed window are renamed. If one is missing, it was renamed before the

@@ -1,6 +1,6 @@
 //! Selects small shards to merge. Enough shards of similar size are merged together, so that an object is rewritten
-//! only once for each growth of its shard by a factor of 16. A merged shard is never larger than a full one, in bytes
-//! or in rows.
+//! only once each time its shard grows by a factor of 16. A merged shard is never larger than a full one, in bytes or
+//! in rows.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! `tar`, `warc` and `jsonl`: records appended to a shard. A checkpoint syncs the shard and its manifest and returns
 //! their ends. A resumed job truncates both to these ends. So after a crash, the objects of one window are fetched
-//! again, whatever the size of the shard.
+//! again, regardless of the size of the shard.
 
 use std::sync::Arc;
 

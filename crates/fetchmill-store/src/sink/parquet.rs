@@ -1,4 +1,4 @@
-//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, appends the metadata for a
+//! `parquet`: rows in files that are valid only as a whole. A checkpoint ends the row group, appends the metadata for a
 //! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. So
 //! after a crash, the objects of one window are fetched again, as with other packs.
 //!

@@ -1,8 +1,8 @@
 //! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
 //! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it a number. So if a file has a final name but the
-//! journal does not know it, it does not belong to the job and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. So a file that has a final name but is
+//! not in the journal does not belong to the job, and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -27,7 +27,7 @@ pub(super) struct SortedLines {
 /// A line in the text.
 #[derive(Debug, Clone, Copy)]
 struct Line {
-    /// First bytes after the common prefix. They decide most comparisons without a look at the text.
+    /// First bytes after the common prefix. They decide most comparisons, so that the text is rarely read.
     key: u64,
     start: usize,
     end: usize,

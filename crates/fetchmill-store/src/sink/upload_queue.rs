@@ -1,6 +1,6 @@
 //! The queue of sealed shards to upload to a bucket. For each shard, the sink reports whether it is final, or small and
-//! waiting for a merge. The uploader takes final shards in order. To limit the disk space, a sink waits before it
-//! starts another shard until fewer than two of its shards are queued.
+//! waiting for a merge. The uploader takes final shards in order. To limit disk usage, a sink starts another shard only
+//! when fewer than two of its shards are queued.
 //!
 //! The lock is taken once for each shard.
 
@@ -45,8 +45,8 @@ pub struct UploadQueue {
 }
 
 impl UploadQueue {
-    /// Creates a queue with shards of earlier runs, and whether each is final. They are assigned to the workers in
-    /// turn.
+    /// Creates a queue with the shards that earlier runs have left, each with whether it is final. Assigns them to the
+    /// workers in turn.
     pub fn new(left: impl IntoIterator<Item = (ShardNumber, bool)>, workers: usize) -> Self {
         let left = left.into_iter().zip((0..workers.max(1) as u32).cycle());
         let shards =

@@ -89,8 +89,8 @@ pub(in crate::journal) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Seq
     .collect()
 }
 
-/// Stores a page. Deletes a finished page, because an empty row would keep its 4 KiB of the file. Space is freed when
-/// rows are deleted, but not when they shrink.
+/// Stores a page. Deletes a finished page, because an empty row would still occupy 4 KiB of the file. Space is freed
+/// when rows are deleted, but not when they shrink.
 pub(in crate::journal) fn store(db: &Connection, first: Sequence, page: &LivePage) -> rusqlite::Result<()> {
     if page.is_settled() {
         db.prepare_cached("DELETE FROM pages WHERE first = ?")?.execute([first as i64])?;

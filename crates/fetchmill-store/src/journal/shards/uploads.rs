@@ -41,7 +41,7 @@ impl Journal {
         self.check(note(&self.db, number, upload))
     }
 
-    /// Returns the progress of the uploads that have begun. Readers of the status do not need this.
+    /// Returns the progress of the uploads that have begun. Not needed to report the status.
     pub fn uploads(&self) -> Result<BTreeMap<ShardNumber, UploadState>> {
         let read = || -> rusqlite::Result<BTreeMap<ShardNumber, UploadState>> {
             let mut query = self.db.prepare("SELECT number, uploaded_at FROM uploads")?;

@@ -1,4 +1,4 @@
-//! Doubtful targets: finished targets whose replies may belong to other targets, as was found out only afterwards.
+//! Doubtful targets. After they were finished, it turned out that their replies may belong to other targets.
 
 use rusqlite::Connection;
 

@@ -21,7 +21,7 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind is the reason why a target waits. No kind means a lost object, and a truncated one comes
+            // The kind is the reason why a target waits. There is none for a lost object, and a truncated one comes
             // closest.
             kind: FailureKind::Truncated,
             not_before: 0,

@@ -25,7 +25,7 @@ fn destination(folder: &Path, format: Format, shards: &[(u64, Vec<StoredObject>)
     Arc::new(Destination { format, columns: ExtraColumns::default(), stored })
 }
 
-/// Returns names in the order in which 64 connections ask for them. Only names in flight together change places.
+/// Returns names in the order in which 64 connections request them. Only names in flight together swap places.
 fn nearly_in_order(names: &[Vec<u8>], rng: &mut TestRng) -> Vec<Vec<u8>> {
     let mut names = names.to_vec();
     for at in 0..names.len() {

@@ -1,6 +1,6 @@
 //! Verifies a destination on all processors. Checks the ledger (listed = fetched + absent + failed + skipped, each
 //! target exactly once) and all checksums. Reports objects and files that are missing, damaged, duplicated or unknown.
-//! Changes nothing, and keeps jobs from starting meanwhile. With a repair, damaged objects are planned again.
+//! Changes nothing, and prevents jobs from starting meanwhile. With a repair, damaged objects are planned again.
 //!
 //! The ledger takes one bit per target (125 MB for a billion), and a damaged shard takes two bits per object. Findings
 //! are handed over one by one, so they do not accumulate.
