@@ -1,7 +1,7 @@
 //! A thread's connections by origin. Tasks own the connections in use, and the pool keeps the unused ones.
 //!
 //! Nothing here is shared between threads. The pool holds up to `ORIGINS_HELD_MAX` origins, and no more connections
-//! than tasks that may need one.
+//! than there are tasks that may need one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

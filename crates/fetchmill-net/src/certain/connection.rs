@@ -226,8 +226,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges a broken connection. Its replies are certain if nothing arrived after the request sent at `silent_since`,
-    /// and if that was at least the duration of a rest ago.
+    /// Judges a broken connection. Its replies are certain if nothing has arrived since a request was sent at
+    /// `silent_since`, and if at least the duration of a rest has passed since then.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();

@@ -138,8 +138,8 @@ impl<H: HeldReplies> RestingConnections<H> {
     }
 
     /// Waits until no more than `most` connections are resting, before another is opened. After 1 s, abandons and
-    /// returns the one whose rest ends last, of those whose replies `may_be_lost`. So there are never more connections
-    /// than tasks plus `most`, even with a slow origin.
+    /// returns a connection whose replies `may_be_lost`. If there are several, this is the one whose rest ends last. So
+    /// there are never more connections than tasks plus `most`, even with a slow origin.
     pub async fn make_room(
         &self,
         most: usize,
@@ -156,7 +156,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until no more than `most` connections are resting. Returns `false` if that takes longer than `until`.
+    /// Waits until no more than `most` connections are resting. Returns `false` if there are still more at `until`.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();
