@@ -1,7 +1,10 @@
 //! Lines of an archive's index (CDXJ) for the record of an object: the key of its URL, its time, and its location and
 //! contents as JSON. Fields, their order and their spaces match `cdxj-indexer`.
 
+use memchr::memmem::Finder;
+
 use super::decode::WarcRecord;
+use super::member::HEADER;
 use super::member_reader::MemberReader;
 use super::message::parse_head;
 use super::surt::SurtWriter;
@@ -19,6 +22,9 @@ const REQUEST: &[u8] = b"WARC-Type: request\r\n";
 pub struct CdxjLines {
     members: MemberReader,
     writer: LineWriter,
+    header: Finder<'static>,
+    /// Where a member of the current record may start.
+    starts: Vec<usize>,
 }
 
 impl CdxjLines {
@@ -28,6 +34,8 @@ impl CdxjLines {
         push_text(file_name, &mut json_file_name);
         CdxjLines {
             members: MemberReader::new(),
+            header: Finder::new(&HEADER),
+            starts: Vec::new(),
             writer: LineWriter {
                 json_file_name,
                 keys: SurtWriter::default(),
@@ -39,11 +47,42 @@ impl CdxjLines {
     }
 
     /// Returns the lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
-    /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. Each member is
-    /// compared with its CRC-32. The digests are not computed again, because that would cost more than everything else.
+    /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. The digests are
+    /// not computed again, because that would cost more than everything else.
     pub fn of(&mut self, record: &[u8], place: u64) -> Result<impl Iterator<Item = &[u8]>, Damage> {
-        self.writer.lines.clear();
-        self.writer.ends.clear();
+        self.writer.clear();
+        if self.add_without_requests(record, place).is_none() {
+            self.writer.clear();
+            self.add_all(record, place)?;
+        }
+        let starts = std::iter::once(0).chain(self.writer.ends.iter().copied());
+        Ok(starts.zip(&self.writer.ends).map(|(start, end)| &self.writer.lines[start..*end]))
+    }
+
+    /// Adds the lines without unpacking the requests, of which each precedes its response. Returns `None` if the members
+    /// are not where their headers seem to be: compressed data may look like a header.
+    fn add_without_requests(&mut self, record: &[u8], place: u64) -> Option<()> {
+        self.starts.clear();
+        self.starts.extend(self.header.find_iter(record));
+        if self.starts.first() != Some(&0) {
+            return None;
+        }
+        // Only the first member may lack a request.
+        for number in (1 - self.starts.len() % 2..self.starts.len()).step_by(2) {
+            let start = *self.starts.get(number)?;
+            let end = self.starts.get(number + 1).copied().unwrap_or(record.len());
+            let (member, behind) = self.members.unpack(record.get(start..end)?).ok()?;
+            if is_request(member) || !behind.is_empty() {
+                return None;
+            }
+            let indexed = WarcRecord::without_digest(member).ok()?;
+            self.writer.add(&indexed, (place + start as u64, end - start)).ok()?;
+        }
+        Some(())
+    }
+
+    /// Adds the lines of all members that are not requests. Compares each member with its CRC-32.
+    fn add_all(&mut self, record: &[u8], place: u64) -> Result<(), Damage> {
         let mut rest = record;
         while !rest.is_empty() {
             let offset = place + (record.len() - rest.len()) as u64;
@@ -54,8 +93,7 @@ impl CdxjLines {
             }
             rest = behind;
         }
-        let starts = std::iter::once(0).chain(self.writer.ends.iter().copied());
-        Ok(starts.zip(&self.writer.ends).map(|(start, end)| &self.writer.lines[start..*end]))
+        Ok(())
     }
 }
 
@@ -81,6 +119,11 @@ struct LineWriter {
 }
 
 impl LineWriter {
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.ends.clear();
+    }
+
     fn add(&mut self, record: &WarcRecord<'_>, (offset, length): (u64, usize)) -> Result<(), Damage> {
         let url = record.target_uri.ok_or(Damage("the record has no URI"))?;
         let digest = record.payload_digest.ok_or(Damage("the record has no payload digest"))?;
@@ -97,7 +140,7 @@ impl LineWriter {
         dates::write_utc_micros(record.fetched_at, &mut self.date);
         line.extend(self.date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
         line.push(b' ');
-        let mut json = JsonFields::new(line);
+        let mut json = CdxjFields::new(line);
         json.push("url", |line| push_bytes(url, line));
         json.push("mime", |line| push_media_type(kind.unwrap_or_default(), line));
         json.push("status", |line| push_status(head.map(|(reply, _)| reply.status), line));
@@ -112,14 +155,14 @@ impl LineWriter {
 }
 
 /// Writes the fields of a JSON object in ASCII. Fields without a value are left out.
-struct JsonFields<'l> {
+struct CdxjFields<'l> {
     line: &'l mut Vec<u8>,
     separator: &'static [u8],
 }
 
-impl<'l> JsonFields<'l> {
+impl<'l> CdxjFields<'l> {
     fn new(line: &'l mut Vec<u8>) -> Self {
-        JsonFields { line, separator: b"{\"" }
+        CdxjFields { line, separator: b"{\"" }
     }
 
     #[inline]
@@ -197,7 +240,7 @@ mod tests {
     #[test]
     fn json_is_ascii_and_an_empty_value_is_no_field() {
         let mut line = Vec::new();
-        let mut json = JsonFields::new(&mut line);
+        let mut json = CdxjFields::new(&mut line);
         json.push("a", |line| push_text("x\"\\\u{7f}é🙂", line));
         json.push("b", |_| ());
         json.push("c", |line| push_bytes(b"\xff\"", line));

@@ -8,7 +8,7 @@ use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 /// Level of libdeflate. Level 6 does not make small records smaller, and takes two fifths longer.
 const LEVEL: i32 = 1;
 /// The header that libdeflate writes: deflate, no time, the fastest level, an unknown system.
-const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
+pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
 /// Writes records as gzip members. Small ASCII records are compressed with a fixed code. Other records are compressed
 /// with libdeflate, which clears 128 KiB before it starts and computes a code for each record

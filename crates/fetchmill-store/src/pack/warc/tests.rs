@@ -360,6 +360,46 @@ fn index_lines(record: &[u8], place: u64, file_name: &str) -> std::result::Resul
     Ok(CdxjLines::new(file_name).of(record, place)?.map(<[u8]>::to_vec).collect())
 }
 
+proptest! {
+    /// A record whose data looks like members has the same lines as one that does not.
+    #[test]
+    fn data_that_looks_like_members_changes_no_line(
+        copies in 0_usize..5,
+        redirects in 0_usize..3,
+        has_head: bool,
+        noise in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        // Incompressible, so that the members in the body are stored as they are.
+        let mut state = 1_u64;
+        let (mut body, mut writer) = (noise, member::MemberWriter::new(&[]));
+        for _ in 0..copies {
+            writer.write(b"WARC/1.1\r\nWARC-Type: response\r\nContent-Length: 0\r\n\r\n\r\n\r\n", &mut body);
+            body.extend((0..3000).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            }));
+        }
+        let mut replies = Vec::new();
+        for _ in 0..redirects {
+            let head = b"HTTP/1.1 301 Go\r\n\r\n";
+            KeptReply { url: Some(b"http://example.org/"), fetched_at: 1, head, body: &body, is_cut: false }
+                .write(&mut replies);
+        }
+        let packed = redirected(&object(b"a", &body, has_head.then_some(HEAD)), &replies);
+        let lines = index_lines(&packed, 7, "x").unwrap();
+        let responses = texts(&packed).iter().filter(|text| field(text, "WARC-Type") != Some("request")).count();
+        prop_assert_eq!(lines.len(), responses);
+        for line in lines {
+            let line = String::from_utf8(line).unwrap();
+            let fields: serde_json::Value = serde_json::from_str(&line[line.find('{').unwrap()..]).unwrap();
+            let [offset, length] = ["offset", "length"].map(|name| fields[name].as_str().unwrap().parse::<usize>().unwrap());
+            let member = texts(&packed[offset - 7..offset - 7 + length]);
+            prop_assert_eq!(member.len(), 1);
+            prop_assert_ne!(field(&member[0], "WARC-Type"), Some("request"));
+        }
+    }
+}
+
 fn line(object: &Object<'_>) -> String {
     let lines = index_lines(&record(object), 1000, "shard-000007.warc.gz").unwrap();
     let [line] = <[_; 1]>::try_from(lines).unwrap();
