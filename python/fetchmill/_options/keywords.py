@@ -56,8 +56,8 @@ class Storing(TypedDict, total=False):
     server_times: bool
     """Set each file's time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store columns of --keep-columns next to each object in tar shards (webdataset): json for all of them in one file,
-    or EXTENSION=COLUMN for one, such as txt=caption; repeatable."""
+    """Store columns of --keep-columns next to each object in tar shards (webdataset): json stores all of them in one
+    file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body (parquet and jsonl)."""
     store: Stored
@@ -78,14 +78,14 @@ class Storing(TypedDict, total=False):
     allow_absent: bool
     """Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets."""
     restart: bool
-    """Start over: first remove the files of the job in DEST, and nothing else."""
+    """Start over: first remove the job's files from DEST, and nothing else."""
     retry_failed: bool | Sequence[str]
     """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with these failure
     kinds or statuses, for example '404,5xx,dns*'."""
 
 
 class OfFirst(TypedDict, total=False):
-    """Options of `get` and `check`: how many targets a run fetches."""
+    """Options of `get` and `check`: the number of targets that a run fetches."""
 
     first: int | None
     """Fetch only the first N targets. To continue the job, increase N or omit the option."""
@@ -106,7 +106,7 @@ class OfImages(TypedDict, total=False):
 
 
 class OfFiles(TypedDict, total=False):
-    """Options of `get` and `sync`: the check for free space."""
+    """Options of `get` and `sync`: the free space check."""
 
     preflight: bool
     """Stop as soon as it is clear that the files will not fit on disk (inodes or bytes)."""
@@ -120,12 +120,12 @@ class Rows(TypedDict, total=False):
 
 
 class OfServer(TypedDict, total=False):
-    """Options of `get` and `list`: how a server lists its objects, and how long it may be silent."""
+    """Options of `get` and `list`: how a server lists its objects, and when to give up."""
 
     listing: Listing
     """How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx JSON) and
-    html (index pages) walk folders. links follows all links on HTML pages that lead below SOURCE. sitemap reads
-    sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
+    html (index pages) walk folders. links follows all HTML links that lead below SOURCE. sitemap reads sitemaps. json
+    reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
     """Path to append to SOURCE for listing requests (api listings)."""
     names_field: str
@@ -135,9 +135,9 @@ class OfServer(TypedDict, total=False):
     total_field: str
     """Page field with the total number of objects, if there is one (api listings); use dots for nested fields."""
     marker_param: str
-    """Query parameter that sends the marker or cursor (api and json listings)."""
+    """Query parameter for the marker or cursor (api and json listings)."""
     get_path: str
-    """Path to append to SOURCE for an object (api listings)."""
+    """Path to append to SOURCE for object requests (api listings)."""
     give_up_after: float
     """End the job with exit code 5 if no request succeeds for this long."""
 
@@ -155,8 +155,8 @@ class OfJsonPages(TypedDict, total=False):
     size_field: str | None
     """Item field with the object's size; use dots for nested fields. Objects of a different size fail."""
     modified_field: str | None
-    """Item field with the time of the last modification, for manifests and sync; use dots for nested fields. The value
-    is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
+    """Item field with the last modification time, for manifests and sync; use dots for nested fields. The value is a
+    date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
     """How to find the next JSON page; required with --listing json. marker: send the marker (cursor) from --next-field
     as --marker-param. url: request the URL in --next-field. link: request the URL in the Link header (rel=next). page:
@@ -182,7 +182,7 @@ class OfList(TypedDict, total=False):
     """Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. Other
     columns are inserted by name, such as {name}."""
     csv_header: CsvHeader
-    """Whether the first row of a csv or tsv list has the column names."""
+    """Whether the first row of a csv or tsv list contains the column names."""
     delimiter: str | None
     """Character that separates csv fields, or the word tab. Default: detected."""
     quote: str | None
@@ -192,7 +192,7 @@ class OfList(TypedDict, total=False):
 
 
 class OfRows(TypedDict, total=False):
-    """Options of `get`, `check` and `list`: a sample of the list, and columns that are kept."""
+    """Options of `get`, `check` and `list`: a sample of the list, and the columns to store."""
 
     keep_columns: Sequence[str] | None
     """Columns of the list to store in the rows, comma-separated."""
@@ -221,9 +221,9 @@ class OfTargetRequests(TypedDict, total=False):
     data: str | None
     """Send a form body with each request: 'q={column}&n=1'; values are percent-encoded."""
     data_json: str | None
-    """Send a JSON body with each request: '{"q": "{column}", "n": {number}}'; values are encoded."""
+    """Send a JSON body with each request: '{"q": "{column}", "n": {number}}'; values are JSON-encoded."""
     idempotent: bool
-    """Retry requests of any method; by default, only GET and HEAD are retried."""
+    """Retry requests with any method; by default, only GET and HEAD are retried."""
     offset_column: str | None
     """Column with the offset of the first byte to fetch (Range), from 0."""
     length_column: str | None
@@ -314,7 +314,7 @@ class OfHosts(TypedDict, total=False):
 
 
 class OfRuns(TypedDict, total=False):
-    """Options of `get` and `check`: limits that end a run. The same command resumes it."""
+    """Options of `get` and `check`: limits that end a run. The same command resumes the job."""
 
     max_duration: float | None
     """Stop the run at a checkpoint after this time (exit code 8)."""
@@ -346,7 +346,7 @@ class OfState(TypedDict, total=False):
 
 
 class OfDashboards(TypedDict, total=False):
-    """Options of `get`, `check` and `list`: the dashboard, a web page and metrics of the running job."""
+    """Options of `get`, `check` and `list`: the dashboard (a web page and metrics of the running job)."""
 
     dashboard: bool | str
     """Serve a web page with charts during the job; its address is printed at the start. The page also serves Prometheus
@@ -394,7 +394,7 @@ class OfOrigins(TypedDict, total=False):
     """Where to put the bucket name: in the host (virtual) or in the path (path). Default: auto (virtual for AWS,
     otherwise path)."""
     requester_pays: bool
-    """Pay for the requests to a requester-pays bucket and for its traffic; needs credentials."""
+    """Pay for the requests and the traffic of a requester-pays bucket; needs credentials."""
     sse_c_key_file: PathText | None
     """File with the objects' encryption key (SSE-C): 32 bytes, or their Base64 encoding."""
     use_fips_endpoint: bool
@@ -406,14 +406,14 @@ class OfOrigins(TypedDict, total=False):
 
 
 class OfEncodings(TypedDict, total=False):
-    """Options of `get` and streams: encodings of replies."""
+    """Options of `get` and streams: compressed replies."""
 
     compressed: bool
     """Request compressed replies (gzip, br, zstd), and store them decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
-    """Options of all functions that read index pages or fetch URLs of a list: whether robots.txt is obeyed."""
+    """Options of all functions that read index pages or fetch URLs from a list: whether robots.txt is obeyed."""
 
     robots: bool | None
     """Obey the robots.txt of each host in a list. Default: off for lists, on for index pages of a server; see
@@ -451,7 +451,7 @@ class OfTypes(TypedDict, total=False):
 
 
 class OfKeys(TypedDict, total=False):
-    """Options of `get` and `list`: which objects of a bucket are listed."""
+    """Options of `get` and `list`: which objects in a bucket are listed."""
 
     size_from: int | None
     """Take only objects of at least this size."""
@@ -570,7 +570,7 @@ class PlanKeywords(
     Planning,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.plan`: those of `fetchmill.get` but what shows it, and the probe's own."""
+    """The keyword arguments of `fetchmill.plan`: most options of `fetchmill.get`, and those of the probe."""
 
 
 class CheckKeywords(
@@ -641,10 +641,10 @@ class SyncKeywords(
     OfKeys,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.sync` that are options: those of SyncOptions."""
+    """The keyword arguments of `fetchmill.sync` that are options, as in SyncOptions."""
 
 
 class StreamKeywords(
     OfFetching, OfRates, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
 ):
-    """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""
+    """The keyword arguments of streams and of Client that are options, as in StreamOptions."""

@@ -242,8 +242,8 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Store columns of --keep-columns next to each object in tar shards (webdataset): json for all of them "
-        "in one file, or EXTENSION=COLUMN for one, such as txt=caption; repeatable.",
+        "Store columns of --keep-columns next to each object in tar shards (webdataset): json stores all of "
+        "them in one file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable.",
         heading="Output",
     ),
     "hash": Option(
@@ -308,7 +308,7 @@ _STORING = {
         "flag",
         bool,
         False,
-        "Start over: first remove the files of the job in DEST, and nothing else.",
+        "Start over: first remove the job's files from DEST, and nothing else.",
         heading="Run control",
     ),
     "retry_failed": Option(
@@ -389,9 +389,9 @@ _OF_SERVER = {
         Listing,
         "auto",
         "How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx "
-        "JSON) and html (index pages) walk folders. links follows all links on HTML pages that lead below "
-        "SOURCE. sitemap reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. "
-        "See `fetchmill help listings`.",
+        "JSON) and html (index pages) walk folders. links follows all HTML links that lead below SOURCE. "
+        "sitemap reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See "
+        "`fetchmill help listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
         heading="Listing",
     ),
@@ -423,11 +423,11 @@ _OF_SERVER = {
         "text",
         str,
         "next-marker",
-        "Query parameter that sends the marker or cursor (api and json listings).",
+        "Query parameter for the marker or cursor (api and json listings).",
         heading="Listing",
     ),
     "get_path": Option(
-        "text", str, "/get/{name}", "Path to append to SOURCE for an object (api listings).", heading="Listing"
+        "text", str, "/get/{name}", "Path to append to SOURCE for object requests (api listings).", heading="Listing"
     ),
     "give_up_after": Option(
         "seconds",
@@ -472,8 +472,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Item field with the time of the last modification, for manifests and sync; use dots for nested "
-        "fields. The value is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
+        "Item field with the last modification time, for manifests and sync; use dots for nested fields. The "
+        "value is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
         heading="Listing",
     ),
     "next_page": Option(
@@ -539,7 +539,7 @@ _OF_LIST = {
         "choice",
         CsvHeader,
         "auto",
-        "Whether the first row of a csv or tsv list has the column names.",
+        "Whether the first row of a csv or tsv list contains the column names.",
         choices=("auto", "yes", "no"),
         heading="Lists",
     ),
@@ -613,14 +613,14 @@ _OF_TARGET_REQUESTS = {
         "text",
         str | None,
         None,
-        'Send a JSON body with each request: \'{"q": "{column}", "n": {number}}\'; values are encoded.',
+        'Send a JSON body with each request: \'{"q": "{column}", "n": {number}}\'; values are JSON-encoded.',
         heading="Requests",
     ),
     "idempotent": Option(
         "flag",
         bool,
         False,
-        "Retry requests of any method; by default, only GET and HEAD are retried.",
+        "Retry requests with any method; by default, only GET and HEAD are retried.",
         heading="Requests",
     ),
     "offset_column": Option(
@@ -980,7 +980,7 @@ _OF_ORIGINS = {
         "flag",
         bool,
         False,
-        "Pay for the requests to a requester-pays bucket and for its traffic; needs credentials.",
+        "Pay for the requests and the traffic of a requester-pays bucket; needs credentials.",
         heading="S3",
     ),
     "sse_c_key_file": Option(
@@ -1557,7 +1557,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "statuses",
         Sequence[int] | None,
         None,
-        "Statuses to retry like a 503, for example 403 from a server that limits rates.",
+        "Statuses to retry like 503, for example 403 from a rate-limiting server.",
         heading="Timeouts and retries",
     ),
 }
