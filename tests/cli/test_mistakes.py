@@ -40,7 +40,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (
         ("ls", "nojob"),
         "nojob holds no fetchmill job",
-        "for a source, give a URL, s3://BUCKET/PREFIX, or the file of a list",
+        "for a source, give a URL, s3://BUCKET/PREFIX, or the path of a list",
     ),
     (
         ("ls", "full"),
@@ -50,15 +50,19 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("ls", "s3://"), "s3:// does not name a bucket; write s3://BUCKET/PREFIX", None),
     (
         ("ls", "urls.txt", "m.csv"),
-        "m.csv is a PATTERN here, but it looks like a manifest",
-        "write it: fetchmill ls urls.txt -o m.csv; to list this name, use --include m.csv",
+        "m.csv would be a PATTERN here, but it looks like a manifest",
+        "to write it: fetchmill ls urls.txt -o m.csv; to list this name, use --include m.csv",
     ),
     (
         ("ls", "urls.txt", "two.csv", "lines.jsonl"),
-        "two.csv is a PATTERN here, but it is a file",
+        "two.csv would be a PATTERN here, but it is a file",
         "quote a glob, so that fetchmill reads all files as one list",
     ),
-    (("ls", "urls.txt", "--state", "x"), "x has no job of urls.txt; to list a source, --state needs -o MANIFEST", None),
+    (
+        ("ls", "urls.txt", "--state", "x"),
+        "x has no job for urls.txt; to list a source, --state needs -o MANIFEST",
+        None,
+    ),
     (("ls", "urls.txt", "-o", "m.csv", "--long"), "--output cannot be combined with --long or --null", None),
     (("ls", "urls.txt", "--opt-out"), "--opt-out: not an option of ls: ", None),
     (("help", "listing"), "listing is not a help topic", "did you mean `fetchmill help listings`?"),

@@ -68,7 +68,7 @@ def test_a_job_begins_anew_without_files_of_the_earlier_one(run: Run, raw: Raw, 
     (tmp_path / "out/mine.txt").write_text("mine")
     other = run("get", "new.txt", "out", "--format", format, *haste)
     assert other.code == 2
-    assert "\nhint: to remove the files of that job and begin anew, add --restart\n" in other.err
+    assert "\nhint: to remove that job's files and start over, add --restart\n" in other.err
     site.routes["/both"] = reply(b"changed")
 
     ended = run("get", "new.txt", "out", "--format", format, "--restart", *haste)

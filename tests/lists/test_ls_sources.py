@@ -149,7 +149,7 @@ def test_options_of_sources_are_refused_for_a_destination(run: Run, server: Serv
         written = "--output" if option == "-o" else option
         assert (ended.code, ended.out) == (2, "")
         assert ended.err == (
-            f"fetchmill: error: {written} is for a SOURCE, but out holds a fetchmill job\n"
+            f"fetchmill: error: {written} is for a SOURCE, but out contains a fetchmill job\n"
             "hint: list the names of its objects: fetchmill ls out\n"
         )
     assert (accepted.code, accepted.err, accepted.out.count("\n")) == (0, "", 3)

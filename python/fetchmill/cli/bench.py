@@ -1,4 +1,4 @@
-"""`fetchmill bench`: the command of the distribution fetchmill-bench. Without it, an error says how to get it."""
+"""`fetchmill bench`, from the package fetchmill-bench. Without the package, an error explains how to install it."""
 
 from importlib import import_module
 
@@ -19,8 +19,8 @@ _PACKAGE = "fetchmill_bench"
 def _not_installed(arguments: tuple[str, ...]) -> None:
     del arguments
     raise UsageError(
-        "bench is a separate package, which is not installed; pip install the wheel fetchmill_bench that "
-        "was built with this fetchmill, or in a clone ./packages/fetchmill-bench"
+        "bench is a separate package, which is not installed; pip install the fetchmill_bench wheel that was built "
+        "with this fetchmill, or, in a clone, pip install ./packages/fetchmill-bench"
     )
 
 
@@ -28,7 +28,7 @@ def _found() -> click.Command:
     try:
         found: click.Command = import_module(f"{_PACKAGE}.command").command
     except ModuleNotFoundError as error:
-        # An installed package that lacks another module is a different error.
+        # A missing dependency of the installed package is a different error.
         if error.name != _PACKAGE:
             raise
         return _not_installed

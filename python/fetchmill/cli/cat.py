@@ -1,4 +1,4 @@
-"""`fetchmill cat`: writes the bytes of objects, which may be stored in any format."""
+"""`fetchmill cat`: writes the bytes of objects, whatever their storage format."""
 
 import sys
 from typing import Any
@@ -30,7 +30,7 @@ object is damaged."""
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, names: tuple[str, ...], state: str | None, **reach: Any) -> int:  # noqa: ANN401
-    """Concatenate the named objects of DEST to standard output, byte for byte as fetched.
+    """Write the named objects of DEST to standard output, one after another, byte for byte as fetched.
 
     Every format is read in place, without unpacking, and only the named objects are read. While the job runs, the
     objects sealed so far can be read. If several objects have the same name, the first one is written.

@@ -30,7 +30,7 @@ fetchmill check urls.txt --fail-on any --quiet
 fetchmill diff last-week.parquet results.parquet
 """
 
-_HELP = """Send a GET request to each target of LIST, and report its status or failure, with times. No bodies are
+_HELP = """Send a GET request to each target of LIST, and report its status or failure, with timings. No bodies are
 stored.
 
 \b
@@ -40,7 +40,7 @@ LIST is one of:
 
 RESULTS is a .parquet, .csv or .jsonl file with one row per target. It appears when the check is complete. To resume
 after an interruption, run the same command again. Without RESULTS, only a summary is shown, and an interrupted check
-starts again.
+starts over.
 """
 
 _EPILOG = """Exit codes: 0 every target has a row, whatever its answer; 3 a target gave an answer listed in
@@ -135,7 +135,7 @@ command = TableCommand(
             ["--fail-on"],
             multiple=True,
             metavar="KINDS",
-            help="Exit with 3 if a target gave one of these answers; repeatable. KINDS is a comma-separated list of "
+            help="Exit with 3 if any target gave one of these answers; repeatable. KINDS is a comma-separated list of "
             "failure kinds, statuses, patterns such as 5xx and dns*, or any (no complete reply, 4xx or 5xx).",
         ),
         *log_options(),
@@ -146,7 +146,7 @@ command = TableCommand(
 
 
 def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
-    """Write the summary to standard output, because it is the result. With --json, the event `report` has it."""
+    """Write the summary to standard output, because it is the result. With --json, the event `report` contains it."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):
@@ -172,7 +172,7 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
 
 
 def _stop_lines(report: dict[str, Any], *, is_resumable: bool) -> list[str]:
-    """Return lines for a stopped check, with how to continue it."""
+    """Return lines that explain how to continue a stopped check."""
     is_first = report["stopped_by"] == FIRST
     if not is_resumable:
         return ["the first targets are done; nothing was kept" if is_first else "stopped; nothing was kept"]
@@ -202,7 +202,7 @@ def _run_line(report: dict[str, Any]) -> str:
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
-    """Return a line for each answer with its number of rows, the most frequent answer first."""
+    """Return a line for each answer with its number of rows, most frequent answer first."""
     counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in counts), default=0)
     total = max(report["rows"], 1)

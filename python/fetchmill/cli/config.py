@@ -1,7 +1,7 @@
 """Reads options from the TOML file named by `--config` or the variable FETCHMILL_CONFIG, and from no other file.
 
 The file has a table for each command, with a key for each of the command's options. The command line and environment
-variables override the file, and the file overrides defaults. Nothing in a file is ever executed: options naming a
+variables override the file, and the file overrides defaults. Nothing in a file is ever executed: options that name a
 command or a function are refused.
 """
 
@@ -17,14 +17,14 @@ import click
 from fetchmill.errors import UsageError
 
 VARIABLE = "FETCHMILL_CONFIG"
-# Maximum size of a file. Larger files are not files of options, and parsing dotted keys takes quadratic time.
+# Maximum size of a file. A larger file is probably not an options file, and parsing dotted keys takes quadratic time.
 _BYTES_MAX = 1 << 16
 # Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version", "set"}
-# Options for one run. In a file, they would remove the job of every run.
+# Options for a single run. If they were in a file, each run would remove the earlier job.
 _OF_ONE_RUN = {"restart"}
-# Parameters that only the command line has. `load_config` leaves them out.
+# Parameters that only the command line has. `load_config` omits them.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
@@ -52,13 +52,13 @@ class ConfigOption(click.Option):
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
     """Read the options of a command from a TOML file, as keyword arguments.
 
-    `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads a file
-    of options or the variable FETCHMILL_CONFIG.
+    `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads an
+    options file or the variable FETCHMILL_CONFIG.
 
     Args:
         path: the file.
         command: the table to read, for `fetchmill.get`, `check` or `list`. Keys that only the command line knows, such
-            as `json`, are left out.
+            as `json`, are omitted.
 
     Raises:
         UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
@@ -82,12 +82,12 @@ def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
-    """Return the values of a command's options in a file, by the names of the command's parameters.
+    """Return the values of a command's options in a file, keyed by the names of the command's parameters.
 
     Raises:
         UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
     """
-    import tomllib  # only needed if there is such a file
+    import tomllib  # needed only if there is a file
 
     text = _read(path)
     try:
@@ -156,7 +156,7 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """Return a command's options by their keys in files, with underscores."""
+    """Return a command's options, keyed by their names in files, which have underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE | _OF_ONE_RUN
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
@@ -200,12 +200,12 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuse other types accepted by click as text or a path. click would treat a number as an open descriptor."""
+    """Refuse non-strings that click would accept as text or a path. It would treat a number as an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
-    # No message shows the value, because it may be a token instead of the path of a token file.
+    # No message shows the value, because it may be the token itself instead of the path of a token file.
     if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
-        raise UsageError(f"{key} must be a string with the path of a file or folder")
+        raise UsageError(f"{key} must be a string: the path of a file or folder")
     is_plain = not getattr(option, "metadata", None)
     if is_plain and isinstance(given, list) and not all(isinstance(each, str) for each in given):
         raise UsageError(f"{key} must be an array of strings")
@@ -227,7 +227,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def _place(path: str, text: str, table: str | None, key: str) -> str:
-    """Return the file and, if it can be found, the line of a key."""
+    """Return the file of a key and, if it can be found, the key's line."""
     current: str | None = None
     written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):

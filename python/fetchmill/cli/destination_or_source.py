@@ -1,7 +1,7 @@
-"""Finds out whether the argument of `ls` is a destination or a source.
+"""Determines whether the argument of `ls` is a destination or a source.
 
-What a fetchmill job has written is a destination. Everything else is a source, except for folders and missing paths:
-those are refused, because they may be a destination whose journal is elsewhere, or a typing error.
+A place is a destination if a fetchmill job wrote it. Everything else is a source, except folders and missing paths.
+Those are refused, because they may be typos, or destinations whose journal is elsewhere.
 """
 
 import os
@@ -20,13 +20,13 @@ from fetchmill.errors import UsageError
 if TYPE_CHECKING:
     from fetchmill._destination.objects import Objects
 
-# Options that a destination has, too.
+# Options that also apply to a destination.
 _OF_BOTH = ("is_long", "null", "first", "as_json", "quiet", "state", *BUCKET_REACH, "ca_file", "proxy")
-# Parts of errors that say that there is no job.
+# Phrases in errors that report a missing job.
 _NO_JOB = ("holds no fetchmill job", "no job found in ", "cannot hold shards")
-# In the error about a job with its objects in a bucket: the bucket.
+# Finds the bucket in the error about a job whose objects are in a bucket.
 _UPLOAD = re.compile(r"the objects of this job are in (s3://[^;]*);")
-# Names of manifests.
+# Matches file names of manifests.
 _MANIFEST = re.compile(r"[^*?\[\]/]+\.(parquet|(csv|jsonl)(\.gz|\.zst)?)")
 
 
@@ -36,7 +36,7 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
     Args:
         place: the destination or source.
         options: the options of the command.
-        writes_manifest: whether the command writes a manifest, as only sources can.
+        writes_manifest: whether the command writes a manifest, which needs a source.
 
     Raises:
         UsageError: a folder has no job, or a job stores no objects.
@@ -48,7 +48,7 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
         return None
     from fetchmill._destination.objects import Objects
 
-    # With a manifest, `state` is the folder of the listing.
+    # With a manifest, `state` is the journal folder of the listing.
     state = None if writes_manifest else options["state"]
     try:
         if state is None and _is_shared(place, options):
@@ -79,23 +79,23 @@ def refuse_options_of_sources(dest: str) -> None:
             of_bucket = f"list the keys of the bucket: fetchmill list {quoted(dest)}"
             of_folder = f"list the names of its objects: fetchmill ls {quoted(dest)}"
             raise UsageError(
-                f"{written} is for a SOURCE, but {escape(dest)} holds a fetchmill job",
+                f"{written} is for a SOURCE, but {escape(dest)} contains a fetchmill job",
                 hint=of_bucket if is_bucket(dest) else of_folder,
             )
 
 
 def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, state: str | None) -> None:
-    """Refuse arguments and options that are probably meant for something else than listing a source.
+    """Refuse arguments and options that were probably not meant for listing a source.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there is such an argument or option.
     """
     if output is None:
         _refuse_without_manifest(source, patterns, state)
     files = [pattern for pattern in patterns if kind_of(source) == "list" and os.path.exists(pattern)]  # noqa: PTH110
     if files:
         raise UsageError(
-            f"{escape(files[0])} is a PATTERN here, but it is a file",
+            f"{escape(files[0])} would be a PATTERN here, but it is a file",
             hint="quote a glob, so that fetchmill reads all files as one list",
         )
 
@@ -103,30 +103,30 @@ def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, s
 def _refuse_without_manifest(source: str, patterns: Sequence[str], state: str | None) -> None:
     if state is not None:
         raise UsageError(
-            f"--state: {escape(state)} has no job of {escape(source)}; to list a source, --state needs -o MANIFEST"
+            f"--state: {escape(state)} has no job for {escape(source)}; to list a source, --state needs -o MANIFEST"
         )
     if len(patterns) == 1 and _MANIFEST.fullmatch(patterns[0]):
         written = quoted(patterns[0])
         raise UsageError(
-            f"{escape(patterns[0])} is a PATTERN here, but it looks like a manifest",
-            hint=f"write it: fetchmill ls {quoted(source)} -o {written}; to list this name, use --include {written}",
+            f"{escape(patterns[0])} would be a PATTERN here, but it looks like a manifest",
+            hint=f"to write it: fetchmill ls {quoted(source)} -o {written}; to list this name, use --include {written}",
         )
 
 
 def quoted(text: str) -> str:
-    """Return a text for a command that a person may copy into a shell."""
+    """Return a text quoted for a command that a user may copy into a shell."""
     return shlex.quote(escape(text))
 
 
 def _is_about_another_job(text: str, place: str) -> bool:
-    """Return whether an error says that there is no job, or that the journal here is of another bucket."""
+    """Return whether an error says that there is no job, or that the journal here belongs to another bucket."""
     upload = _UPLOAD.search(text)
     is_other = is_bucket(place) and upload is not None and upload[1].rstrip("/") != place.rstrip("/")
     return is_other or any(words in text for words in _NO_JOB)
 
 
 def _is_list(place: str) -> bool:
-    """Return whether a path is a file, which may be a pipe, or a glob for the files of a list."""
+    """Return whether a path is a file or pipe, or a glob for the files of a list."""
     if os.path.exists(place):  # noqa: PTH110 - pathlib is loaded late
         return not os.path.isdir(place)  # noqa: PTH112 - the same
     return any(char in place for char in "*?[{")
@@ -136,14 +136,14 @@ def _hint_at_sources(place: str) -> str:
     if os.path.isdir(place):  # noqa: PTH112 - pathlib is loaded late
         glob = quoted(f"{place.rstrip('/')}/*")
         return f"for a job started with --state, give --state DIR; for a folder of lists: fetchmill ls {glob}"
-    return "for a source, give a URL, s3://BUCKET/PREFIX, or the file of a list"
+    return "for a source, give a URL, s3://BUCKET/PREFIX, or the path of a list"
 
 
 def _is_shared(place: str, options: Mapping[str, Any]) -> bool:
     """Return whether a place is the directory of a shared job.
 
-    A bucket that refuses the query counts as a source: listing it reports the reason, or succeeds without the right to
-    read objects.
+    If a bucket refuses the query, it counts as a source. Listing it then reports the reason, or succeeds, because
+    listing needs no permission to read objects.
     """
     from fetchmill._shared import is_shared_job
     from fetchmill._shared.stored_options import reach_of

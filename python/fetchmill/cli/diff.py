@@ -22,7 +22,7 @@ _EXAMPLES = """
 fetchmill diff last-week.parquet results.parquet
 fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
 """
-_EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does not hold the results of a check."""
+_EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does not contain the results of a check."""
 
 
 @click.command(
@@ -32,10 +32,13 @@ _EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does no
 @click.argument("new", metavar="NEW", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object with changes, transitions and counts.")
 @click.option(
-    "--limit", type=COUNT, default=1000, help="Maximum number of changes with --json; 0: no limit.  [default: 1000]"
+    "--limit",
+    type=COUNT,
+    default=1000,
+    help="Maximum number of changes with --json; 0 means no limit.  [default: 1000]",
 )
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
-    """Compare the results of two checks, and show the sites that are new, gone or have a different answer.
+    """Compare the results of two checks, and show which sites are new, gone or answer differently.
 
     OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, otherwise by
     URL. If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.
@@ -56,7 +59,7 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
 
 
 class _JsonWriter:
-    """Writes one JSON object while its changes arrive, because they may not all fit into memory."""
+    """Writes one JSON object incrementally, because its changes may not all fit into memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,7 +67,7 @@ class _JsonWriter:
         self._is_read = True
 
     def write(self, changes: "list[ChangeRow]") -> None:
-        """Write some more changes."""
+        """Write more changes."""
         if self._limit:
             changes = changes[: self._limit - self._written]
         for site, before, after in changes:

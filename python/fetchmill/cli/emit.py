@@ -21,9 +21,9 @@ fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
     --definition NAME > job.json
 aws batch submit-job --cli-input-json file://job.json
 """
-# Time after which Kubernetes kills. A worker asked to end needs up to 25 s.
+# Time after which Kubernetes kills a worker. A worker that receives SIGTERM needs up to 25 s to end.
 _GRACE_SECONDS = 30
-# Minimum number of slashes in a path, so that it has a folder that can be mounted.
+# Minimum number of slashes in a path, so that it contains a folder that can be mounted.
 _PARTS_MIN = 2
 
 
@@ -33,12 +33,12 @@ _PARTS_MIN = 2
 @click.argument("scheduler", type=Choice(["slurm", "kubernetes", "aws-batch"]))
 @click.argument("job", metavar="JOB", type=click.Path())
 @click.option("--workers", type=COUNT, required=True, help="Number of workers to run at the same time.")
-@click.option("--image", help="Container image with fetchmill (kubernetes).")
+@click.option("--image", help="Container image that contains fetchmill (kubernetes).")
 @click.option("--claim", help="Persistent volume claim that contains JOB (kubernetes, if JOB is a folder).")
 @click.option("--queue", help="Job queue (aws-batch).")
 @click.option("--definition", help="Job definition with fetchmill in its image and JOB mounted (aws-batch).")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
-    """Write the job definition with which SCHEDULER starts workers of the shared job JOB. Nothing is started.
+    """Write a job definition with which SCHEDULER can start workers of the shared job JOB. Nothing is started.
 
     The workers run `fetchmill join JOB`. First create the job with `fetchmill get SOURCE JOB --shared`.
     """
@@ -85,7 +85,7 @@ def _slurm(job: str, workers: int) -> str:
 
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
-    """Return a job without a number of completions. After one worker has succeeded, Kubernetes starts no other."""
+    """Return a job without a completion count. After one worker has succeeded, Kubernetes starts no others."""
     container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],

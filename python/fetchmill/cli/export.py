@@ -26,10 +26,10 @@ fetchmill export shards/ files/ --format files     one file per object
 fetchmill export /nfs/run/ all/ --format tar       export a shared job
 fetchmill export s3://bucket/run all/ --format tar
 """
-_EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be files or collide on disk (list
-them: fetchmill status OTHER --failures), or some objects of DEST were doubtful; 10 an object is
-damaged (fetchmill verify DEST); 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. All
-others are errors (fetchmill --help)."""
+_EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be file names or collide on disk
+(list them: fetchmill status OTHER --failures), or some objects of DEST were doubtful; 10 an object
+is damaged (fetchmill verify DEST); 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint.
+All others are errors (fetchmill --help)."""
 
 
 @click.command(
@@ -54,7 +54,7 @@ others are errors (fetchmill --help)."""
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only errors.")
-def command(  # noqa: PLR0913, PLR0917 - an argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     dest: str,
     other: str,
     format_: str,
@@ -66,18 +66,18 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     quiet: bool,
     **reach: Any,  # noqa: ANN401
 ) -> int:
-    """Write all objects fetched into DEST to the folder OTHER, in another format. DEST does not change.
+    """Convert the objects in DEST to another format, and write them to the folder OTHER. DEST does not change.
 
-    If DEST is the directory of a finished shared job, OTHER receives the objects of all its ranges. The ranges of a job
-    in a bucket are copied to a temporary folder first, one after another.
+    If DEST is the directory of a finished shared job, OTHER receives the objects of all its ranges. If the job is in a
+    bucket, its ranges are first copied to a temporary folder, one after another.
 
     OTHER must be new, empty, or the destination of the same export. To resume after an interruption, run the same
     command again. OTHER is a normal destination: status, verify and export work on it.
 
-    Shards of jsonl and warc can be joined into one file: `cat other/*.jsonl > all.jsonl`.
+    jsonl and warc shards can be joined into one file: `cat other/*.jsonl > all.jsonl`.
 
-    Shards may contain the same name twice. With --format files, the first such object is written, and later
-    ones fail (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
+    Shards may contain the same name twice. With --format files, the first object with a name is written, and later ones
+    fail (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
     """
     signals = Signals()
     with prepare(dest, other, format_, shard_size, state, other_state, durability, given_reach(reach)) as prepared:
@@ -112,6 +112,6 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
         lines.append("stopped after a checkpoint; run the same command again to resume")
     for line in lines:
         if isinstance(display, LiveDisplay):
-            say(line)  # the block was removed
+            say(line)  # the live block is gone by now
         else:
             display.notice(line)

@@ -16,8 +16,8 @@ fetchmill extend /nfs/run more-urls.txt && fetchmill join /nfs/run
 """
 _HELP = """Add LIST to the shared job in JOB, even while workers run or after the job has finished.
 
-LIST must have the format of the job's list and the same path on every machine. The job's options apply to it. Running
-workers pick it up within seconds. A file can be added only once.
+LIST must have the same format as the job's list, and the same path on every machine. The job's options apply to it.
+Running workers pick it up within seconds. A file can be added only once.
 """
 
 
@@ -30,7 +30,7 @@ def _run(job: str, source: str, **reach: Any) -> int:  # noqa: ANN401
     record = extend_job(job, source, own)
     size = format_bytes(sum(file.size for file in record.files))
     is_running = shared_status(JobDirectory.at(job, own)).runs
-    then = "workers take it up within seconds" if is_running else f"run fetchmill join {escape(job)} to fetch it"
+    then = "workers pick it up within seconds" if is_running else f"run fetchmill join {escape(job)} to fetch it"
     say(f"added {escape(source)} ({size}) to {escape(job)}; {then}")
     return 0
 

@@ -47,7 +47,7 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
     --credentials-for https://api.example.com
 """
 
-_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. To resume, run the same command again.
+_HELP = """Fetch every object listed by SOURCE into the folder or bucket DEST. To resume, run the same command again.
 Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`.
 
 \b
@@ -61,9 +61,9 @@ SOURCE is one of:
 DEST must be new, empty, or the destination of the same job. After a kill, at most the last commit window is fetched
 again.
 
-Objects of a web server are named after their path below SOURCE, and objects of a bucket after their whole key. Objects
-of a list are named after their URL, or with --format files HOST/PATH. --strip-prefix shortens names, and --names sets
-the names of a list's objects.
+Objects from a web server are named after their path below SOURCE, and objects from a bucket after their whole key.
+Objects from a list are named after their URL, or after HOST/PATH with --format files. --strip-prefix shortens names,
+and --names sets the names of a list's objects.
 
 For parquet, tar, warc and jsonl shards, DEST may be s3://BUCKET/PREFIX/. The journal is then in ./NAME.fetchmill, where
 NAME is the last part of PREFIX, or in --state DIR.
@@ -73,7 +73,7 @@ _EPILOG = """Exit codes: 0 all fetched; 3 finished with failed or absent targets
 --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. Runs that end with 8, 130
 or 143 stop at a checkpoint. For all others see `fetchmill help exit-codes`.
 
-Write sizes as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
+Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 """
 
 
@@ -84,15 +84,15 @@ _LEASE_HELP = """Let other workers take over the ranges of a worker that has bee
 Default: 10 s."""
 
 
-# Part of the error for a destination whose job has another identity.
+# Phrase in the error for a destination that belongs to another job.
 _OF_ANOTHER_JOB = "belongs to another job"
 
 
 class _Destination(click.Path):
-    """The type of DEST. The message for a missing DEST shows the correct position."""
+    """The type of DEST. If DEST is missing, the message shows an example with one."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
-        """Return the command that was probably meant."""
+        """Return a message with the command that was probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, for example: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -122,7 +122,7 @@ def _run(
         return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
     except UsageError as error:
         if _OF_ANOTHER_JOB in str(error) and not (is_bucket(dest) or checked.retry_failed):
-            error.hint = "to remove the files of that job and begin anew, add --restart"
+            error.hint = "to remove that job's files and start over, add --restart"
         raise
 
 

@@ -1,4 +1,4 @@
-"""`fetchmill help`: shows pages of the documentation, which the package contains."""
+"""`fetchmill help`: shows pages of the documentation included in the package."""
 
 import sys
 from importlib.resources import files

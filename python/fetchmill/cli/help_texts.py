@@ -9,9 +9,9 @@ import click
 
 from fetchmill.cli.streams import write_line
 
-# Maximum width of a line, also on wider terminals.
+# Maximum width of a line, even on wider terminals.
 WIDTH = 80
-# Replaces hyphens until lines are wrapped, so that names of options and pages are not broken.
+# Replaces hyphens while lines are wrapped, so that names of options and pages are not broken.
 _KEPT_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SETTINGS = {"help_option_names": ["--help"], "max_content_width": WIDTH}
 # Commands with at most this number of options have no sections.
@@ -34,7 +34,7 @@ class Formatter(click.HelpFormatter):
         super().write_dl(kept, col_max, col_spacing)
 
     def getvalue(self) -> str:
-        """Return everything that was written."""
+        """Return the text written so far."""
         return super().getvalue().replace(_KEPT_HYPHEN, "-")
 
 
@@ -45,7 +45,7 @@ class Context(click.Context):
 
 
 class CliCommand(click.Command):
-    """A command with a full and a brief help.
+    """A command with full and brief help.
 
     Args:
         examples: commands to type, one per line. A continuation line begins with a space.
@@ -75,7 +75,7 @@ class CliCommand(click.Command):
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option `--help`, under its name in the table of sections."""
+        """Return the option `--help`, named as in the table of sections."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
@@ -114,7 +114,7 @@ class CliCommand(click.Command):
 
 
 def own_params(command: click.Command) -> list[click.Parameter]:
-    """Return the list of a command's parameters without those that are loaded late."""
+    """Return a command's parameters, except those that are loaded late."""
     own: list[click.Parameter] = getattr(command, "own", None) or command.params
     return own
 
@@ -144,7 +144,7 @@ def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
 
 
 def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None:
-    """Write a section with these lines unchanged."""
+    """Write a section that contains these lines unchanged."""
     if lines:
         with formatter.section("Examples"):
             for line in lines:
@@ -173,7 +173,7 @@ def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -
 
 
 def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
-    """Return the options by the headings of their sections, both in the order of the table."""
+    """Return the options grouped by section heading, both in the order of the table."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}
     # Imported late, because only help needs it.

@@ -87,7 +87,7 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
         if isinstance(display, LiveDisplay):
-            say(line)  # the block was removed
+            say(line)  # the live block is gone by now
         else:
             display.notice(line)
 

@@ -114,12 +114,12 @@ def _lines_with(to_line: "Callable[[ListedTarget], str]") -> "Callable[[Sequence
 
 
 def _name(target: "ListedTarget") -> str:
-    """Return the name of a target's object, or else its URL."""
+    """Return the name of a target's object, or its URL if it has no name."""
     return escape(target.name or target.url or "")
 
 
 def _event(target: "ListedTarget") -> str:
-    """Return the event for a target, with all its facts."""
+    """Return the event for a target, with everything known about it."""
     time = target.last_modified
     known = target._asdict() | {"last_modified": time and time.isoformat().replace("+00:00", "Z")}
     return json.dumps({"event": "target", **known})

@@ -1,4 +1,4 @@
-"""Shared by `ls` and `list`: lists the targets of a source, into a manifest or on standard output."""
+"""Shared by `ls` and `list`: lists the targets of a source in a manifest or on standard output."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fetchmill._job.list import ListedTarget, ListReport
 
 INCOMPLETE = 3
-_ONLY_FIRST = "a manifest has all targets, because get and sync would take a shorter one for the whole source"
+_ONLY_FIRST = "a manifest has all targets, because get and sync would mistake a shorter one for the whole source"
 
 
 class _EnoughListed(Exception):  # noqa: N818 - not an error
-    """The first targets are written, and no more are wanted."""
+    """The requested number of targets has been written."""
 
 
 def list_source(
@@ -49,7 +49,7 @@ def list_source(
         log_format: format of this file.
 
     Raises:
-        UsageError: a manifest would have only the first targets.
+        UsageError: a manifest would contain only the first targets.
     """
     if first is not None and listed.manifest is not None:
         raise UsageError(
@@ -105,8 +105,8 @@ def _writer(
 ) -> "Callable[[Sequence[ListedTarget]], None]":
     """Return a function that writes a batch of targets to standard output.
 
-    The function raises BrokenPipeError if no one reads standard output any more, and _EnoughListed after the first
-    targets.
+    The function raises BrokenPipeError if no one reads standard output any more, and _EnoughListed after the last
+    requested target.
     """
     left = sys.maxsize if first is None else first
 
@@ -159,9 +159,7 @@ def _lines(report: "ListReport") -> list[str]:
 
 def first_option() -> click.Option:
     """Return the option `--first`."""
-    return click.Option(
-        ["--first"], type=COUNT, callback=_at_least_one, help="List only the first N names, and end the listing."
-    )
+    return click.Option(["--first"], type=COUNT, callback=_at_least_one, help="List only the first N names, then stop.")
 
 
 def _at_least_one(_ctx: click.Context, _parameter: click.Parameter, first: int | None) -> int | None:

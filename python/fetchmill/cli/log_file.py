@@ -1,7 +1,7 @@
 """Writes progress and notices to a file, in addition to the display for people or machines.
 
-Each line is appended with one write and has a time in UTC, so several jobs may share a file. The file stays open while
-the job runs, so a program that rotates it must copy and truncate it.
+Each line starts with a time in UTC and is appended with one write, so several jobs may share a file. The file stays
+open while the job runs, so a program that rotates it must copy and truncate it.
 """
 
 import json
@@ -155,8 +155,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _hidden(value: Any) -> Any:  # noqa: ANN401 - what JSON has
-    """Return a JSON value without the secrets that URLs in it contain."""
+def _hidden(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value with the secrets in its URLs redacted."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):
