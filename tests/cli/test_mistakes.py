@@ -24,7 +24,7 @@ RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
 NO_FOLDERS = "/proc/nothing: its file system does not support folders; choose a folder elsewhere"
 NOT_ONE_FILE = (
-    "out.parquet: fetchmill writes a folder of shards, not one file, because each shard is complete even if the job is "
+    "out.parquet: fetchmill writes a folder of shards, not one file, so that each shard is complete even if the job is "
     "killed; all shards can be read as one (read_parquet('out/*.parquet'))"
 )
 ONE_PARQUET_FILE = (

@@ -396,7 +396,7 @@ def test_a_list_is_added_while_workers_run_and_after_the_end(
 
     added = run("extend", "job", "more.txt")
 
-    assert (added.code, "workers take it up" in added.err) == (0, True), added.err
+    assert (added.code, "workers pick it up" in added.err) == (0, True), added.err
     assert [worker.wait(60) for worker in workers] == [0, 0]
     assert final_rows(job) == Counter(urls[:6_000])
     assert run("verify", "job").code == 0

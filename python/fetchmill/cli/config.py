@@ -205,7 +205,7 @@ def _require_text(option: click.Option, key: str, given: object) -> None:
 
     # No message shows the value, because it may be the token itself instead of the path of a token file.
     if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
-        raise UsageError(f"{key} must be a string: the path of a file or folder")
+        raise UsageError(f"{key} must be a string with the path of a file or folder")
     is_plain = not getattr(option, "metadata", None)
     if is_plain and isinstance(given, list) and not all(isinstance(each, str) for each in given):
         raise UsageError(f"{key} must be an array of strings")

@@ -35,17 +35,17 @@ SOURCE is one of:
   -                          a list on standard input
 
 DEST is a folder or bucket with a fetchmill job. Everything else is a SOURCE, whose objects are listed but not fetched.
-The job of a bucket is found in the bucket (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the keys of
-such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
+The job of a bucket may be in the bucket itself (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the keys
+of such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
 
-With -o, a SOURCE is written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It appears when the
-listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same
-command again.
+With -o, the targets of SOURCE are written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It
+appears when the listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an
+interruption, run the same command again.
 
 Without -o, control characters and backslashes in names are escaped with a backslash. DEST is read in place, in storage
 order, and each name is listed once. While its job runs, the objects sealed so far are listed. With --long, a `-` stands
-for an unknown value: `files` and `tar` store no status and no time, and a SOURCE has at most sizes and modification
-times.
+for an unknown value: `files` and `tar` store no status and no time, and a SOURCE reports only sizes and modification
+times, if any.
 
 In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
 listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
@@ -100,7 +100,7 @@ def _run(
 
 
 def _options() -> list[click.Parameter]:
-    """Return the options of `list`, with help for both kinds of places."""
+    """Return the options of `list`, with help texts that cover sources and destinations."""
     options = options_of(ListOptions)
     for option in options:
         if isinstance(option, click.Option) and option.name in _HELP_IN_LS:

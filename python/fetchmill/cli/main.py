@@ -14,7 +14,7 @@ from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, own
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
-# Commands are imported when they are needed: `fetchmill --version` needs none of them.
+# Commands are imported only when they are needed: `fetchmill --version` needs none of them.
 GROUPS = {
     "Fetch": ("get", "resume", "retry", "sync", "check", "list", "plan"),
     "Inspect": ("status", "report", "verify", "diff"),
@@ -23,9 +23,9 @@ GROUPS = {
     "More": ("help", "completion", "bench", "torture"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
-# Earlier names of commands. They work, but the list of commands leaves them out.
+# Earlier names of commands. They still work, but the list of commands omits them.
 _EARLIER_NAMES = ("list",)
-# Groups whose commands `-h` names without a description.
+# Groups whose commands `-h` lists without descriptions.
 _NAMED_IN_BRIEF = ("Shared jobs", "More")
 _EXAMPLES = (
     "fetchmill get https://example.org/data/ out/      fetch what a server lists",
@@ -102,7 +102,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command to run, and report its name to the caller of the program."""
+        """Return the command to run. Pass its name to the function `on_command` of `run`."""
         found = super().resolve_command(ctx, args)
         if ctx.obj is not None and found[0] is not None:
             ctx.obj(found[0])
@@ -159,8 +159,8 @@ def main(
     """Run the command line and exit.
 
     Args:
-        arguments: arguments without the program's name. The arguments of the process if not given.
-        on_command: called with the name of the command when the command is loaded and about to run.
+        arguments: arguments without the program's name. Default: the arguments of the process.
+        on_command: called with the name of the command after the command is loaded and before it runs.
     """
     open_missing()
     code = _run(arguments, on_command)
@@ -227,7 +227,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
 
 
 def _with_own_names(error: FetchmillError) -> str:
-    """Return the text of an error, with the command line's names of options instead of Python's."""
+    """Return the text of an error, with option names as on the command line instead of in Python."""
     from fetchmill.cli.option_names import written
 
     text = str(error)
@@ -237,7 +237,7 @@ def _with_own_names(error: FetchmillError) -> str:
 
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
-    """Return an error in the usage of a command, and a hint at what was probably meant."""
+    """Return the message of a usage error, and a hint about what was probably meant."""
     from fetchmill.cli.parameter_types import HINT
     from fetchmill.cli.suggestions import suggest_command, suggest_option
 

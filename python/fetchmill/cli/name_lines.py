@@ -12,7 +12,7 @@ class Form(NamedTuple):
     """The form of the lines: names alone unless one of these is set.
 
     Args:
-        is_long: whether lines have all known facts.
+        is_long: whether lines show all known facts.
         null: whether names end with NUL instead of a newline, without escapes.
         as_json: whether lines are JSON objects.
     """
@@ -26,11 +26,11 @@ class Named(NamedTuple):
     """A name with what is known about it. Unknown values are None.
 
     Args:
-        name: the name. Bytes that are not UTF-8 are surrogates.
+        name: the name. Bytes that are not UTF-8 are represented as surrogates.
         size: size in bytes.
         status: the HTTP status of the reply.
         time: the time that `--long` shows.
-        facts: more values, which JSON shows together with `--long`.
+        facts: more values, which JSON shows with `--long`.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 def to_line(found: Named, form: Form) -> bytes:
-    """Return the line of a name in a form."""
+    """Return the line for a name in the given form."""
     if form.as_json:
         return _json_line(found, with_facts=form.is_long)
     if not form.is_long:
@@ -52,7 +52,7 @@ def to_line(found: Named, form: Form) -> bytes:
 
 
 def name_line(name: str, form: Form) -> bytes:
-    """Return the line of a name alone."""
+    """Return a line that contains only the name."""
     return _encode(name) + b"\0" if form.null else (escape(name) + "\n").encode()
 
 

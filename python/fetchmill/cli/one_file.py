@@ -8,13 +8,13 @@ from fetchmill.errors import UsageError
 
 
 class _FileKind(NamedTuple):
-    """What a file extension says about the output that the user wants.
+    """The output that a file extension suggests.
 
     Args:
         format: the format of the shards.
         reading: how to read all shards as one, where {} is the folder.
-        joining: a command that makes one file, where the first {} is the folder and the second one is the file. None if
-            other programs have no simple one.
+        joining: a command that joins the shards into one file, where the first {} is the folder and the second one is
+            the file. None if there is no simple command.
     """
 
     format: str
@@ -45,7 +45,7 @@ def refuse_file(source: str, dest: str) -> None:
     """Refuse a DEST that is named like a file.
 
     Raises:
-        UsageError: DEST ends with the extension of a format. The hint has the command that was probably meant.
+        UsageError: DEST ends with the extension of a format. The hint contains the command that was probably meant.
     """
     name = dest.rstrip("/")
     suffix = next((suffix for suffix in _KINDS if name.lower().endswith(suffix)), None)
@@ -56,7 +56,7 @@ def refuse_file(source: str, dest: str) -> None:
     options = "" if kind.format == "files" else f" --format {kind.format}"
     joining = f"; then, for one file: {kind.joining.format(folder, escape(name))}" if kind.joining else ""
     raise UsageError(
-        f"{escape(dest)}: fetchmill writes a folder of shards, not one file, because each shard is complete even if "
+        f"{escape(dest)}: fetchmill writes a folder of shards, not one file, so that each shard is complete even if "
         f"the job is killed; all shards can be read as one ({kind.reading.format(folder)})",
         hint=f"fetchmill get {shlex.quote(escape(source))} {shlex.quote(folder)}{options}{joining}",
     )

@@ -56,22 +56,22 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
-# Options that only experts change. Help has them as `--set NAME=VALUE`, and they may also be written as `--NAME VALUE`.
+# Options that only experts change. Help shows them as `--set NAME=VALUE`; `--NAME VALUE` works, too.
 _SETTINGS = ("commit_window", "durability", "seal_after")
-# Options whose value may be left out. It is then `any`.
+# Options whose value may be omitted. The value is then `any`.
 _MAY_STAND_ALONE = ("retry-failed",)
-# Aliases that the command line has, too. `--limit` is refused, because it has two meanings.
+# Aliases that also exist on the command line. `--limit` is refused, because it has two meanings.
 _WRITTEN_ALIASES = ("timeout",)
 # Kinds of options that may be repeated. Each use adds a value to the sequence or mapping passed to Python.
 _REPEATED = ("headers", "patterns", "statuses")
 
 
 class TableOption(click.Option):
-    """An option of a table.
+    """An option from a table.
 
     Args:
         metadata: the row of the option.
-        alias: another name of the option in Python and in files of options.
+        alias: another name of the option in Python and in options files.
     """
 
     def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - those of click
@@ -146,7 +146,7 @@ def _described(option: click.Option) -> str:
 
 
 class TableCommand(CliCommand):
-    """A command with options of a table."""
+    """A command with options from a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments. An option with an optional value takes the value only after `=`."""
@@ -208,7 +208,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """Return the field that an option sets, and the names of the option. A flag that may be on gets a `--no-` name."""
+    """Return the field that an option sets, and the option's names. A flag that can be on also has a `--no-` name."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     option = written(field.name)
     names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]

@@ -8,19 +8,19 @@ import click
 from fetchmill._options.dates import parse_date
 from fetchmill._options.units import parse_bytes, parse_count, parse_range, parse_seconds
 
-# Key in a context's `meta` for a hint at what was probably meant.
+# Key in a context's `meta` for a hint about what was probably meant.
 HINT = "fetchmill.hint"
 
 
 class Quantity(click.ParamType[Any]):
-    """Text that a function parses, such as those in `fetchmill._options.units`. It raises ValueError for other text."""
+    """Text parsed by a function, such as those in `fetchmill._options.units`. It raises ValueError for invalid text."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the parsed value. A default is already a value."""
+        """Return the parsed value. A default is already parsed."""
         if not isinstance(value, str):
             return value
         try:
@@ -30,7 +30,7 @@ class Quantity(click.ParamType[Any]):
 
 
 class Choice(click.Choice[str]):
-    """One of some words. For words that other tools use, errors have a hint.
+    """One of several words. For words that other tools use, errors contain a hint.
 
     Args:
         choices: the words.
@@ -93,7 +93,7 @@ def _parse_status(text: str) -> int:
 
 
 class Word(click.types.StringParamType):
-    """Text that has its own name in help."""
+    """Text whose values have their own name in help."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -148,7 +148,7 @@ MAX_FAILED = Word("n|p%")
 
 
 class Share(click.FloatRange):
-    """A share of requests, 0 to 1."""
+    """A share of requests, from 0 to 1."""
 
     name = "share"
 

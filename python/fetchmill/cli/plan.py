@@ -34,9 +34,9 @@ _HELP = """Estimate the time, requests, traffic and disk space that `fetchmill g
 SOURCE and fetches a sample for about 10 s. It stores nothing in DEST.
 
 The probe uses the options of `get`. --probe-seconds sets its duration. With --concurrency auto, the probe may take up
-to three times as long, until it finds a suitable number.
+to three times as long to find a suitable number.
 
-The plan estimates time, requests, network bytes, and the disk space and inodes of each format, all with their ranges.
+The plan estimates time, requests, network bytes, and the disk space and inodes of each format, each as a range.
 It shows what limits the rate, and whether DEST has enough space. It covers all of SOURCE, or 1,000,000 objects if
 SOURCE does not report a count (see --objects).
 """
@@ -155,7 +155,7 @@ class _ProbeProgress:
 
 
 def _conclude(plan: "Plan") -> int:
-    """Return the exit code. Warns or raises StorageError if space may be insufficient."""
+    """Return the exit code. Warn, or raise StorageError, if space may be insufficient."""
     if plan.room is None or plan.dest is None:
         return 0
     asked = plan.of_format(plan.format)
@@ -241,7 +241,7 @@ def _room_lines(plan: "Plan") -> list[str]:
 
 
 def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
-    """Format an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. Show only the value if both ends look equal."""
+    """Format an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. If both ends look equal, show only the value."""
     value, low, high = (shown(each) for each in (estimate.value, estimate.low, estimate.high))
     return value if low == high else f"{value} ({low} to {high})"
 

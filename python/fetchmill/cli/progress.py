@@ -45,7 +45,7 @@ def _now() -> str:
 
 
 class PlainDisplay(Display):
-    """Shows a line every ten seconds with the time in UTC, for logs."""
+    """Writes a line with the time in UTC every ten seconds, for logs."""
 
     def __init__(self, write_line: "Callable[[str], object]", now: "Callable[[], str]" = _now) -> None:
         self._write_line = write_line
@@ -66,7 +66,7 @@ class PlainDisplay(Display):
 
 
 class JsonDisplay(Display):
-    """Writes events as JSON lines for machines: `progress` each second or less often, and `notice`."""
+    """Writes events as JSON lines for machines: `progress` at most every second, and `notice`."""
 
     def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]", seconds: float = JSON_SECONDS) -> None:
         self._write_event = write_event
@@ -98,7 +98,7 @@ def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
 
 
 def _lines(lines: list[str]) -> "RenderableType":
-    """Return lines that are cut at the width of the terminal, because a line that wraps would move the block."""
+    """Return the lines, cut at the width of the terminal, because a line that wraps would move the block."""
     from rich.text import Text
 
     return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)

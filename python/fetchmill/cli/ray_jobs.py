@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
 
-_ON_HELP = """Start the workers on a Ray cluster. This is the one in RAY_ADDRESS, otherwise one that runs on this
-machine, otherwise a new local one. See `fetchmill help shared-jobs`."""
+_ON_HELP = """Start the workers on a Ray cluster. fetchmill uses the cluster in RAY_ADDRESS, otherwise one that runs on
+this machine, and otherwise starts a local one. See `fetchmill help shared-jobs`."""
 _WORKERS_HELP = "Number of workers with --on ray. Default: one per node."
 
 
@@ -59,7 +59,7 @@ def run_shared(
     Args:
         job: the job directory.
         make: makes a worker. Its argument is the function that shows the worker's messages.
-        own: options of each worker that the job directory does not have.
+        own: options of each worker that the job directory does not store.
         on: `ray`, or None for this process.
         workers: number of workers in Ray; one for each node if None.
         as_json: whether to write the final status, and with Ray the progress, as JSON events.

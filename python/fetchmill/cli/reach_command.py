@@ -1,4 +1,4 @@
-"""Options for reaching the bucket of a shared job, of commands that read a destination.
+"""Options with which commands that read a destination reach the bucket of a shared job.
 
 They are loaded late, because most destinations are folders, and these commands must start quickly.
 """
@@ -18,14 +18,14 @@ class ReachCommand(CliCommand):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
         self.own: list[click.Parameter] = []
-        # Those of `own`, and the options for reaching a bucket. Click adds its own option for a moment.
+        # The parameters in `own`, and the options for reaching a bucket. Click temporarily adds an option of its own.
         self._all: list[click.Parameter] = []
         self._is_parsing_own = False
         super().__init__(*arguments, **settings)
 
     @property
     def params(self) -> list[click.Parameter]:
-        """The parameters of the command. While arguments without a bucket are parsed, only its own ones."""
+        """The parameters of the command; only its own ones while it parses arguments without a bucket."""
         if self._is_parsing_own:
             return self.own
         if not self._all or any(each not in self._all for each in self.own):
@@ -47,7 +47,7 @@ class ReachCommand(CliCommand):
             self._is_parsing_own = False
 
     def _are_own(self, args: list[str]) -> bool:
-        """Return whether neither the arguments nor a file can have one of the options."""
+        """Return whether neither the arguments nor a file can contain an option for reaching a bucket."""
         known = {text for each in self.own for text in (*each.opts, *each.secondary_opts)} - {"--config"}
         may_be_own = (
             arg.partition("=")[0] in known if arg.startswith("--") else not arg.startswith(("s3://", "-h"))

@@ -101,7 +101,7 @@ def command(
 
 
 class _Place(NamedTuple):
-    """The place of a job.
+    """The location of a job.
 
     Args:
         dest: the destination, or the job directory of a shared job.
@@ -120,7 +120,7 @@ class _Place(NamedTuple):
         return self.state is None and is_shared_job(self.dest, self.reach)
 
     def is_synced(self) -> bool:
-        """Return whether a sync keeps the folder."""
+        """Return whether the folder is kept up to date by a sync."""
         from fetchmill._sync.state import is_synced
 
         return self.state is None and is_synced(self.dest)
@@ -196,7 +196,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
 
 
 def _watch(place: _Place, as_json: bool) -> None:
-    """Show the status each second. Clears the screen of a terminal, so that the table stays in place."""
+    """Show the status every second. Clear the screen of a terminal, so that the table stays in place."""
     clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         if clears:
@@ -244,7 +244,7 @@ def _write_skipped(place: _Place, as_json: bool) -> None:
 
 
 def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
-    """Yield lines for the rules by which targets opted out, and for the hosts whose robots.txt forbids most."""
+    """Yield lines for the rules by which targets opted out, and for the hosts that forbid the most targets."""
     for kind, counts in (("rule", found.rules), ("host", found.hosts)):
         for text, count in counts.items():
             told = {"reason": found.reason, "count": count, kind: text}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MISSING = 3
 # Number of lines per write.
 _LINES = 5000
-# Formats whose records have more facts than the manifest.
+# Formats whose records contain more facts than the manifest.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
 
@@ -50,7 +50,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
 
 
 class _NameListing:
-    """The names that some patterns match, each once. Afterwards, `unmatched` has the patterns without a match."""
+    """The names that match a pattern, each once. Afterwards, `unmatched` contains the patterns without a match."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
         self._objects = objects
@@ -106,6 +106,6 @@ def _named(found: "tuple[str, int | None] | Object") -> Named:
     if isinstance(found, tuple):
         return Named(*found)
     facts = {field: getattr(found, field) for field in FACTS}
-    # Only objects of a list have these.
+    # Only objects from a list have these.
     facts |= {field: value for field in ("url", "columns") if (value := getattr(found, field))}
     return Named(found.name, len(found.body), found.status, found.fetched_at, facts)

@@ -50,7 +50,11 @@ def write_bytes(stream: TextIO, data: bytes) -> bool:
 
 
 def _write_all(stream: BinaryIO, rest: memoryview) -> None:
-    """Write all bytes. Without a buffer (PYTHONUNBUFFERED), a write may take a part; a non-blocking pipe, nothing."""
+    """Write all bytes.
+
+    Without a buffer (PYTHONUNBUFFERED), a single write may accept only some of them. If the stream is a non-blocking
+    pipe, it may accept none.
+    """
     while rest:
         try:
             written = stream.write(rest)
@@ -113,9 +117,9 @@ def flush_or_silence() -> None:
 
 
 def output_error() -> str | None:
-    """Return in one line why standard output is incomplete.
+    """Return the reason why standard output is incomplete, as one line.
 
-    None if it is complete, or no one was reading it any more.
+    Return None if it is complete, or if no one was reading it any more.
     """
     flush_or_silence()
     try:

@@ -45,7 +45,7 @@ _OPTIONS = {
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
 _RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
 _VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
-# Options that need an explanation: an option that the command must have, and the hint.
+# Unknown options that need an explanation: an option that the command must have, and the hint.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
     **dict.fromkeys(("resume", "continue", "c"), _RESUME),
@@ -59,7 +59,7 @@ _EXPLAINED = {
 
 
 def suggest_value(value: str, choices: Collection[str]) -> str | None:
-    """Return a hint at the value that was probably meant."""
+    """Return a hint about the value that was probably meant."""
     meant = nearest_value(value, choices)
     return f"did you mean {meant}?" if meant else None
 
@@ -70,7 +70,7 @@ def suggest_command(name: str, known: Collection[str]) -> str | None:
 
 
 def suggest_option(name: str, known: Collection[str]) -> str | None:
-    """Return a hint at the option that was probably meant.
+    """Return a hint about the option that was probably meant.
 
     Args:
         name: the option as the user wrote it, without the dashes.
