@@ -140,7 +140,8 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
     assert (ended.code, larger.code) == (3, 3)
     lines = ended.err.splitlines()
     assert (
-        f"body-too-large: above --max-size; fetch them: fetchmill retry {dest} body-too-large --max-size BYTES" in lines
+        f"body-too-large: larger than --max-size; fetch them: fetchmill retry {dest} body-too-large --max-size BYTES"
+        in lines
     )
     assert (
         "url: these lines do not contain a URL; fix them or use --template 'https://{}', and choose another destination"

@@ -167,7 +167,7 @@ def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_
 
     assert ended.code == 0, ended.err
     assert "1 round, 300 objects: " in ended.err
-    assert "lost 0, doubled 0, wrong 0" in ended.err
+    assert "lost 0, duplicated 0, wrong 0" in ended.err
     assert "fetched again" not in ended.err
 
 

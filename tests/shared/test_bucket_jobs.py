@@ -99,7 +99,7 @@ def test_workers_die_drain_and_come_late(
     with fetchmill.open(JOB) as objects:
         assert len(objects) == pa.table(objects).num_rows == len(urls)
     log = next(body for key, body in store.objects().items() if "/logs/" in key)
-    assert b"works at s3://bucket/some/run" in log
+    assert b"is working on s3://bucket/some/run" in log
 
 
 def test_a_stopped_job_goes_on(
@@ -117,7 +117,7 @@ def test_a_stopped_job_goes_on(
     assert run("stop", JOB, *endpoint, env=without).code == 0
     assert worker.wait(60) == 0
     stopped = run("status", JOB, env=own)
-    assert "stopped; fetchmill resume s3://bucket/some/run/ goes on" in stopped.out
+    assert "stopped; fetchmill resume s3://bucket/some/run/ continues the job" in stopped.out
     assert not fetchmill.shared_jobs.status(JOB).finished
     assert run("set", JOB, "--rate", "50000", *endpoint, env=without).code == 0
     assert run("resume", JOB, *endpoint, env=without).code == 0

@@ -199,7 +199,7 @@ def test_an_interrupted_division_gives_its_claim_back(
 
     first.send_signal(signal.SIGTERM)
 
-    assert "stopped before the job had begun" in first.communicate(timeout=60)[1]
+    assert "stopped before the job began" in first.communicate(timeout=60)[1]
     assert first.returncode == 128 + signal.SIGTERM
     assert not (dest / "job.json").exists()
     assert not list(dest.glob("claims/*"))

@@ -86,7 +86,7 @@ def test_an_interrupted_listing_gives_its_claim_back(
 
     first.send_signal(signal.SIGINT)
 
-    assert "stopped before the job had begun" in first.communicate(timeout=60)[1]
+    assert "stopped before the job began" in first.communicate(timeout=60)[1]
     assert first.returncode == 128 + signal.SIGINT
     assert not (dest / "job.json").exists()
     assert run(*command).code == 0
@@ -130,9 +130,9 @@ def test_objects_are_fetched_while_the_source_is_listed(
     assert (status.is_listed, status.finished) == (False, False)
     text = run("status", dest).out
     assert "the source is being listed" in text
-    assert "lists the source (" in text
+    assert "listing the source (" in text
     refused = run("export", dest, dest.parent / "all", "--format", "jsonl")
-    assert (refused.code, "its source is not listed to the end" in refused.err) == (2, True), refused.err
+    assert (refused.code, "its listing is not complete" in refused.err) == (2, True), refused.err
     assert [worker.wait(60) for worker in workers] == [0, 0]
     assert final_rows(dest) == dict.fromkeys(names(count), 1)
     status = fetchmill.shared_jobs.status(dest)

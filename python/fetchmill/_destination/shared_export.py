@@ -39,7 +39,7 @@ def shared_input(dest: str, reach: Mapping[str, Any]) -> SharedInput:
     job = directory.job()
     if not directory.is_complete(job):
         open_ranges = len(directory.open_ranges(job))
-        why = f"open ranges: {open_ranges:,}" if job.is_listed else "its source is not listed to the end"
+        why = f"open ranges: {open_ranges:,}" if job.is_listed else "its listing is not complete"
         raise UsageError(
             f"the shared job of {dest} is not finished ({why}); export it after its workers have finished, or continue "
             f"it with fetchmill resume {dest}"

@@ -102,7 +102,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command to run. Pass its name to the function `on_command` of `run`."""
+        """Return the command to run. Pass its name to the function in `ctx.obj`."""
         found = super().resolve_command(ctx, args)
         if ctx.obj is not None and found[0] is not None:
             ctx.obj(found[0])

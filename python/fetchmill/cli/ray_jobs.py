@@ -58,7 +58,7 @@ def run_shared(
 
     Args:
         job: the job directory.
-        make: makes a worker. Its argument is the function that shows the worker's messages.
+        make: creates a worker. Its argument is the function that shows the worker's messages.
         own: options of each worker that the job directory does not store.
         on: `ray`, or None for this process.
         workers: number of workers in Ray; one for each node if None.

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from fetchmill._shared.worker import RangeWorker
 
 FINISHED_WITH_FAILURES = 3
-# Options that each process has for itself.
+# Options that each process sets for itself.
 OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# The options for reaching the bucket of a job directory, to only read or change a job.
+# Options for reaching the bucket of a job directory, for commands that only read or change a job.
 _REACH = (*BUCKET_REACH, "ca_file", "proxy")
-# Those that `-h` does not show.
+# The ones that `-h` does not show.
 MINOR = tuple(name for name in _REACH if name not in ("endpoint_url", "region", "profile"))
 
 
@@ -43,22 +43,22 @@ def run_worker(
 
     Args:
         job: the job directory.
-        make: makes the worker. Its argument is the function that shows the worker's messages.
+        make: creates the worker. Its argument is the function that shows the worker's messages.
         as_json: whether to write the final status as a JSON event.
         quiet: whether to show nothing.
-        tells_failures: whether the exit code reports failed objects. It must not if a scheduler would start the worker
-            again.
+        tells_failures: whether the exit code reports failed objects. It must not if a scheduler would then restart the
+            worker.
     """
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
     signals = Signals()
     log = _Log(quiet=quiet or as_json)
-    # While it lists a source or divides a list, this process has a claim. It must give it back.
+    # While this process lists a source or divides a list, it holds a claim, which it must release.
     with signals.interrupting():
         worker = make(log.say)
     log.keep_in(worker.store)
-    log.say(f"worker {worker.name} works at {job}")
+    log.say(f"worker {worker.name} is working on {job}")
     signals.attach(worker)
     end = worker.run()
     status = shared_status(JobDirectory(worker.store))
@@ -134,11 +134,11 @@ def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[st
 
 
 def _listing(status: "SharedStatus") -> str:
-    """Return what a status says of a list that is not complete."""
+    """Return a note about a list that is not complete."""
     if status.is_listed:
         return ""
     lists = any(worker.listed is not None for worker in status.living)
-    return "; the source is being listed" if lists else "; the source is not listed to the end"
+    return "; the source is being listed" if lists else "; the listing is not complete"
 
 
 def _worker_line(worker: Any) -> str:  # noqa: ANN401 - a WorkerStatus
@@ -149,7 +149,7 @@ def _worker_line(worker: Any) -> str:  # noqa: ANN401 - a WorkerStatus
         failed = f", {format_count(worker.failed)} failed" if worker.failed else ""
         ranges = _ranges(worker.ranges_done)
         done = f", {format_count(worker.fetched)} fetched{failed} in {ranges} and {format_seconds(worker.seconds)}"
-    lists = "" if worker.listed is None else f", lists the source ({format_count(worker.listed)} so far)"
+    lists = "" if worker.listed is None else f", listing the source ({format_count(worker.listed)} so far)"
     beat = f"last heartbeat {format_seconds(worker.age)} ago"
     return f"{escape(worker.name)}: {worker.state}{rate}{has}{lists}{done}, {beat}"
 
@@ -158,7 +158,7 @@ def _condition(status: "SharedStatus") -> str:
     if status.finished:
         return "finished"
     if status.stopped:
-        return f"stopped; fetchmill resume {escape(status.dest)} goes on"
+        return f"stopped; fetchmill resume {escape(status.dest)} continues the job"
     if status.living:
         return f"running with {format_count_of(len(status.living), 'worker')}"
     return f"no worker is running; fetchmill join {escape(status.dest)} continues the job"
@@ -210,7 +210,7 @@ def given(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_options() -> list[click.Parameter]:
-    """Return the options that each process has for itself."""
+    """Return the options that each process sets for itself."""
     return _options(OWN)
 
 

@@ -15,7 +15,7 @@ _OF_PRIVATE = "private addresses are refused for lists; --allow-private allows t
 # By failure kind: why a retry with the same options would fail again, and an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
-    "body-too-large": ("above --max-size", "--max-size BYTES"),
+    "body-too-large": ("larger than --max-size", "--max-size BYTES"),
     "unverified-length": ("the replies do not show where their bodies end", "--allow-eof-bodies"),
     "unexpected-type": ("the bodies' types do not match --accept", "--accept TYPE"),
     "redirect": ("redirects are not followed", "--redirects N"),
@@ -62,7 +62,7 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
 
 
 def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return lines with opt-outs by rule, and the hosts with most robots.txt refusals. Takes a report as a dict."""
+    """Return lines with opt-outs by rule, and the hosts with the most robots.txt refusals. Takes a report as a dict."""
     count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
     if not count:
         return []
@@ -108,7 +108,7 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
 
 
 def _retry(report: Report, where: str, answers: str) -> str:
-    """Return the command for retrying targets. The user must pipe a list from standard input again."""
+    """Return the command for retrying targets. A list from standard input must be piped in again."""
     if report.source == "standard input":
         return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
     return f"fetchmill retry {where} {answers}".rstrip()
@@ -122,7 +122,7 @@ def failed_lines(report: "Report | SyncReport") -> list[str]:
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Return failures by status if a status was the reason, else by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Return failures by status if a status was the reason, otherwise by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))
@@ -157,7 +157,7 @@ def doubtful_lines(report: Report, state: str | None) -> list[str]:
         return []
     where = destination_arguments(report.dest, state)
     return [
-        doubtful_line(report.doubtful, report.doubtful_count, "object", "hold another object's bytes"),
+        doubtful_line(report.doubtful, report.doubtful_count, "object", "contain another object's bytes"),
         f"list them: fetchmill status {where} --json, field `doubtful`; fetch them again into another destination",
     ]
 

@@ -54,8 +54,9 @@ request.
 DEST must be new, empty, or the destination of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with
 the same format. Objects have the same names as with `get`; see `fetchmill get --help`.
 
-Each object is replaced as a whole: even after a kill, it is either old or new. To resume, run the same command again.
-Files changed in DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its progress.
+Each object is replaced atomically: even after a kill, it is either the old or the new version. To resume, run the same
+command again. Files changed in DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its
+progress.
 """
 
 _EPILOG = """Exit codes: 0 DEST is up to date; 3 some objects failed or a folder could not be listed (the next
@@ -166,11 +167,11 @@ class _ShownRunner:
         return self._signals.number is not None
 
     def stop(self) -> None:
-        """Handle a first signal between two jobs: the current step must end soon, or the process ends."""
+        """Handle a first signal between two jobs: if the current step does not end soon, end the process."""
         self._deadline = time.monotonic() + DRAIN_SECONDS_MAX
 
     def abort(self) -> None:
-        """Do nothing at a second signal, because the process is ending."""
+        """Ignore a second signal, because the process is already ending."""
 
     def begin(self, phase: "Phase", plan: "SyncPlan | None") -> None:
         """Show the next phase."""

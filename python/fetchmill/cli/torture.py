@@ -33,10 +33,11 @@ fetchmill torture urls.txt -- --column url   test your own objects
 """
 _HELP = """Disturb and resume jobs, then check that every object is stored once, with the right bytes.
 
-Each round is a job of 2,000 small objects. The seed chooses system calls that make data durable. Before such a call,
-the run is killed, loses its network, or finds the disk full. The job is then resumed until it is finished.
+Each round is a job of 2,000 small objects. The seed chooses system calls that make data durable. Before a chosen call,
+the run is killed, loses its network connection, or runs out of disk space. The job is then resumed until it is
+finished.
 
-The server sends faulty replies for 5 of 100 objects: truncated, reset, status 503, or followed by an unsolicited
+The server sends faulty replies for 5 of every 100 objects: truncated, reset, status 503, or followed by an unsolicited
 reply.
 
 Independent programs read what the job stored: Python's standard library, pyarrow for Parquet and warcio for WARC.
@@ -48,7 +49,7 @@ each round fetches them again. Options of `fetchmill get` follow `--`. Server fa
 The same seed repeats the same disturbances. `torture` needs Linux 5.6 or later, but no privileges.
 """
 _EPILOG = (
-    "Exit codes: 0 no object is lost, duplicated or wrong; 10 some object is. For all others see fetchmill --help."
+    "Exit codes: 0 no object is lost, duplicated or wrong; 10 at least one is. For all others see fetchmill --help."
 )
 
 
@@ -146,7 +147,7 @@ def _show_round(ended: "Round", again: str, *, as_json: bool) -> None:
         write_event("round", _to_dict(ended) | ({} if ended.found.is_clean else {"again": again}))
         return
     found = ended.found
-    verdict = "ok" if found.is_clean else f"lost {found.lost}, doubled {found.doubled}, wrong {found.wrong}"
+    verdict = "ok" if found.is_clean else f"lost {found.lost}, duplicated {found.doubled}, wrong {found.wrong}"
     done = "; ".join(map(str, ended.disturbances)) or "no disturbance (each run ended before the chosen call)"
     say(f"round {ended.number}, {ended.format}: {done}: {verdict}")
     if found.is_clean:
@@ -176,9 +177,10 @@ def _summary(verdict: "Verdict") -> list[str]:
         format_count_of(counts["cut"], "network cut"),
         *([] if verdict.fetched_again is None else [format_count_of(verdict.server_faults, "server fault")]),
     ]
+    wrong = (("lost", verdict.lost), ("duplicated", verdict.doubled), ("wrong", verdict.wrong))
     lines = [
         f"{format_count_of(verdict.rounds, 'round')}, {format_objects(verdict.objects)}: {', '.join(disturbed)}",
-        ", ".join(f"{what} {format_count(getattr(verdict, what))}" for what in ("lost", "doubled", "wrong")),
+        ", ".join(f"{what} {format_count(count)}" for what, count in wrong),
     ]
     if verdict.other_problems:
         lines.append(f"other problems: {format_count(verdict.other_problems)}")

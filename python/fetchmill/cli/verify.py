@@ -1,4 +1,4 @@
-"""`fetchmill verify`: proves that a destination is complete, shows findings, and repairs them on request."""
+"""`fetchmill verify`: verifies that a destination is complete, shows findings, and repairs them on request."""
 
 import os
 import sys
@@ -55,7 +55,7 @@ source; 10 objects are missing, damaged, duplicated or unknown. For all others s
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only findings and errors.")
 def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401
-    """Verify that DEST contains every target of its job exactly once, and every object as it was fetched.
+    """Verify that DEST contains every target of its job exactly once, and that no object has changed.
 
     `verify` uses all processors to check the ledger (listed = fetched + absent + failed + skipped), every shard, and
     the checksum of every object. It lists missing, damaged, duplicated and unknown objects on standard output, one per
@@ -68,7 +68,7 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
     own = {name: options.pop(name) for name in _OWN}
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     if (own["sample"] or own["against"]) and not quiet:
-        say(f"drawing objects with --seed {drawn}")
+        say(f"sampling objects with --seed {drawn}")
     findings = _Findings(show_all=show_all, as_json=as_json)
     progress_line = _ProgressLine(as_json=as_json, quiet=quiet)
     try:
@@ -162,7 +162,7 @@ class _ProgressLine:
 
 
 def _summary(report: "VerifyReport", state: str | None) -> list[str]:
-    """Return lines with what was proved, what is wrong, and how to continue."""
+    """Return lines with what was verified, what is wrong, and how to continue."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -178,14 +178,14 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
             f"{format_count(report.absent_now)} are absent now"
         )
     if report.interrupted:
-        lines.append("stopped early; nothing was proved")
+        lines.append("stopped early; nothing was verified")
     else:
         lines.append(_conclusion(report))
     return lines + _next_steps(report, state)
 
 
 def _conclusion(report: "VerifyReport") -> str:
-    """Return what was proved, or the findings."""
+    """Return what was verified, or the findings."""
     kinds = ("missing", "damaged", "doubled", "unknown")
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:
@@ -196,7 +196,7 @@ def _conclusion(report: "VerifyReport") -> str:
     checksums = "" if report.format == "null" else ", every checksum"
     whole = f"every target exactly once{checksums}"
     if not counts:
-        return f"all is proved: {whole}"
+        return f"verified: {whole}"
     # The stored objects may be complete although they differ from the origin.
     return f"found: {', '.join(counts)}" + ("" if report.findings else f"; the stored objects are complete: {whole}")
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from fetchmill._job.run import RunningJob
 
-# Poll interval of the job. Signals and the end of the job are noticed within this time, and a terminal is redrawn.
+# Poll interval of the job. Within this time, signals and the end of the job are noticed, and a terminal is redrawn.
 STEP_SECONDS = 0.1
 # Same limit as in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
 DRAIN_SECONDS_MAX = 5.0
-# Time limit for an aborted job to end. It may hang in the operating system, for example at a dead disk.
+# Time limit for an aborted job to end. It may hang in the operating system, for example on a dead disk.
 ABORT_SECONDS_MAX = 5.0
-_STOPPED_EARLY = b"fetchmill: stopped before the job had begun\n"
-# The exit code of a run that --max-failed, --max-duration or --max-bytes has ended.
+_STOPPED_EARLY = b"fetchmill: stopped before the job began\n"
+# Exit code of a run that was ended by --max-failed, --max-duration or --max-bytes.
 STOPPED_BY_A_RULE = 8
 
 
@@ -39,14 +39,15 @@ class Stoppable(Protocol):
 
 
 class Signals:
-    """Handles SIGINT and SIGTERM: the first signal asks the job to stop, the second ends the process immediately."""
+    """Handles SIGINT and SIGTERM: the first signal stops the job, the second ends the process immediately."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.job: Stoppable | None = None
         self._count = 0
         self._interrupts = False
-        # Python calls the handler once for two equal signals in a short time. The bytes in the pipe count them.
+        # If the same signal arrives twice in a short time, Python may call the handler once. The bytes in the pipe
+        # count both.
         self._arrived, wakeup = os.pipe()
         os.set_blocking(self._arrived, False)
         os.set_blocking(wakeup, False)
@@ -90,7 +91,7 @@ class Signals:
 
     @contextlib.contextmanager
     def interrupting(self) -> "Iterator[None]":
-        """Let the first signal raise SystemExit in this block, whose work has no job to stop yet but must clean up.
+        """Make the first signal raise SystemExit in this block, which has no job to stop yet but must clean up.
 
         The process ends after some seconds even if the clean-up hangs.
         """
@@ -103,7 +104,7 @@ class Signals:
             self._interrupts = False
 
     def attach(self, job: Stoppable) -> None:
-        """Let signals stop a job. Pass on a signal that arrived earlier."""
+        """Let signals stop a job. Pass on any signal that arrived earlier."""
         self.job = job
         if self.number is not None:
             job.stop()
