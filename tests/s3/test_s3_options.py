@@ -165,7 +165,7 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
         (BUCKET, {"column": "2"}, "column is for lists of URLs"),
         (BUCKET, {"names": "seq"}, "names is for lists of URLs"),
         (BUCKET, {"sample": 5}, "sample is for lists of URLs"),
-        ("http://127.0.0.1:1", {"region": "x"}, "region is for buckets, and lists that lead to some, which http://"),
+        ("http://127.0.0.1:1", {"region": "x"}, "region is for buckets, and lists that lead to buckets, which http://"),
         ("http://127.0.0.1:1", {"no_sign_request": True}, "no_sign_request is for buckets"),
         ("http://127.0.0.1:1", {"size_to": 5}, "size_to is for buckets (s3://BUCKET/PREFIX), which http://127.0.0.1:1"),
         ("urls.txt", {"modified_from": "2026-11-22"}, "modified_from is for buckets (s3://BUCKET/PREFIX), which urls"),

@@ -1,4 +1,4 @@
-"""Explains why a call or command lacks an option that others have."""
+"""Explains why a call or command does not have an option that others have."""
 
 from collections.abc import Mapping
 
@@ -16,9 +16,9 @@ _CLASSES: Mapping[str, Mapping[str, Option]] = {
 _PROGRAM_DECIDES = "a stream requests the URLs that your program passes"
 _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
-_WHOLE = "a sync compares DEST with the whole source, and would treat all other objects as deleted"
-_LATER = "a sync would keep or delete objects that opt out later"
-# Reasons by call and option, where naming the calls that have the option is not enough.
+_WHOLE = "a sync compares DEST with the whole source, and would treat the remaining objects as deleted"
+_LATER = "a sync would have to keep or delete objects that opt out later"
+# Reasons by call and option, for which it is not enough to name the calls that have the option.
 _REASONS = {
     ("stream", "robots"): f"{_PROGRAM_DECIDES}; it can check them with urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Name the calls that have an option that this call lacks. Return None if no call has it, or if this call does.
+    """Name the calls that have an option, if this call does not have it. Return None if it does, or if no call has it.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.

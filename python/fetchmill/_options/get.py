@@ -90,7 +90,7 @@ class GetOptions(Options):
         """Return the options for the native module.
 
         Args:
-            kind: the kind of source, if its text does not show it.
+            kind: the kind of source, if the source's text does not show it.
 
         Raises:
             UsageError: credentials have no origin, ~/.netrc has no entry for it, or other processes cannot import the
@@ -123,7 +123,7 @@ class GetOptions(Options):
 
 
 def has_images(options: Options) -> bool:
-    """Return whether objects are images that are checked or changed before they are stored."""
+    """Return whether the objects are images, which are checked or changed before they are stored."""
     return any(getattr(options, name) is not None for name in ("image_max_side", "image_min_side", "image_format"))
 
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @option_class(LIST)
 class ListOptions(Options):
-    """The options of a list: validated, immutable.
+    """The options of a listing: validated, immutable.
 
-    `source`, `manifest`, and the options for listing and reading identify a list. They cannot change when the list is
-    resumed. All other options may change.
+    `source`, `manifest`, and the options for listing and reading identify a listing. They cannot change when the
+    listing is resumed. All other options may change.
 
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
-        manifest: the file for the rows: it must be missing or belong to the same list. None: rows go to the caller.
+        manifest: the file for the rows: it must be missing or belong to the same listing. None: rows go to the caller.
 
     Raises:
         UsageError: a value cannot be used.
@@ -57,7 +57,7 @@ class ListOptions(Options):
         """Return the options for the native module.
 
         Args:
-            temporary: a folder for the state of a list without a manifest, which cannot be resumed.
+            temporary: a folder for the state of a listing without a manifest, which cannot be resumed.
 
         Raises:
             UsageError: credentials have no origin, or ~/.netrc has no entry for it.

@@ -25,7 +25,7 @@ def nearest_spelling(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest(name: str, known: Collection[str], meanings: Mapping[str, str]) -> str | None:
-    """Return a known name by meaning, or else by spelling. The spelling of a name in `meanings` counts, too."""
+    """Return a known name by meaning, otherwise by spelling. The spelling of a name in `meanings` counts, too."""
     if (meant := meanings.get(name)) in known:
         return meant
     close = nearest_spelling(name, [*known, *(word for word, meant in meanings.items() if meant in known)])

@@ -40,7 +40,7 @@ class Option:
 
     __slots__ = ("default", "metadata", "type")
 
-    def __init__(  # noqa: PLR0913 - all that a row has
+    def __init__(  # noqa: PLR0913 - all fields of a row
         self,
         kind: Kind,
         type: Any,  # noqa: ANN401 - a type
@@ -133,7 +133,7 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the core's options in the core's form, without options at their defaults.
+        """Return the options for the core, in the core's form. Leave out options at their defaults.
 
         Args:
             asked: the URL of the first request, for selecting the entry in ~/.netrc.

@@ -40,18 +40,18 @@ BUCKET_REACH = (
 )
 # Options for reaching a bucket and reading its objects.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
-# Options that a bucket refuses, because its requests are signed and lead to no other host.
+# Options that a bucket refuses, because its requests are signed and never lead to another host.
 _UNSIGNED = (
     *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
     *("credentials_for", "allow_private"),
 )
-# Options, the kinds of source that accept them, and the name of these kinds in messages.
+# Options, the kinds of source that accept them, and the names of these kinds in messages.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("robots",), ("server", "list"), "servers and lists of URLs"),
     (("listing", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
     ((*_LIST_ONLY, *_REQUESTS), ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
-    (BUCKET_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
+    (BUCKET_ACCESS, ("s3", "list"), "buckets, and lists that lead to buckets"),
     (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),
 )
 
@@ -130,7 +130,7 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
             raise UsageError(f"{name} is for listing json, not for listing {options.listing}", options=[name])
     require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
     require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
-    require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
+    require(options.get_path.count("{name}") == 1, "get_path", "a path with exactly one {name}", options.get_path)
 
 
 def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass

@@ -29,7 +29,7 @@ _FILTERS = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),
 )
-# Options for listing. The job that fetches reads sync's own list of requests instead.
+# Options for listing. The fetching job does not list; it reads sync's own list of requests.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
 # Options that must not change between passes.
 _LASTING = ("format", *_FILTERS)
@@ -73,7 +73,7 @@ class SyncOptions(Options):
         allowed_removals(self.max_delete, 0)
         if self.delete and self.listing == "links":
             raise UsageError(
-                "--delete cannot be used with --listing links, because such a page may not list everything; "
+                "--delete cannot be used with --listing links, because linked pages may not list every object; "
                 "leave out --delete, use --listing html, autoindex, sitemap, json or api, or sync from a list or bucket"
             )
         for name, value in (self.headers or {}).items():
@@ -111,7 +111,7 @@ class SyncOptions(Options):
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
         """
         options = self._of(ListOptions)
         options.pop("format", None)  # for a list, this is the format of its rows
@@ -130,7 +130,7 @@ class SyncOptions(Options):
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
         """
         values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
         if self.listing == "json":

@@ -28,7 +28,7 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
 
 
 def _whole(value: float, text: str) -> int:
-    """Return the value as an int. Refuse fractions, and values from 2^63."""
+    """Return the value as an int. Refuse fractions, and values of 2^63 or more."""
     if value != int(value) or value > 2**63 - 1:
         raise ValueError(f"{text!r} is not a whole number below 2^63")
     return int(value)
@@ -52,7 +52,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parse a range of seconds, such as `0-3` or `50ms-2s`. A single duration is both ends."""
+    """Parse a range of seconds, such as `0-3` or `50ms-2s`. A single duration becomes both ends."""
     low, dash, high = text.partition("-")
     first = parse_seconds(low)
     last = parse_seconds(high) if dash else first

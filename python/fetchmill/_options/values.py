@@ -67,10 +67,10 @@ def require(met: bool, name: str, expected: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Check that a value is one of some words. The error names the word that was probably meant.
+    """Check that a value is one of the allowed words. The error names the word that was probably meant.
 
     Raises:
-        UsageError: the value is another one.
+        UsageError: the value is not an allowed word.
     """
     if isinstance(value, str) and value in choices:
         return
@@ -211,7 +211,9 @@ def _check_headers(name: str, value: object) -> None:
 
 def _check_auth(name: str, value: object) -> None:
     is_pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004
-    require(is_pair or (isinstance(value, str) and ":" in value), name, "USER:PASSWORD or a pair of both", "that")
+    require(
+        is_pair or (isinstance(value, str) and ":" in value), name, "USER:PASSWORD or a pair (user, password)", "..."
+    )
 
 
 def _check_function(name: str, value: object) -> None:
@@ -230,7 +232,7 @@ def _check_dashboard(name: str, value: object) -> None:
 
 def _check_token(name: str, value: object) -> None:
     """Check a secret string, without showing it in messages."""
-    require(isinstance(value, str) and value != "", name, "a non-empty string", "that")
+    require(isinstance(value, str) and value != "", name, "a non-empty string", "...")
 
 
 _CHECKS = {
