@@ -24,7 +24,7 @@ else:
     def dataclass(*, frozen: bool, kw_only: bool) -> "Callable[[type[T]], type[T]]":
         """Make an immutable dataclass that takes its fields as keywords."""
         if not (frozen and kw_only):
-            raise TypeError("a quick dataclass is frozen and has keywords only")
+            raise TypeError("a quick dataclass must be frozen and keyword-only")
 
         def make(made: "type[T]") -> "type[T]":
             own = {"init": False, "repr": False, "eq": False, "match_args": False}

@@ -104,7 +104,7 @@ class ReplyError(FetchmillError):
 
     def __init__(self, url: str, kind: str, reason: str) -> None:
         opted_out = f"{url} opted out: {reason}"
-        super().__init__(opted_out if kind == "opted-out" else f"{url} gave no reply: {kind} ({reason})")
+        super().__init__(opted_out if kind == "opted-out" else f"no reply from {url}: {kind} ({reason})")
         self.url = url
         self.kind = kind
         self.reason = reason
@@ -151,7 +151,7 @@ class StatusError(FetchmillError):
     exit_code = 3
 
     def __init__(self, url: str, status: int) -> None:
-        super().__init__(f"{url} gave status {status}")
+        super().__init__(f"{url} returned status {status}")
         self.url = url
         self.status = status
 

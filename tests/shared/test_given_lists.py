@@ -163,7 +163,7 @@ def failing() -> Iterator[str]:
         ([1], UsageError, "must be a URL or a dict, not int"),
         ([("http://127.0.0.1/1", "name")], UsageError, "must be a URL or a dict, not tuple"),
         ([{"url": "http://127.0.0.1/1", "id": {1}}], UsageError, "cannot be written as JSON"),
-        (SimpleNamespace(columns=["url"]), UsageError, "cannot have a table"),
+        (SimpleNamespace(columns=["url"]), UsageError, "cannot use a table"),
         (7, UsageError, "an iterable of URLs or dicts, not int"),
         (failing(), OSError, "the program's own error"),
     ],

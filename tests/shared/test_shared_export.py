@@ -253,7 +253,7 @@ def test_copies_without_a_folder_are_a_storage_error(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
 
-    with pytest.raises(fetchmill.StorageError, match=r"\(No space left on device\); set TMPDIR to another one"):
+    with pytest.raises(fetchmill.StorageError, match=r"\(No space left on device\); set TMPDIR to another folder"):
         CopiesFolder().path()
 
 

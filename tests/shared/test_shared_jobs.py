@@ -224,7 +224,7 @@ def test_a_job_directory_names_no_command(server: Callable[..., Server], run: Ru
 
     ended = run("join", "job")
 
-    assert (ended.code, "has bearer_command" in ended.err) == (6, True), ended.err
+    assert (ended.code, "contains bearer_command" in ended.err) == (6, True), ended.err
     assert not (tmp_path / "run").exists()
 
 
@@ -259,12 +259,12 @@ def test_a_relative_folder_for_journals_is_removed(server: Callable[..., Server]
 
 
 REFUSED = [
-    ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot have --store: "),
+    ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "a shared job cannot use --store: "),
     ("urls.txt", ("--format", "files"), "stores shards"),
     ("urls.txt", ("--engine", "threads"), "cannot use engine threads"),
-    ("urls.txt", ("--sample", "3"), "a shared job cannot have --sample: "),
-    ("urls.txt", ("--max-failed", "3"), "a shared job cannot have --max-failed: "),
-    ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot have --bwlimit: "),
+    ("urls.txt", ("--sample", "3"), "a shared job cannot use --sample: "),
+    ("urls.txt", ("--max-failed", "3"), "a shared job cannot use --max-failed: "),
+    ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot use --bwlimit: "),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
     ("urls.txt", ("--names", "a{index}.bin"), "names with {index} number"),
     ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} number"),

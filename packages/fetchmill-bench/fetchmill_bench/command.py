@@ -45,8 +45,8 @@ _EPILOG = """\
 The command in --contender is started in this folder, without a shell. fetchmill replaces {count} with the number of
 objects to fetch, {url} with the list/get server (GET /list, GET /get/{name}), {urls} with a file of the objects' URLs,
 and {limit} with the maximum number of requests in flight. In the scenario s3, {url} is the endpoint and {bucket} the
-bucket; the credentials are in the environment. Exit code 0 means that the program has fetched all objects. If it is not
-finished in time, it gets SIGINT, and the requests that reached the server count.
+bucket; the credentials are in the environment. Exit code 0 means that the program has fetched all objects. If it does
+not finish in time, it receives SIGINT, and the requests that reached the server count.
 """
 
 

@@ -126,7 +126,7 @@ def prepare(
     if is_bucket(os.fspath(other)):
         raise UsageError(
             f"OTHER must be a folder, not the bucket prefix {os.fspath(other)}",
-            hint="export into a folder, and copy its files to the bucket with a tool of the store",
+            hint="export to a folder, and copy its files to the bucket with the store's own tool",
         )
     options: dict[str, Any] = {
         "dest": check_path("dest", dest),

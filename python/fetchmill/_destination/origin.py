@@ -64,7 +64,7 @@ class OriginClient:
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(
-                f"cannot compare {url}, because verify requests objects only over http; verify without comparing"
+                f"cannot compare {url}, because verify requests objects only over http; run verify without comparing"
             )
         if self._connection is None or self._origin != parts.netloc:
             self.close()

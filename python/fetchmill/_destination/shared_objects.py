@@ -56,7 +56,7 @@ class SharedObjects(Objects):
 
     def _must_be_open(self) -> None:
         if self._is_closed:
-            raise UsageError("these objects are closed; open them again")
+            raise UsageError("this destination is closed; open it again")
 
     def _open(self, folder: str) -> Objects:
         """Open a destination on first use. At most `_OPEN_MAX` stay open."""

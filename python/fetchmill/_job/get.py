@@ -176,7 +176,7 @@ def _make_start(
         raise UsageError("on_start and on_done need a fetch function")
     if options.engine == "native":
         if fetch is not None:
-            raise UsageError("fetch needs an engine in Python: engine='threads', or 'asyncio' for a coroutine function")
+            raise UsageError("fetch needs a Python engine: engine='threads', or 'asyncio' for a coroutine function")
         return lambda: Job(native, iterator)
     from fetchmill.engines.function_transport import UserFunction
     from fetchmill.engines.selection import select_engine

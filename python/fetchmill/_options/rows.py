@@ -152,8 +152,8 @@ class Options:
             origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
             if origin is None:
                 raise UsageError(
-                    "netrc needs credentials_for, because targets may be on any host; name the only origin that gets "
-                    "the credentials",
+                    "netrc needs credentials_for, because targets may be on any host; name the only origin that "
+                    "receives the credentials",
                     options=["netrc", "credentials_for"],
                 )
         has_command = getattr(self, "bearer_command", None) is not None

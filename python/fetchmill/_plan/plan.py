@@ -134,7 +134,7 @@ def _estimate_notice(listing: ListingPart) -> str:
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "
-        f"{100 * listing.share:.3g} % of the list; --objects N is exact"
+        f"{100 * listing.share:.3g} % of the list; use --objects N if you know the number"
     )
 
 

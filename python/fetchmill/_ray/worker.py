@@ -58,7 +58,7 @@ class RayWorker:
         """Work until the job is finished or stopped. Return `reason`, or `kind` and `error`."""
         worker = self._worker
         if worker is None:
-            raise RuntimeError("the worker has not begun")
+            raise RuntimeError("the worker has not started")
         return _caught(lambda: {"reason": worker.run().reason})
 
     def stop(self) -> None:

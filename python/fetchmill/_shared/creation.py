@@ -43,7 +43,7 @@ _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
 # Options that a shared job refuses, with the reasons. They apply to one process only, or need all targets in one place.
 _REFUSED = {
     "store": "the items of pages must be fetched in order",
-    "sample": "a sample is drawn from the whole list",
+    "sample": "a sample is taken from the whole list",
     "coalesce": "the parts of an object may be in different ranges",
     "transform": "a job directory must not name code for workers to run",
     **dict.fromkeys(("image_max_side", "image_min_side", "image_format"), "workers do not run transforms"),
@@ -242,7 +242,7 @@ def _check(options: GetOptions, lease: float) -> None:
     for option in fields(options):
         if option.name in _REFUSED and getattr(options, option.name) != option.default:
             raise UsageError(
-                f"a shared job cannot have {option.name}: {_REFUSED[option.name]}; leave it out", options=[option.name]
+                f"a shared job cannot use {option.name}: {_REFUSED[option.name]}; leave it out", options=[option.name]
             )
 
 
@@ -346,10 +346,10 @@ def _check_dialect(options: GetOptions) -> None:
     """Refuse to detect a CSV dialect, because separately read ranges could detect different dialects."""
     if options.csv_header == "auto":
         raise UsageError(
-            "csv_header auto looks only at the first row; for a shared job, set it to yes or no", options=["csv_header"]
+            "csv_header auto checks only the first row; for a shared job, set it to yes or no", options=["csv_header"]
         )
     if options.delimiter is None and options.list_format != "tsv" and not str(options.source).endswith(".tsv"):
-        raise UsageError("the delimiter is detected only in the first rows; for a shared job, set it")
+        raise UsageError("the delimiter is detected from the first rows only; for a shared job, set it")
 
 
 def _as_json(value: object) -> object:

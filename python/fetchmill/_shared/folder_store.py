@@ -57,7 +57,7 @@ class FolderStore:
         for folder in _FOLDERS:
             if (self.folder / folder).is_symlink():
                 raise SecurityError(
-                    f"{self.folder / folder} is a link, which may lead out of the job directory; remove it"
+                    f"{self.folder / folder} is a link that may lead out of the job directory; remove it"
                 )
 
     def top(self) -> list[str]:

@@ -50,7 +50,9 @@ class CopiesFolder:
                 self._path = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
             except OSError as error:
                 why = error.strerror or error
-                raise StorageError(f"cannot create a folder for copies ({why}); set TMPDIR to another one") from error
+                raise StorageError(
+                    f"cannot create a folder for copies ({why}); set TMPDIR to another folder"
+                ) from error
             # Remove the copies even if `close` is never called.
             self._remove = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
         return self._path

@@ -82,7 +82,9 @@ def items_of_program(items: Iterable[str | Mapping[str, object]]) -> GivenList:
         UsageError: the items are not an iterable, or are a table.
     """
     if hasattr(items, "columns"):
-        raise UsageError("a shared job cannot have a table; save it as Parquet, and give the path of the file")
+        raise UsageError(
+            "a shared job cannot use a table as its source; save it as Parquet, and give the path of the file"
+        )
     if not isinstance(items, Iterable):
         raise UsageError(f"source must be a path, a URL, or an iterable of URLs or dicts, not {type(items).__name__}")
     return GivenList(name="an iterable", format="jsonl", blocks=map(_line, items))

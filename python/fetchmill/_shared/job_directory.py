@@ -128,7 +128,7 @@ class JobDirectory:
         if content is None and self.claims().get(LISTING):
             raise UsageError(
                 f"{self.text} has no job yet, because its source is being listed or divided; "
-                "wait, or run the command that started it again"
+                "wait, or run the original command again"
             )
         if content is None:
             raise UsageError(
@@ -190,7 +190,7 @@ class JobDirectory:
             known = {file.path for file in job.files}
             doubled = [file.path for file in files if file.path in known]
             if doubled:
-                raise UsageError(f"{self.text} already has the list {doubled[0]}; add another list")
+                raise UsageError(f"{self.text} already has the list {doubled[0]}; add a different list")
             first = len(job.files)
             record = AddedList(
                 job=job.id,
@@ -228,7 +228,7 @@ class JobDirectory:
         # In the meantime, another process may have created the job and begun to work on it.
         if foreign and not self.exists():
             raise UsageError(
-                f"{self.text} is not empty ({foreign[0]}); a shared job needs an empty or missing folder or prefix"
+                f"{self.text} is not empty ({foreign[0]}); a shared job needs a new or empty folder or prefix"
             )
 
     def _prove_creation(self, token: str) -> None:

@@ -154,7 +154,7 @@ class SourceLister:
             self._folder = make_folder(self._parent, self._worker)
             self._list(self._folder)
         except (OSError, sqlite3.Error) as error:
-            self.failure = StorageError(f"cannot keep the list of {self._options.source} in {self._parent}: {error}")
+            self.failure = StorageError(f"cannot store the list of {self._options.source} in {self._parent}: {error}")
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self.failure = error
         finally:

@@ -92,7 +92,7 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
     wrong += [name for name in stored.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     if wrong:
         raise SecurityError(
-            f"{place} has {wrong[0]}, which fetchmill never stores there; do not use this job directory"
+            f"{place} contains {wrong[0]}, which fetchmill never stores there; do not use this job directory"
         )
 
 

@@ -236,7 +236,7 @@ class RangeWorker:
         elif lister is None and not self._has_said:
             self._has_said = True
             self._say(
-                f"waits for a worker that can list {self._job.source}: the URL has a secret, so start one with "
+                f"waits for a worker that can list {self._job.source}: the URL contains a secret, so start one with "
                 "fetchmill get"
             )
 

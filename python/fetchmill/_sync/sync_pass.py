@@ -108,7 +108,7 @@ class SyncPass:
         self._require_same(base)
         if base is None and self._store.has_job():
             self._notices.append(
-                "the destination holds a job of `fetchmill get`; a sync will take "
+                "the destination contains a job of `fetchmill get`; a sync will take "
                 "over its objects and fetch less than shown here"
             )
         begun = self._new(0 if base is None else base["pass"])

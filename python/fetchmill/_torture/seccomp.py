@@ -210,7 +210,7 @@ def _refused(call: str, error: int | None = None) -> UnsupportedError:
     if error in (errno.EINVAL, errno.ENOSYS):
         why = f"it needs Linux 5.6 or later, not {platform.release()}"
     elif error == errno.EBUSY:
-        why = "another program already supervises this process"
+        why = "another program already traces this process"
     else:
         why = f"{os.strerror(error)}; a container may forbid it"
-    return UnsupportedError(f"torture cannot watch a process ({call}): {why}")
+    return UnsupportedError(f"torture cannot trace processes ({call}): {why}")

@@ -124,10 +124,12 @@ def _receive_listener(ours: socket.socket) -> int:
     try:
         text, descriptors, _flags, _address = socket.recv_fds(ours, _REASON_BYTES_MAX, 1)
     except TimeoutError:
-        late = f"torture cannot watch a process: it did not start within {_START_SECONDS_MAX:.0f} s"
+        late = f"torture cannot trace processes: the traced process did not start within {_START_SECONDS_MAX:.0f} s"
         raise seccomp.UnsupportedError(late) from None
     if not descriptors:
-        raise seccomp.UnsupportedError(text.decode() or "torture cannot watch a process: it ended immediately")
+        raise seccomp.UnsupportedError(
+            text.decode() or "torture cannot trace processes: the traced process ended immediately"
+        )
     return descriptors[0]
 
 

@@ -75,7 +75,7 @@ def _preparation(*, needs_main: bool) -> dict[str, Any]:
     except RuntimeError as error:
         raise UsageError(
             "a transform process imports the main module, which starts a job; put the "
-            "start of the job below `if __name__ == '__main__':`"
+            "code that starts the job below `if __name__ == '__main__':`"
         ) from error
     # The key of multiprocessing's connections is secret and must not leave this process.
     preparation.pop("authkey", None)

@@ -158,7 +158,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         raise ValueError(f"chunksize must be at least 1, not {chunksize!r}")
     if "item_timeout" in retries:
         raise TypeError(
-            "item_timeout works only with coroutines and processes, because a call in a thread cannot be ended"
+            "item_timeout works only with coroutines and processes, because a call in a thread cannot be stopped"
         )
     retrying = RetryPolicy(**retries).of_function(function)
     scaler = Scaler(limit, is_slow=on_start is not None, is_paced=rate is not None)

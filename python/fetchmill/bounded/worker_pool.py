@@ -194,7 +194,7 @@ class WorkerPool:
         try:
             return self._done.get(timeout=max(0.0, self._deadline - time.monotonic()))
         except Empty:
-            raise TimeoutError("not all items were finished in time") from None
+            raise TimeoutError("not all items finished in time") from None
 
     def _receive(self, message: _Message) -> None:
         if isinstance(message, Call):

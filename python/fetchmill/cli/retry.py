@@ -1,4 +1,4 @@
-"""`fetchmill retry`: repeats the failed or absent targets of a job."""
+"""`fetchmill retry`: retries the failed or absent targets of a job."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ _EPILOG = """Exit codes: those of `fetchmill get`.
 def _run(dest: str, answers: Any, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN401
     mine = given(own)
     if is_shared(dest, mine):
-        raise UsageError(f"{dest} is a shared job, and its ranges are final and cannot be retried")
+        raise UsageError(f"{dest} is a shared job; its ranges are final and cannot be retried")
     return resume_job(dest, mine | {"retry_failed": answers or True}, as_json=as_json, quiet=quiet)
 
 

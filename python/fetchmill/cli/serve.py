@@ -37,8 +37,8 @@ _MATTERS = (
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
-If FOLDER is a destination of `fetchmill get`, its objects are served under their names, in whatever format they are
-stored. So others can mirror your mirror.
+If FOLDER is a destination of `fetchmill get`, its objects are served under their names, whatever their storage
+format. This lets others mirror your mirror.
 
 Names that start with a dot are served only with --hidden. On a loopback address, only requests for localhost are
 answered, so that web pages in a browser cannot read the served objects.

@@ -81,7 +81,9 @@ class ClosedConnections:
         except ValueError as error:
             raise AttemptError("url", failure_kinds.error_text(error)) from None
         if url.raw_path_qs != address.target or str(url) != address.url:
-            raise AttemptError("url", f"aiohttp {aiohttp.__version__} would request {url}; use a tested version")
+            raise AttemptError(
+                "url", f"aiohttp {aiohttp.__version__} would request {url} instead; use a tested version"
+            )
         return url
 
     def fields(self) -> list[tuple[str, str]]:

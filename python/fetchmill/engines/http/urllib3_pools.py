@@ -175,7 +175,7 @@ class _Response(http.client.HTTPResponse):
             self.headers = self.msg = None  # type: ignore[assignment] # as before the first head
             super().begin()
         if any(isinstance(defect, _DEFECTS) for defect in self.headers.defects):
-            raise AttemptError("framing", "a line of the head is not a header field")
+            raise AttemptError("framing", "a line of the header section is not a header field")
         version = divmod(self.version, 10)
         self._attempt.on_head(body_end(self.status, version, self.headers.items()), is_last=self.will_close)
 
