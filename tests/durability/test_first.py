@@ -102,7 +102,7 @@ def test_it_is_refused_where_it_means_nothing(run: Run, dest: Path, tmp_path: Pa
     assert (items.code, shared.code) == (2, 2)
     assert "--first applies to objects" in items.err
     assert "first" in shared.err
-    assert "it counts only one process" in shared.err
+    assert "it applies to only one process" in shared.err
 
 
 def write_urls(folder: Path, source: Server) -> None:

@@ -490,7 +490,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
     "threads": ([SOURCE, "--threads", "0"], "threads must be a whole number of at least 1"),
     "attempts": ([SOURCE, "--attempts", "0"], "attempts must be a whole number of at least 1"),
     "window": ([SOURCE, "--commit-window", "0"], "--commit-window must be a number of seconds above 0"),
-    "window-unit": ([SOURCE, "--commit-window", "1 fortnight"], "write for example"),
+    "window-unit": ([SOURCE, "--commit-window", "1 fortnight"], "write, for example, "),
     "format": ([SOURCE, "--format", "zip"], "'zip' is not one of 'files', 'tar'"),
     "option": ([SOURCE, "--speed", "9"], "No such option"),
 }

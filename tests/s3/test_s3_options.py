@@ -130,7 +130,10 @@ def test_sizes_may_be_zero() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"modified_from": "yesterday"}, "modified_from: 'yesterday' is not understood; write for example 2026-11-22"),
+        (
+            {"modified_from": "yesterday"},
+            "modified_from: 'yesterday' is not understood; write, for example, 2026-11-22",
+        ),
         ({"modified_to": "2026-11-22T08:30"}, "modified_to: '2026-11-22T08:30' has no time zone; append Z for UTC"),
         ({"modified_to": datetime(2026, 11, 22)}, "has no time zone; set tzinfo, for example to datetime.UTC"),  # noqa: DTZ001
         ({"modified_from": "1969-12-31"}, "1969-12-31T00:00:00+00:00 is before 1970"),

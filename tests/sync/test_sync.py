@@ -435,7 +435,7 @@ def test_what_cannot_be_taken_over_is_refused(
     for words, told in (
         ((source.url, tmp_path / "pack"), "parquet"),
         ((source.url, tmp_path / "half"), "to finish it first"),
-        ((source.url, tmp_path / "foreign"), "not empty and not made by sync (contains file)"),
+        ((source.url, tmp_path / "foreign"), "not empty and not created by sync (contains file)"),
         ((source.url, "s3://bucket/prefix/"), "is a bucket"),
         ((f"{source.url}d000/", dest), f"synced from {source.url}, not from"),
         ((source.url, dest, "--exclude", "*.x"), "with the options {}"),

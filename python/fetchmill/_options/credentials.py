@@ -1,4 +1,4 @@
-"""Header fields with credentials or the client's name, and proxies, as set by options.
+"""Converts options to header fields (credentials and User-Agent) and to proxies.
 
 Credentials belong to one origin. The core sends them nowhere else.
 """
@@ -23,7 +23,7 @@ def request_fields(
         headers: fields that are sent unchanged.
         auth: user and password, for basic authentication (RFC 7617, in UTF-8).
         bearer: a token (RFC 6750).
-        netrc_for: an origin whose user and password are read from ~/.netrc.
+        netrc_for: the origin for which the user and password are read from ~/.netrc.
         has_command: whether a command prints a token, which the core adds.
 
     Raises:

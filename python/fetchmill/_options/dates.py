@@ -1,4 +1,4 @@
-"""Parses dates from people and programs: a time with its time zone, or a day that begins at 00:00 UTC."""
+"""Parses dates from people and programs: a time with its time zone, or a day, which begins at 00:00 UTC."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -16,7 +16,7 @@ def parse_date(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         example = "2026-11-22 or 2026-11-22T08:30:00Z"
-        raise ValueError(f"{text!r} is not understood; write for example {example}") from None
+        raise ValueError(f"{text!r} is not understood; write, for example, {example}") from None
     if moment.tzinfo is not None:
         return moment
     try:
@@ -27,7 +27,7 @@ def parse_date(text: str) -> datetime:
 
 
 def seconds_of(value: str | date | datetime) -> int:
-    """Return the seconds from 1970 UTC to a moment. Rounds up, because listings have whole seconds.
+    """Return the seconds from 1970 UTC to a moment. Round up, because listings contain whole seconds.
 
     Raises:
         ValueError: the value is not a date with a time zone, or is before 1970.

@@ -9,7 +9,7 @@ from fetchmill._options.dates import seconds_of
 from fetchmill._options.values import require
 from fetchmill.errors import UsageError
 
-# Source of targets: a server that lists them, a list in a file, a program, or a bucket.
+# Kinds of sources: a server that lists its objects, a list in a file, an iterable in a program, or a bucket.
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
@@ -73,7 +73,7 @@ def kind_of(source: str) -> SourceKind:
 
 
 def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
-    """Return whether someone else wrote the URLs of the targets, so that they may lead to any origin."""
+    """Return whether someone else wrote the URLs of the targets, which may then lead to any origin."""
     return kind == "list" or (kind == "server" and options.listing == "json")
 
 

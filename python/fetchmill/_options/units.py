@@ -1,6 +1,6 @@
 """Parses and formats numbers with units.
 
-Bytes are binary (`64KiB`, `1.5 GiB`). Durations have a unit or are seconds (`50ms`, `2m`). Counts may be
+Bytes are binary (`64KiB`, `1.5 GiB`). Durations are in seconds unless they have a unit (`50ms`, `2m`). Counts may be
 written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an option's name.
 """
 
@@ -20,7 +20,7 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
     match = re.fullmatch(_QUANTITY, text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise ValueError(f"{text!r} is not understood; write for example {example}")
+        raise ValueError(f"{text!r} is not understood; write, for example, {example}")
     value = float(match[1].replace("_", "").replace(",", "")) * factor
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is too large")

@@ -27,7 +27,7 @@ def connect() -> str:
     if address.startswith(_CLIENT):
         raise UsageError(
             f"RAY_ADDRESS={address}: Ray Client is not supported; run the command on a node of the "
-            "cluster, such as: ray job submit -- fetchmill get ... --on ray"
+            "cluster, for example: ray job submit -- fetchmill get ... --on ray"
         )
     if address == "local":
         return _start_local()

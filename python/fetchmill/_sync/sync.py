@@ -191,6 +191,6 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
         )
     if foreign is not None and not is_known and not is_overwriting:
         raise UsageError(
-            f"{dest}: not empty and not made by sync (contains {foreign}); choose a new or empty destination, or "
+            f"{dest}: not empty and not created by sync (contains {foreign}); choose a new or empty destination, or "
             "use --overwrite-local to replace files that have the name of an object"
         )

@@ -49,7 +49,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
     """
     group = context.parent
     if group is None or not isinstance(group.command, click.Group):
-        raise UsageError("help works only in the fetchmill command")
+        raise UsageError("help works only as part of the fetchmill command")
     found = group.command.get_command(group, topic)
     if found is None:
         names = [*pages, *group.command.list_commands(group)]

@@ -263,5 +263,5 @@ def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
 def _describe_bug(error: BaseException) -> str:
     return (
         f"internal error: {type(error).__name__}: {error}; this is a bug in fetchmill "
-        "(FETCHMILL_TRACEBACK=1 shows where), the job can be resumed"
+        "(FETCHMILL_TRACEBACK=1 shows where); the job can be resumed"
     )

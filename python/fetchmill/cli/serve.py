@@ -122,7 +122,7 @@ the names. Whether a name is affected depends only on --seed.
 @click.option("--repeat-marker", is_flag=True, help="Repeat markers, so that the listing never ends.")
 @click.option("--stats", is_flag=True, help="At the end, write the counters as JSON to standard output.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
-    """The body of the command. Its help text is _HELP."""
+    """Run the command. Its help text is _HELP."""
     server = _start(_options(flags))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -187,4 +187,4 @@ def _describe(flags: dict[str, Any]) -> str:
     return f"{flags['synthetic']:,} synthetic objects of {flags['size']:,} B"
 
 
-assert set(_RATES) <= set(get_args(Action))  # noqa: S101 - a misspelt fault would never happen
+assert set(_RATES) <= set(get_args(Action))  # noqa: S101 - a misspelt fault would never be injected

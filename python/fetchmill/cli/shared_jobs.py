@@ -99,7 +99,7 @@ def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[st
 
     Args:
         status: the status.
-        with_ended: whether to show workers that have ended.
+        with_ended: whether to include workers that have ended.
     """
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     rows = [
@@ -227,7 +227,7 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
     return options
 
 
-# Help that differs from that of `get`.
+# Help texts that differ from those of `get`.
 _HELP = {
     "state": "Folder for journals on this machine. Default: a new temporary folder.",
     "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a suitable number.",

@@ -65,8 +65,8 @@ def command(
     commit. To watch a job in the browser, start it with --dashboard; it prints the address of its page. To save charts
     as an HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
-    With --watch, refresh the status every second until the job ends. On a terminal, it is refreshed in place. With
-    --json, one object per line is written.
+    With --watch, refresh the status every second until the job ends: in place on a terminal, or as one object per line
+    with --json.
 
     With --failures, list the absent and failed targets, one per line, as tab-separated fields: name, outcome, kind,
     HTTP status (or -), attempts, detail, and the URL if it differs from the name. Control characters and backslashes
@@ -127,7 +127,7 @@ class _Place(NamedTuple):
 
 
 def _show(place: _Place, as_json: bool) -> bool:
-    """Show the status. Return whether the job is running and the output is still read."""
+    """Show the status. Return True if the job is running and the output is still being read."""
     if place.is_shared():
         return _show_shared(place, as_json)
     if place.is_synced():
@@ -224,10 +224,10 @@ def _write_failures(place: _Place, as_json: bool) -> None:
 
 
 def _write_skipped(place: _Place, as_json: bool) -> None:
-    """Write a line for each known name, and one line for a reason without names."""
+    """Write a line for each known name, and a single line for each reason without names."""
     if place.is_synced():
         raise click.UsageError(
-            f"{place.dest} is a folder kept by `fetchmill sync`, which does not record skipped targets"
+            f"{place.dest} is a folder synced by `fetchmill sync`, which does not record skipped targets"
         )
     from fetchmill._destination.status import skipped_reached
 

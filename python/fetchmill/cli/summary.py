@@ -37,10 +37,10 @@ _THROTTLED = (429, 503)
 _TRANSIENT = (408, 425)
 # Minimum duration of a run for which the summary says what limited it.
 LIMIT_SHOWN_SECONDS = 5.0
-# Rules that belong to a host, and the maximum number of hosts in a line.
+# Rules about a whole host, and the maximum number of hosts per line.
 _RULES_OF_HOSTS = ("robots.txt", "robots.txt error")
 _FORBIDDING_HOSTS_SHOWN = 3
-# Maximum number of names in a line.
+# Maximum number of names per line.
 DOUBTFUL_SHOWN = 5
 
 
@@ -166,8 +166,8 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
     """Return a line for doubtful objects or rows.
 
     Args:
-        names: names of the first ones.
-        count: number of them.
+        names: names of the first objects or rows.
+        count: number of all objects or rows.
         noun: `object` or `row`.
         what: the possible problem, following "may" in the line.
     """
@@ -223,7 +223,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 
 
 def finished_lines(report: Report) -> list[str]:
-    """Return lines for a job already finished before this run."""
+    """Return lines for a job that was already finished before this run."""
     lines = [
         f"all done already; the source was listed at {listed_at(report)}",
         "use a new destination to fetch objects added since then",

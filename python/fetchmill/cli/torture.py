@@ -1,4 +1,4 @@
-"""The command `fetchmill torture`."""
+"""`fetchmill torture`: disturbs and resumes jobs, and checks their results."""
 
 import os
 import shlex
@@ -123,7 +123,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _readable(format: str | None) -> list[str]:
-    """Return the formats that have a reader."""
+    """Return the formats for which a reader is installed."""
     chosen = []
     for each in FORMATS if format is None else [format]:
         package = missing_package(each)

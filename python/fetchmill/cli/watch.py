@@ -32,10 +32,10 @@ class Stoppable(Protocol):
     """Work that a signal can stop: a job, an export, or a sync between two jobs."""
 
     def stop(self) -> None:
-        """Request an end with a checkpoint."""
+        """Request a stop at a checkpoint."""
 
     def abort(self) -> None:
-        """End without a checkpoint."""
+        """Stop without a checkpoint."""
 
 
 class Signals:
