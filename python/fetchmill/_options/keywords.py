@@ -200,17 +200,17 @@ class OfRows(TypedDict, total=False):
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
     the types of a Parquet list, otherwise string."""
     sample: int | None
-    """Take only N random targets of the list."""
+    """Select only N random targets from the list."""
 
 
 class OfFilters(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync`: filters for names."""
 
     include: Sequence[str] | None
-    """Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in a bucket,
+    """Select only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in a bucket,
     whole URLs in a list, and paths below SOURCE on a server."""
     exclude: Sequence[str] | None
-    """Leave out names that match a glob (* also matches /) or re:REGEX; repeatable."""
+    """Exclude names that match a glob (* also matches /) or re:REGEX; repeatable."""
 
 
 class OfTargetRequests(TypedDict, total=False):
@@ -335,7 +335,7 @@ class OfCommits(TypedDict, total=False):
     commit_window: float
     """Time between commits; after a crash, at most this much work plus 1 s is repeated."""
     durability: Durability
-    """What a commit survives: power loss, or only a killed process (no syncs)."""
+    """What a commit survives: power loss, or only a killed process (no fsync)."""
 
 
 class OfState(TypedDict, total=False):
@@ -371,11 +371,11 @@ class OfOrigins(TypedDict, total=False):
     """Options of `get`, `list` and streams: credentials, timeouts, and access to buckets."""
 
     auth: str | tuple[str, str] | None
-    """User and password for basic authentication, USER:PASSWORD."""
+    """User name and password for basic authentication, USER:PASSWORD."""
     bearer: str | None
     """Bearer token (safer: the variable FETCHMILL_BEARER). Other users can see command lines."""
     netrc: bool
-    """Read the user and password from ~/.netrc."""
+    """Read the user name and password from ~/.netrc."""
     connect_timeout: float
     """Maximum time to establish a connection."""
     head_timeout: float
@@ -416,8 +416,8 @@ class OfRobots(TypedDict, total=False):
     """Options of all functions that read index pages or fetch URLs from a list: whether robots.txt is obeyed."""
 
     robots: bool | None
-    """Obey the robots.txt of each host in a list. Default: off for lists, on for index pages of a server; see
-    `fetchmill help opt-out`."""
+    """Obey the robots.txt of each host in a list. Default: off for lists, on for a server's index pages; see `fetchmill
+    help opt-out`."""
 
 
 class OfOptOuts(TypedDict, total=False):
@@ -446,23 +446,23 @@ class OfTypes(TypedDict, total=False):
     """Options of all functions that fetch bodies: the accepted types."""
 
     accept: Sequence[str] | None
-    """Accept only bodies of this type, detected from their first bytes, such as image/* or application/pdf; repeatable.
-    Other bodies fail (unexpected-type)."""
+    """Accept only bodies of this type, such as image/* or application/pdf; repeatable. The type is detected from the
+    first bytes. Other bodies fail (unexpected-type)."""
 
 
 class OfKeys(TypedDict, total=False):
     """Options of `get` and `list`: which objects in a bucket are listed."""
 
     size_from: int | None
-    """Take only objects of at least this size."""
+    """Select only objects of at least this size."""
     size_to: int | None
-    """Take only objects smaller than this size."""
+    """Select only objects smaller than this size."""
     modified_from: str | date | None
-    """Take only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z."""
+    """Select only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z."""
     modified_to: str | date | None
-    """Take only objects written before this time."""
+    """Select only objects written before this time."""
     storage_class: Sequence[str] | None
-    """Take only objects of this storage class, for example STANDARD_IA; repeatable."""
+    """Select only objects of this storage class, for example STANDARD_IA; repeatable."""
 
 
 class Planning(TypedDict, total=False):

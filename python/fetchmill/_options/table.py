@@ -573,7 +573,7 @@ _OF_ROWS = {
         "on the first page.",
         heading="Output",
     ),
-    "sample": Option("count", int | None, None, "Take only N random targets of the list.", heading="Selection"),
+    "sample": Option("count", int | None, None, "Select only N random targets from the list.", heading="Selection"),
 }
 
 _OF_FILTERS = {
@@ -581,15 +581,15 @@ _OF_FILTERS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in "
-        "a bucket, whole URLs in a list, and paths below SOURCE on a server.",
+        "Select only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys "
+        "in a bucket, whole URLs in a list, and paths below SOURCE on a server.",
         heading="Selection",
     ),
     "exclude": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Leave out names that match a glob (* also matches /) or re:REGEX; repeatable.",
+        "Exclude names that match a glob (* also matches /) or re:REGEX; repeatable.",
         heading="Selection",
     ),
 }
@@ -854,7 +854,7 @@ _OF_COMMITS = {
         "choice",
         Durability,
         "power",
-        "What a commit survives: power loss, or only a killed process (no syncs).",
+        "What a commit survives: power loss, or only a killed process (no fsync).",
         choices=("power", "process"),
         heading="Expert",
     ),
@@ -923,7 +923,7 @@ _OF_ORIGINS = {
         "auth",
         str | tuple[str, str] | None,
         None,
-        "User and password for basic authentication, USER:PASSWORD.",
+        "User name and password for basic authentication, USER:PASSWORD.",
         heading="Credentials",
         envvar="FETCHMILL_AUTH",
         is_core=False,
@@ -938,7 +938,7 @@ _OF_ORIGINS = {
         is_core=False,
     ),
     "netrc": Option(
-        "flag", bool, False, "Read the user and password from ~/.netrc.", heading="Credentials", is_core=False
+        "flag", bool, False, "Read the user name and password from ~/.netrc.", heading="Credentials", is_core=False
     ),
     "connect_timeout": Option(
         "seconds", float, 5.0, "Maximum time to establish a connection.", heading="Timeouts and retries"
@@ -1012,7 +1012,7 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey the robots.txt of each host in a list. Default: off for lists, on for index pages of a server; "
+        "Obey the robots.txt of each host in a list. Default: off for lists, on for a server's index pages; "
         "see `fetchmill help opt-out`.",
         heading="Selection",
     ),
@@ -1063,28 +1063,31 @@ _OF_TYPES = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Accept only bodies of this type, detected from their first bytes, such as image/* or application/pdf; "
-        "repeatable. Other bodies fail (unexpected-type).",
+        "Accept only bodies of this type, such as image/* or application/pdf; repeatable. The type is detected "
+        "from the first bytes. Other bodies fail (unexpected-type).",
         heading="Selection",
     ),
 }
 
 _OF_KEYS = {
-    "size_from": Option("size", int | None, None, "Take only objects of at least this size.", heading="S3"),
-    "size_to": Option("size", int | None, None, "Take only objects smaller than this size.", heading="S3"),
+    "size_from": Option("size", int | None, None, "Select only objects of at least this size.", heading="S3"),
+    "size_to": Option("size", int | None, None, "Select only objects smaller than this size.", heading="S3"),
     "modified_from": Option(
         "date",
         str | date | None,
         None,
-        "Take only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z.",
+        "Select only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or "
+        "2026-11-22T08:30:00Z.",
         heading="S3",
     ),
-    "modified_to": Option("date", str | date | None, None, "Take only objects written before this time.", heading="S3"),
+    "modified_to": Option(
+        "date", str | date | None, None, "Select only objects written before this time.", heading="S3"
+    ),
     "storage_class": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only objects of this storage class, for example STANDARD_IA; repeatable.",
+        "Select only objects of this storage class, for example STANDARD_IA; repeatable.",
         heading="S3",
     ),
 }
@@ -1508,8 +1511,8 @@ STREAM: Final[Mapping[str, Option]] = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Accept only bodies of these types, detected from their first bytes, such as `image/*` or "
-        "`application/pdf`. Other bodies fail (`unexpected-type`).",
+        "Accept only bodies of these types, such as `image/*` or `application/pdf`. The type is detected from "
+        "the first bytes. Other bodies fail (`unexpected-type`).",
         heading="Selection",
     ),
     "compressed": Option(

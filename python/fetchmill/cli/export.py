@@ -50,7 +50,7 @@ All others are errors (fetchmill --help)."""
     type=Choice(("power", "process")),
     default="power",
     show_default=True,
-    help="What a commit survives: power loss, or only a killed process (no syncs).",
+    help="What a commit survives: power loss, or only a killed process (no fsync).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only errors.")
