@@ -145,7 +145,7 @@ def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_pa
 
 def test_commands_that_need_the_whole_source_refuse_it(run: Run, dest: Path) -> None:
     """The sentence has the reason."""
-    reasons = {"sync": "would treat all other objects as deleted", "plan": "a plan is for the whole job"}
+    reasons = {"sync": "would treat the remaining objects as deleted", "plan": "a plan is for the whole job"}
     for command, reason in reasons.items():
         ended = run(command, "http://127.0.0.1:9", dest, "--first", "1")
         assert (ended.code, ended.err.count("\n")) == (2, 1)
