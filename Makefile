@@ -45,7 +45,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
-.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
+.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel wheels sdist demo recording fixtures generated help-texts man clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-hung bench-images bench-ray bench-records bench-concurrency bench-report
 .PHONY: shared-long docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` declare their own dependencies, because a build during tests would replace their package.
@@ -308,6 +308,9 @@ wheels: env ## Build and test the wheels for x86_64, aarch64 and musl in dist/ (
 
 sdist: env ## Build the source distribution in dist/
 	$(BIN)/maturin sdist --out $(DIST)
+
+recording: build-release ## Record the first commands of the README in a terminal (docs/plots/demo.svg)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/record-demo
 
 demo: build-release ## Fetch 100,000 objects, kill the job half-way, resume it and verify the result
 	$(BIN)/python scripts/demo.py

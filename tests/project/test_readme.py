@@ -1,12 +1,13 @@
-"""The README, run from top to bottom in an empty folder; and its chart."""
+"""The README, run from top to bottom in an empty folder; its tables, its chart and its recording."""
 
+import html
 import re
 from pathlib import Path
 
 import fetchmill
 from conftest import ROOT
 from fetchmill.testing import s3
-from own_bench.report import CHART, RESULTS, chart, load
+from own_bench.report import CHART, PAGES, RESULTS, chart, filled, load
 from ports import free_ports
 from printed import PrintedShell
 
@@ -45,6 +46,17 @@ def test_the_readme_works_as_printed(environment: dict[str, str], tmp_path: Path
     assert len(fetchmill.open(tmp_path / "theirs")) == 2
 
 
-def test_the_chart_has_the_figures_of_the_tables() -> None:
-    """`make bench-report` drew it from the last measurement."""
+def test_the_chart_and_the_tables_have_the_last_figures() -> None:
+    """`make bench-report` made them from the last measurement."""
     assert CHART.read_text() == chart(load(RESULTS))
+    for page in PAGES:
+        assert filled(page.read_text(), load(RESULTS)) == page.read_text(), page
+
+
+def test_the_recording_shows_the_four_lines() -> None:
+    """`make recording` ran them: the job was killed, resumed and verified."""
+    shown = [html.unescape(text) for text in re.findall(r">([^<]*)</text>", (ROOT / "docs/plots/demo.svg").read_text())]
+
+    for line in lines_below("Try it")[:4]:
+        assert f"$ {line}" in shown
+    assert {"Killed", "200,000 listed = 200,000 fetched + 0 absent + 0 failed + 0 skipped"} <= set(shown)
