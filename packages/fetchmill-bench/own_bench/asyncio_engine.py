@@ -94,7 +94,7 @@ def main() -> int:
                     found.setdefault(name, []).append(measure(command, arguments.count))
     for name, values in found.items():
         cpu, rate = (statistics.median(column) for column in zip(*values, strict=True))
-        print(f"{name:24} {cpu:7.0f} us of CPU an object  {rate:7,.0f} objects/s")
+        print(f"{name:24} {cpu:7.0f} us of CPU per object  {rate:7,.0f} objects/s")
     for stored in ("null", "files"):
         ratios = [
             engine[0] / hand[0]

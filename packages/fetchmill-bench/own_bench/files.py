@@ -57,7 +57,7 @@ def files(settings: Settings) -> dict[str, Any]:
 
 def _bar(rounds: list[dict[str, Measured]], name: str) -> Bar:
     ratios = [found[name].cpu_us / (found["null"].cpu_us + LOOP_FACTOR * found["loop"].cpu_us) for found in rounds]
-    return Bar("CPU an object / (null's + 1.2 x loop's)", statistics.median(ratios), at_most=CPU_AT_MOST)
+    return Bar("CPU per object / (null's + 1.2 x loop's)", statistics.median(ratios), at_most=CPU_AT_MOST)
 
 
 def _rate_bar(rounds: list[dict[str, Measured]]) -> Bar:

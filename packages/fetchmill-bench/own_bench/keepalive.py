@@ -37,7 +37,7 @@ def in_flight(settings: Settings) -> dict[str, Any]:
 def _bars(rounds: list[tuple[Measured, Measured]]) -> list[Bar]:
     return [
         Bar(
-            "CPU an object / wrk's",
+            "CPU per object / wrk's",
             median_ratio((ours.cpu_us, wrks.cpu_us) for wrks, ours in rounds),
             at_most=CPU_AT_MOST,
         ),

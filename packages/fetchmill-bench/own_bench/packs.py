@@ -71,7 +71,7 @@ def disk_bytes(dest: Path, objects: int) -> dict[str, float]:
 def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
     cpu = [
         Bar(
-            f"{name}: CPU an object / wrk's",
+            f"{name}: CPU per object / wrk's",
             median_ratio((found[name].cpu_us, found["wrk"].cpu_us) for found in rounds),
             at_most=bound,
         )

@@ -101,5 +101,5 @@ def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
     cpu = {name: median_ratio((found[name].cpu_us, 1.0) for found in rounds) for name in FORMATS}
     return [
         Bar("null: objects/s / wrk's", rate, at_least=RATE_AT_LEAST),
-        *(Bar(f"{name}: CPU us an object", cpu[name], at_most=CPU_US_AT_MOST[name]) for name in FORMATS),
+        *(Bar(f"{name}: CPU us per object", cpu[name], at_most=CPU_US_AT_MOST[name]) for name in FORMATS),
     ]

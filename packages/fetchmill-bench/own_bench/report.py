@@ -81,7 +81,7 @@ def _bars(bars: Iterable[dict[str, Any]]) -> str:
 CLIENT_HEADS = (
     "",
     "objects/s",
-    "CPU us an object",
+    "CPU us per object",
     "user",
     "system",
     "lowest - highest",
@@ -128,7 +128,7 @@ def _in_flight(results: dict[str, Any]) -> str:
                 f"{cpu['ratio']:.2f}",
             )
         )
-    heads = ("in flight", "objects/s", "wrk's", "ratio", "CPU us an object", "wrk's", "ratio")
+    heads = ("in flight", "objects/s", "wrk's", "ratio", "CPU us per object", "wrk's", "ratio")
     return _table(heads, rows)
 
 
@@ -137,7 +137,7 @@ def _files(results: dict[str, Any]) -> str:
     names = {"null": "`--format null`", "loop": "bare loop", "loop, syncs": "the same, a sync each second"}
     names["files"] = "`--format files`"
     names["files, no syncs"] = "the same, `--durability process`"
-    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items()]
+    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items() if name in found["clients"]]
     where = "one fresh ext4" if found["mounted"] else "a folder of the machine's disk"
     return (
         f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}\n"
@@ -197,7 +197,7 @@ def _stream(results: dict[str, Any]) -> str:
         "stream": "`fetchmill.stream`",
         "pycurl": "pycurl, CurlMulti",
         "aiohttp": "aiohttp, uvloop",
-        "requests": "requests, a session a thread",
+        "requests": "requests, one session per thread",
         "stream_batches": "`fetchmill.stream_batches`",
         "null": "`fetchmill get --format null`",
     }
@@ -218,7 +218,7 @@ def _https(results: dict[str, Any]) -> str:
         for client in ("h2load", "fetchmill")
     ]
     ratios = [(found["version"], f"{found['cpu_ratio']:.2f}", f"{found['rate_ratio']:.2f}") for found in versions]
-    heads = ("fetchmill's / h2load's, median of the rounds", "CPU an object", "objects/s")
+    heads = ("fetchmill's / h2load's, median of the rounds", "CPU per object", "objects/s")
     return f"{_table(CLIENT_HEADS, rows)}\n{_table(heads, ratios)}"
 
 
@@ -242,7 +242,7 @@ def _scale(results: dict[str, Any]) -> str:
         for found in results["scenarios"]["scale"]
     ]
     heads = (
-        *("objects", "format", "--pipeline", "two processors", "seconds", "us an object", "CPU us", "server's CPU us"),
+        *("objects", "format", "--pipeline", "two processors", "seconds", "us per object", "CPU us", "server's CPU us"),
         *("peak MiB", "journal MiB", "kills", "fetched again", "balances"),
     )
     return _table(heads, rows)
@@ -267,14 +267,14 @@ def _summary(results: dict[str, Any]) -> str:
 
 # Results of an hour's work that remain after its process was killed, by tool. For fetchmill, this is tested (`make
 # crash-matrix`). For the others, it comes from their documentation, which may not mention it.
-ITSELF = "all, but for what your program notes"
+ITSELF = "all that your program did not save"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),
     ("`fetchmill get --format tar`", "packs", "tar", "the last two seconds"),
     ("`for reply in fetchmill.stream(...)`", "stream", "stream", "the last two seconds, with `state=`"),
     ("pycurl, CurlMulti", "stream", "pycurl", ITSELF),
     ("aiohttp, uvloop", "stream", "aiohttp", ITSELF),
-    ("requests, a session a thread", "stream", "requests", ITSELF),
+    ("requests, one session per thread", "stream", "requests", ITSELF),
 )
 BUCKET_WAYS: dict[str, tuple[str, str]] = {
     "native": ("`fetchmill get s3://...`", "the last two seconds"),
@@ -282,7 +282,7 @@ BUCKET_WAYS: dict[str, tuple[str, str]] = {
     "obstore": ("obstore, asyncio", ITSELF),
     "boto3_threads": ("boto3, threads", ITSELF),
 }
-WAY_HEADS = ("objects/s", "CPU us an object", "peak MiB", "a `kill -9` costs")
+WAY_HEADS = ("objects/s", "CPU us per object", "peak MiB", "lost by a `kill -9`")
 
 
 def _readme(results: dict[str, Any]) -> str:

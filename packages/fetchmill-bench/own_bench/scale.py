@@ -124,7 +124,7 @@ class Scale:
         self._sums.save(self._path)
 
     def _show(self, settled: int, run: ClientRun) -> None:
-        each = f"{MICRO * self._sums.seconds / settled:.2f} us an object" if settled else "no object yet"
+        each = f"{MICRO * self._sums.seconds / settled:.2f} us per object" if settled else "no object yet"
         journal = self.journal_bytes() / MIB
         print(f"{settled:>15,} objects, {each}, peak {run.peak_mib:.0f} MiB, journal {journal:.1f} MiB", flush=True)
 
@@ -270,8 +270,8 @@ def _print(result: dict[str, Any]) -> None:
     rows = {
         "objects": f"{result['objects']:,} of {result['size']} B, {result['page_size']:,} names a page",
         "client's time": f"{result['seconds']:,.1f} s in {len(result['runs'])} runs",
-        "an object": f"{result['us']:.2f} us",
-        "CPU an object": f"client {result['cpu_us']:.2f} us, server {result['server_us']:.2f} us",
+        "per object": f"{result['us']:.2f} us",
+        "CPU per object": f"client {result['cpu_us']:.2f} us, server {result['server_us']:.2f} us",
         "peak memory": f"{result['peak_mib']:.1f} MiB",
         "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at most",
         **_stored_rows(result),
@@ -292,7 +292,7 @@ def _stored_rows(result: dict[str, Any]) -> dict[str, str]:
     rows = {}
     if "disk" in result:
         disk = result["disk"]
-        rows["bytes an object"] = f"{disk['shards']:.0f} in shards, {disk['manifests']:.0f} in manifests"
+        rows["bytes per object"] = f"{disk['shards']:.0f} in shards, {disk['manifests']:.0f} in manifests"
     if "duckdb" in result:
         found = result["duckdb"]
         rows["DuckDB"] = f"{found['rows']:,} rows, {found['sequences']:,} sequence numbers"

@@ -27,7 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     count: int = arguments.count
     cores = Cores.pick()
-    print(f"{'pass':<10}{'seconds':>9}{'us CPU an object':>18}{'peak MiB':>10}{'requests':>11}")
+    print(f"{'pass':<10}{'seconds':>9}{'us CPU per object':>18}{'peak MiB':>10}{'requests':>11}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         manifest, dest = Path(folder, "manifest.csv"), Path(folder, "out")
         with fetchmill_server(cores.server, "--synthetic", str(count), "--size", str(BYTES), "--port", "0") as (_, url):
