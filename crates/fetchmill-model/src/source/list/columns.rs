@@ -1,4 +1,4 @@
-//! The wanted columns of a list, and how to build an entry from their values.
+//! The wanted columns of a list, and the code that builds an entry from their values.
 
 use std::borrow::Cow;
 
@@ -22,20 +22,20 @@ use crate::text::dates::parse_utc_to_the_second;
 /// A column as the user selects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ColumnSelector {
-    /// The column with the URL, not selected by the user.
+    /// The URL column, if the user did not select one.
     Url,
     /// Selected by its number, counted from 0.
     Number(usize),
     /// Selected by its name.
     Name(String),
-    /// A column of a manifest. Only a file with all columns of a manifest has it.
+    /// A manifest column. Present only in files that have all manifest columns.
     Manifest(&'static str),
     /// A column from the schema of an inventory.
     Inventory(String),
 }
 
 impl ColumnSelector {
-    /// Parses a selection. Digits are a number, even if a column has such a name.
+    /// Parses a selector. Digits are always a column number, even if a column has that name.
     fn parse(text: &str) -> Self {
         match text.parse::<usize>() {
             Ok(number) if number > 0 => ColumnSelector::Number(number - 1),
@@ -43,7 +43,7 @@ impl ColumnSelector {
         }
     }
 
-    /// Returns the selection for messages.
+    /// Returns the selector as shown in messages.
     pub(super) fn text(&self) -> String {
         match self {
             ColumnSelector::Url => "url".into(),
@@ -54,12 +54,12 @@ impl ColumnSelector {
     }
 }
 
-/// Returns whether the names of columns include all those of a manifest.
+/// Returns whether the column names include all manifest columns.
 pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
     LISTED_COLUMNS.iter().all(|(name, _)| has(name))
 }
 
-/// Instructions for building entries. Columns are given as positions in `wanted`.
+/// Instructions for building entries. Columns are stored as positions in `wanted`.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnPlan {
     wanted: Vec<ColumnSelector>,
@@ -70,23 +70,22 @@ pub(super) struct ColumnPlan {
     takes_text: bool,
     has_template: bool,
     key: Option<usize>,
-    /// Pieces of the name, instead of a key.
+    /// Pieces of the name, which replaces the key.
     name: Option<Vec<NamePiece<usize>>>,
     kept: Vec<KeptColumn>,
     /// Pieces of each target's request. `None` for a plain `GET`.
     request: Option<RequestPieces<usize>>,
     /// Whether all requests are `GET`s without a body.
     is_bare_get: bool,
-    /// Column with the requests of single items, for items of a program.
+    /// Column with each item's own request, if a program supplies the items.
     own_request: Option<usize>,
-    /// First wanted column of a manifest, followed by the others in the order of [`MANIFEST`]. `None` if they are not
-    /// wanted.
+    /// First wanted manifest column. The others follow it in the order of [`MANIFEST`]. `None` if they are not wanted.
     manifest: Option<usize>,
-    /// Column of the modification times of an inventory's objects.
+    /// Column with the modification times of an inventory's objects.
     modified: Option<usize>,
 }
 
-/// Columns of a manifest that are read in addition to the URL.
+/// Manifest columns that are read in addition to the URL.
 const MANIFEST: [&str; 3] = [NAME, SIZE, ETAG];
 pub(super) const NAME: &str = "name";
 pub(super) const SIZE: &str = "size";
@@ -199,19 +198,19 @@ impl ColumnPlan {
             .chain(self.kept.iter_mut().map(|kept| &mut kept.column))
     }
 
-    /// Creates a plan of only these columns, with unchanged values.
+    /// Creates a plan with only these columns and unchanged values.
     pub(super) fn of_columns(columns: Vec<ColumnSelector>) -> Result<Self> {
         Ok(ColumnPlan { wanted: columns, url_column: 0, ..Self::new(&ListOptions::default())? })
     }
 
-    /// Adds the modification time after the other columns of a manifest.
+    /// Adds the modification time after the other manifest columns.
     pub(super) fn with_times(mut self) -> Self {
         self.modified = Some(self.wanted.len());
         self.wanted.push(ColumnSelector::Manifest(MODIFIED));
         self
     }
 
-    /// Adds a column for the requests of single items of a program, after their other values.
+    /// Adds a column with each item's own request, after the item's other values.
     pub(super) fn with_own_requests(mut self) -> Self {
         self.own_request = Some(self.wanted.len());
         self
@@ -227,17 +226,18 @@ impl ColumnPlan {
         self.url_column
     }
 
-    /// Returns whether any column is selected by name. Then the file must have a header.
+    /// Returns whether any column is selected by name. If so, the file must have a header.
     pub(super) fn has_names(&self) -> bool {
         self.wanted.iter().any(|column| matches!(column, ColumnSelector::Name(_)))
     }
 
-    /// Returns whether the values are only pieces of a URL.
+    /// Returns whether URLs are built from a template.
     pub(super) fn has_template(&self) -> bool {
         self.has_template
     }
 
-    /// Returns names and types of the kept columns for the output. A type is the user's, or else the list's.
+    /// Returns the names and types of the kept columns for the output. A type set by the user overrides the list's
+    /// type.
     pub(super) fn kept_columns(&self, records: &dyn Records) -> Vec<(String, ColumnType)> {
         let kept = self.kept.iter().map(|kept| {
             let kind = kept.told.unwrap_or_else(|| records.column_type(kept.column));
@@ -246,7 +246,8 @@ impl ColumnPlan {
         kept.collect()
     }
 
-    /// Returns the normalised URL of a record. The error is the reason why there is none, with the invalid text.
+    /// Returns a record's normalised URL. The error explains why the record has no valid URL and quotes the invalid
+    /// text.
     pub(super) fn url<'v>(&self, values: &'v RecordValues) -> std::result::Result<Cow<'v, str>, String> {
         let kept = self.kept.iter().map(|kept| kept.column);
         for column in self.manifest.into_iter().chain(self.key).chain(kept) {
@@ -289,7 +290,7 @@ impl ColumnPlan {
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
     }
 
-    /// Refuses a record with a value that does not have the user's type of its column. An empty value is allowed.
+    /// Refuses a record if a value does not have the type that the user set for its column. Empty values are allowed.
     fn check_types(&self, values: &RecordValues) -> std::result::Result<(), String> {
         for kept in &self.kept {
             let (Some(kind), Some(value)) = (kept.told, values.get(kept.column)) else { continue };
@@ -317,8 +318,7 @@ impl ColumnPlan {
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
     }
 
-    /// Returns the name of the record with this number from the template of names, if there is one. The error is the
-    /// reason why the record has no name.
+    /// Builds the record's name from the name template, if there is one. The error explains why the record has no name.
     pub(super) fn name(
         &self,
         index: u64,
@@ -331,7 +331,7 @@ impl ColumnPlan {
                 NamePiece::Text(text) => name.push_str(text),
                 NamePiece::Index => name_template::push_index(&mut name, index),
                 NamePiece::Column { column, is_raw } => match self.value(values, *column)? {
-                    // Otherwise the name could equal that of another record, or be that of a hidden file.
+                    // Without the value, the name could be the same as another record's, or name a hidden file.
                     "" => return Err(format!("column {} is empty", self.wanted[*column].text())),
                     value if *is_raw => name.push_str(value),
                     value => name_template::push_value(&mut name, value),
@@ -341,8 +341,8 @@ impl ColumnPlan {
         Ok(Some(name))
     }
 
-    /// Writes the entry of a record with this URL, this [`ColumnPlan::name`] and this [`ColumnPlan::request`]. The
-    /// error is the reason why it cannot be an entry. `scratch` is a reused buffer.
+    /// Writes the entry of a record from its URL, [`ColumnPlan::name`] and [`ColumnPlan::request`]. The error explains
+    /// why the record cannot become an entry. `scratch` is a reused buffer.
     pub(super) fn write_entry(
         &self,
         url: &str,
@@ -352,7 +352,7 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key is not a name, and the name in a manifest is that of the whole object, not of a part.
+        // An empty key is not a name. A manifest names the whole object, not a part of it.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let value = |column| values.get(column).filter(|value| !value.is_empty());
         let key = match self.key {
@@ -366,7 +366,7 @@ impl ColumnPlan {
         Ok(())
     }
 
-    /// Writes the kept columns of a record to `scratch`. The error is the reason why they do not fit into a target.
+    /// Writes a record's kept columns to `scratch`. The error explains why they do not fit into a target.
     pub(super) fn kept_values<'s>(
         &self,
         values: &RecordValues,
@@ -384,8 +384,7 @@ impl ColumnPlan {
         Ok((!self.kept.is_empty()).then_some(scratch.as_slice()))
     }
 
-    /// Returns the request of a record with this URL, or `None` for a plain `GET`. The error is the reason why it
-    /// cannot be requested.
+    /// Returns the record's request, or `None` for a plain `GET`. The error explains why the URL cannot be requested.
     pub(super) fn request(
         &self,
         url: &str,
@@ -465,7 +464,8 @@ impl ColumnPlan {
         ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
     }
 
-    /// Returns the expected hash of a record's object. A missing hash is an error, because nothing would be verified.
+    /// Returns the expected hash of a record's object. A missing hash is an error, because the object could not be
+    /// verified.
     fn hash_of(&self, column: usize, values: &RecordValues) -> std::result::Result<ExpectedHash, String> {
         let value = self.value(values, column)?;
         ExpectedHash::parse(value.trim().as_bytes()).ok_or_else(|| {
@@ -478,7 +478,7 @@ impl ColumnPlan {
         self.request.as_ref().is_some_and(|request| request.range.is_some())
     }
 
-    /// Returns whether a field has columns and the record has a value for none of them.
+    /// Returns whether a field uses columns but the record has no value for any of them.
     fn is_empty(pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
         let mut columns = pieces.iter().filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(*column),
@@ -510,7 +510,7 @@ impl ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// Returns the facts of an object from its manifest. An invalid size must not count as an unknown one.
+    /// Returns the expected properties of an object from its manifest. An invalid size must not count as unknown.
     fn expected<'v>(
         &self,
         values: &'v RecordValues,

@@ -18,10 +18,10 @@ use crate::source::ListPosition;
 const TOO_WIDE: &str = "it has more than 16,384 columns";
 /// Maximum number of lines of a TSV field. For each line that opens a quote, this many lines may be read.
 const LENIENT_LINES_MAX: u64 = 100;
-/// Number of field names that are shown if one is missing.
+/// Number of field names that an error shows if a wanted field is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// Records of a file with delimiters.
+/// Records of a delimited file.
 pub(super) struct Csv {
     fields: FieldSplitter,
     wanted: Vec<ColumnSelector>,
@@ -37,11 +37,11 @@ pub(super) struct Csv {
     odd: OddRecords,
 }
 
-/// Records whose number of fields differs from that of the first one.
+/// Records that have more or fewer fields than the first one.
 #[derive(Default)]
 struct OddRecords {
     count: u64,
-    /// Line of the first of them, and its number of fields.
+    /// Line and number of fields of the first such record.
     first: (u64, usize),
 }
 
@@ -95,7 +95,7 @@ impl Csv {
         })
     }
 
-    /// Reads the header, if there is one. `Done` if the columns are known now.
+    /// Reads the header, if there is one. Returns `Done` once the columns are known.
     fn begin(&mut self) -> Result<ReadStep> {
         if self.places.is_some() {
             return Ok(ReadStep::Done);
@@ -110,7 +110,7 @@ impl Csv {
             NextRecord::Record(next) => next,
             NextRecord::NothingNow => return Ok(ReadStep::NothingNow),
             NextRecord::End => return Ok(ReadStep::End),
-            // A header that cannot be read becomes a failed target.
+            // An unreadable header becomes a failed target.
             NextRecord::Bad(..) | NextRecord::TooLong => {
                 self.places = Some(self.places_without_names()?);
                 return Ok(ReadStep::Done);
@@ -127,8 +127,8 @@ impl Csv {
         Ok(ReadStep::Done)
     }
 
-    /// Returns whether the first record is a header: only if there is a plain word in place of the URL. A mistyped URL
-    /// must not count as a header.
+    /// Returns whether the first record is a header, that is, its URL column contains a plain word. A mistyped URL must
+    /// not count as a header.
     fn looks_like_a_header(&self) -> bool {
         let place = match self.wanted[self.url] {
             ColumnSelector::Number(number) => number,
@@ -170,7 +170,7 @@ impl Csv {
         self.wanted.iter().map(place).collect()
     }
 
-    /// Returns a column by its number. The first record must have it.
+    /// Returns the position of a column by its number. The first record must have this column.
     fn numbered(&self, number: usize) -> Result<Option<usize>> {
         // If the first record cannot be read, its number of fields is unknown.
         if self.fields.count() == 0 || number < self.fields.count() {
@@ -179,7 +179,7 @@ impl Csv {
         Err(self.no_column(&(number + 1).to_string()))
     }
 
-    /// Returns the position of a column. Of two columns with the same name, it is the first.
+    /// Returns the position of a column. If several columns have the same name, returns the first.
     fn place_of(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
         (0..self.fields.count())
             .find(|place| self.fields.get(*place).is_some_and(|field| is_it(field.trim_ascii())))
@@ -275,7 +275,7 @@ impl Records for Csv {
     }
 }
 
-/// A found record that is not consumed yet.
+/// Result of finding the next record, which is not consumed yet.
 enum NextRecord {
     Record(Extent),
     /// A line that is not a record and does not begin one.
@@ -299,7 +299,7 @@ struct FieldSplitter {
     lines: Lines,
     dialect: Dialect,
     parser: csv_core::Reader,
-    /// A record with quotes, after their removal. A record without quotes stays in place.
+    /// A quoted record without its quotes. A record without quotes stays in the line buffer.
     unquoted: Vec<u8>,
     ends: Vec<usize>,
     /// Positions of the fields, up to the last one requested.
@@ -366,7 +366,7 @@ impl FieldSplitter {
         Some(if self.is_unquoted { &self.unquoted[range] } else { self.lines.bytes(range) })
     }
 
-    /// Finds the next record, and its fields up to `last`.
+    /// Finds the next record and its fields up to `last`.
     fn next(&mut self, last: usize) -> Result<NextRecord> {
         self.places.clear();
         if self.lines.is_skipping() {
@@ -377,7 +377,7 @@ impl FieldSplitter {
             let (found, next) = self.lines.find(extent.bytes)?;
             let place = match found {
                 LineSearch::Line(place) => place,
-                // The input before it is empty lines, which are consumed separately.
+                // Only empty lines come before it, and they are consumed separately.
                 LineSearch::TooLong if extent.bytes > 0 => {
                     self.consume(extent);
                     extent = Extent::default();
@@ -419,9 +419,9 @@ impl FieldSplitter {
         self.places.push(start as u32..line.end as u32);
     }
 
-    /// Splits a record in which a quote may be part of its field. If a quote is not closed on its line, the field
-    /// continues on the next lines only if these lines together have the usual number of fields, but not each of them
-    /// alone.
+    /// Splits a record in which a quote may be part of its field. A field with a quote that is not closed on its line
+    /// may continue on the following lines. It does so only if these lines together have the usual number of fields,
+    /// and not each line has it alone.
     fn unquote_leniently(
         &mut self,
         before: Extent,
@@ -448,7 +448,7 @@ impl FieldSplitter {
         Ok(NextRecord::Record(first_line))
     }
 
-    /// Returns whether lines are one record, rather than one record each.
+    /// Returns whether the lines form a single record rather than one record each.
     fn is_over_lines(&self, lines: Range<usize>) -> bool {
         let bytes = self.lines.bytes(lines);
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
@@ -482,7 +482,7 @@ impl FieldSplitter {
     }
 
     /// Splits a record with quotes, which may span many lines. If the record would be too long, only its first line is
-    /// invalid, and the next line may begin a record again.
+    /// invalid, and the next line may begin a new record.
     fn unquote(&mut self, before: Extent, first_end: usize, lines_max: u64) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
         let unclosed = Ok(NextRecord::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
@@ -513,8 +513,8 @@ impl FieldSplitter {
         }
     }
 
-    /// Notes the fields of a record that ends with this line. The CR before the newline does not belong to the last
-    /// field.
+    /// Stores the positions of a record's fields. The record ends with this line. The CR before the newline is not part
+    /// of the last field.
     fn place_unquoted(&mut self, last_line: Range<usize>) {
         self.is_unquoted = true;
         let mut start = 0;
@@ -543,7 +543,7 @@ fn parser_of(dialect: Dialect) -> csv_core::Reader {
     builder.build()
 }
 
-/// Whether a field is quoted as a whole. If so, the rest of the line after its delimiter, if there is one.
+/// Result of reading a field that may be quoted as a whole.
 #[derive(Debug, PartialEq, Eq)]
 enum FieldTaken<'b> {
     Quoted(Option<&'b [u8]>),
@@ -552,7 +552,7 @@ enum FieldTaken<'b> {
     Plain,
 }
 
-/// Appends the first field of `bytes` without its quotes if it is quoted as a whole. Otherwise appends nothing.
+/// Appends the first field of `bytes` without its quotes if the whole field is quoted. Otherwise appends nothing.
 fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8>) -> FieldTaken<'b> {
     let start = field.len();
     if bytes.first() != Some(&quote) {

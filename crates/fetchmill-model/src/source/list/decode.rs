@@ -35,8 +35,8 @@ impl Read for CountedInput {
 
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
-/// An input that detects its compression. If the source has nothing at the moment (`WouldBlock`), this error is passed
-/// on, and no data is lost.
+/// An input that detects its compression. If the source has no data at the moment, the `WouldBlock` error is passed on
+/// and nothing is lost.
 pub(super) struct DecodedInput {
     state: DecodeState,
     read: BytesRead,
@@ -55,7 +55,7 @@ enum DecodeState {
 }
 
 impl DecodedInput {
-    /// Creates an input whose file name implies the compression `promised`.
+    /// Creates an input. `promised` is the compression that its file name implies.
     pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
         let read = BytesRead::default();
         let input = Box::new(CountedInput { input, read: Arc::clone(&read) });
@@ -132,7 +132,7 @@ impl Read for DecodedInput {
     }
 }
 
-/// Waits if an input has nothing at the moment. The xz decoder cannot be called again after such an error.
+/// Waits if an input has no data at the moment. The xz decoder cannot be called again after a `WouldBlock` error.
 struct PatientInput(Input);
 
 impl Read for PatientInput {
@@ -146,7 +146,7 @@ impl Read for PatientInput {
     }
 }
 
-/// Explains an xz error about memory in the user's terms.
+/// Rewrites an xz memory error in the user's terms.
 fn explain_dictionary(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::OutOfMemory {
         return error;
@@ -160,8 +160,8 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     )
 }
 
-/// Explains a zstd error in the user's terms if its text is misleading: a window that is too large does not mean
-/// damage.
+/// Rewrites a misleading zstd error in the user's terms. A window that is too large does not mean that the file is
+/// damaged.
 fn explain_window(error: io::Error) -> io::Error {
     if !error.to_string().contains("too much memory") {
         return error;
@@ -178,7 +178,7 @@ fn explain_window(error: io::Error) -> io::Error {
 }
 
 /// Returns the compression of a list from its first six bytes. A zstd stream may begin with a skippable frame, whose
-/// number is in the lowest bits of its magic number.
+/// magic number has 16 values.
 pub fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),

@@ -4,14 +4,14 @@ use super::columns::ColumnSelector;
 use super::{ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// Delimiters of files that are called CSV, other than the comma.
+/// Delimiters used instead of the comma in files that are called CSV.
 const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 
 /// Delimiter and quotes of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
-    /// Whether the first record may determine another delimiter.
+    /// Whether the first record may select a different delimiter.
     pub(super) is_detected: bool,
     pub(super) quotes: Quotes,
 }
@@ -21,9 +21,9 @@ pub(super) struct Dialect {
 pub(super) enum Quotes {
     /// Quotes are part of a field.
     Literal,
-    /// RFC 4180: a field that begins with a quote ends at the next one, across lines and delimiters.
+    /// RFC 4180: a field that begins with a quote ends at the next quote, even across lines and delimiters.
     Strict(u8),
-    /// The same, but only for a field that is quoted as a whole. Otherwise a quote is part of the field: much TSV is
+    /// The same, but only for a field that is quoted as a whole. Any other quote is part of its field. Much TSV is
     /// written without quoting, and a caption that begins with a quote must not absorb the lines after it.
     Lenient(u8),
 }
@@ -67,8 +67,9 @@ impl Dialect {
         Ok(Some(dialect))
     }
 
-    /// Returns the delimiter that the first line indicates: one other than a comma, in a line without a comma. In a URL
-    /// such a character is part of the URL, unless the option says that its column is not the first.
+    /// Returns the delimiter that the first line indicates. Another delimiter is detected only in a line without
+    /// commas. In a line with a URL, such a character is assumed to be part of the URL unless the user selected a later
+    /// column.
     pub(super) fn detect(self, line: &[u8], url: &ColumnSelector) -> u8 {
         let has_url = memchr::memmem::find(line, b"://").is_some();
         let is_later_column = matches!(url, ColumnSelector::Number(number) if *number > 0);
@@ -76,7 +77,7 @@ impl Dialect {
             return self.delimiter;
         }
         let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
-        // Of two equally frequent delimiters, the first counts.
+        // If two delimiters are equally frequent, the first one wins.
         let best = OTHER_DELIMITERS.into_iter().rev().max_by_key(count);
         best.filter(|delimiter| count(delimiter) > 0).unwrap_or(self.delimiter)
     }

@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 /// Prefix of a pattern that is a regular expression.
 const REGEX_PREFIX: &str = "re:";
 
-/// Patterns for names and URLs that are fetched or excluded. Without patterns, everything is fetched.
+/// Patterns that select which names and URLs are fetched. Without patterns, everything is fetched.
 ///
-/// A pattern is a glob for the whole text. `*` matches anything, including slashes, as in the patterns of wget and
-/// s5cmd. `?` matches one character, `[ab]` one of these, and `{a,b}` either. With the prefix `re:`, it is a regular
-/// expression that may match anywhere. All patterns are matched in one pass, in time that grows only with the length of
-/// the text.
+/// A pattern is a glob that must match the whole text. `*` matches anything, including slashes, as in wget and s5cmd.
+/// `?` matches any one character, `[ab]` matches `a` or `b`, and `{a,b}` matches either alternative. A pattern with the
+/// prefix `re:` is a regular expression that may match anywhere. All patterns are matched in one pass, and its time
+/// grows only with the length of the text.
 #[derive(Debug, Clone, Default)]
 pub struct Filters {
     include: Option<RegexSet>,
@@ -51,7 +51,7 @@ fn set_of(option: &str, patterns: &[String]) -> Result<Option<RegexSet>> {
 
 fn expression_of(option: &str, pattern: &str) -> Result<String> {
     if let Some(expression) = pattern.strip_prefix(REGEX_PREFIX) {
-        // Compile it alone first, because an error in the set would not name the pattern.
+        // Compile the pattern alone first, because an error from the set would not name it.
         regex::bytes::Regex::new(expression).map_err(|error| no_pattern(option, pattern, &error))?;
         return Ok(expression.to_owned());
     }
@@ -62,7 +62,7 @@ fn expression_of(option: &str, pattern: &str) -> Result<String> {
 
 fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
     let error = error.to_string();
-    // Both crates draw a picture of the mistake's position. The last line is the description.
+    // Both crates draw a picture of where the mistake is. The last line describes the mistake.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
         "{option} {pattern} is not valid: {what}; give a glob such as '*.jpg' or a regular expression such \

@@ -1,5 +1,5 @@
-//! The format of a list, determined by its name. Compression is detected by the first bytes. If the name promises
-//! compression, the bytes must match, so that an empty or truncated file does not count as an empty list.
+//! The format of a list, determined by its name. Compression is detected from the first bytes. If the name implies a
+//! compression, the bytes must match it, so that an empty or truncated file does not count as an empty list.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::options::words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListFormat {
-    /// One URL per line. Empty lines and those that start with `#` are not targets.
+    /// One URL per line. Empty lines and lines that start with `#` are not targets.
     #[serde(rename = "txt")]
     Text,
-    /// Records with commas.
+    /// Comma-separated records.
     Csv,
-    /// Records with tabs.
+    /// Tab-separated records.
     Tsv,
-    /// One JSON object or string per line, or one array of them.
+    /// One JSON object or string per line, or a single array of them.
     Jsonl,
     /// Rows of a Parquet file.
     Parquet,
@@ -25,7 +25,7 @@ pub enum ListFormat {
 }
 
 impl ListFormat {
-    /// Returns its name as an option.
+    /// Returns the format's name as an option value.
     pub fn name(self) -> &'static str {
         match self {
             ListFormat::Text => "txt",

@@ -1,5 +1,5 @@
-//! Items that a program provides in order, identified by their position. To resume, the program must provide all of
-//! them again.
+//! Items that a program supplies in order. An item is identified by its position. To resume, the program must supply
+//! all items again.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -12,18 +12,18 @@ use crate::target::Names;
 
 /// Maximum number of items that are read ahead.
 pub const ITEMS_READ_MAX: usize = LIST_PAGE_TARGETS;
-/// Name of the column for the key of an item.
+/// Name of the column with an item's key.
 pub(super) const KEY_COLUMN: &str = "name";
 
 /// A source of items.
 pub trait Items: Send {
-    /// Adds the next items, up to `ITEMS_READ_MAX`. A smaller number means that no more are available at the moment.
-    /// Returns `false` at the end.
+    /// Adds up to `ITEMS_READ_MAX` items. A smaller number means that no more are available at the moment. Returns
+    /// `false` at the end.
     fn read(&mut self, into: &mut ItemBatch) -> Result<bool>;
 }
 
-/// Items that were read. Each is a URL, or a value for a template, with an optional key and an optional request other
-/// than a plain `GET`.
+/// Items that were read. Each is a URL or a value for a template. It may have a key, and a request if a plain `GET` is
+/// not enough.
 #[derive(Debug, Default)]
 pub struct ItemBatch {
     urls: Names,
@@ -71,10 +71,10 @@ pub(super) struct ItemRecords {
     items: Box<dyn Items>,
     batch: ItemBatch,
     at: usize,
-    /// Number of items so far, and their digest.
+    /// Number of items so far. `digest` covers all of them.
     count: u64,
     digest: Xxh3Default,
-    /// Whether the last batch was not full. After it, no items are available at the moment.
+    /// Whether the last batch was not full. If so, no more items are available at the moment.
     is_slow: bool,
     is_over: bool,
 }
@@ -114,7 +114,7 @@ impl ItemRecords {
         })
     }
 
-    /// Counts the next item of the batch, which must have one.
+    /// Counts the next item of the batch, which must not be used up.
     fn pass(&mut self) -> usize {
         let position = self.at;
         let (url, key) = self.batch.get(position);

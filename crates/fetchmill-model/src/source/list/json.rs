@@ -1,4 +1,4 @@
-//! `jsonl`: one object or string on each line, or all in one array.
+//! `jsonl`: one object or string per line, or all of them in one array.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,19 +20,19 @@ use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
 use crate::source::json_text::JsonText;
 
-/// Number of values among which a wanted field must occur, if there are objects among them.
+/// Number of first values in which each wanted field must occur, if any of these values is an object.
 const CHECKED_VALUES: usize = 1000;
-/// Decompressed bytes that are searched for a column that few values have. This takes up to one second.
+/// Decompressed bytes that are searched for a rare column. This takes up to one second.
 const CHECKED_BYTES: usize = 64 << 20;
-/// Number of field names that are shown if one is missing.
+/// Number of field names that an error shows if a wanted field is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// Records of lines with fields.
+/// Records of JSON lines.
 pub(super) struct JsonRecords {
     lines: Lines,
     /// Names of the wanted fields.
     fields: Vec<String>,
-    /// Positions of fields that only a manifest has.
+    /// Positions of the fields that occur only in a manifest.
     of_manifest: Vec<usize>,
     url: usize,
     /// Pending check of the wanted fields.
@@ -45,8 +45,8 @@ pub enum FieldCheck {
     None,
     /// The first values must have the fields.
     FirstValues,
-    /// The first values must have the fields, but a second reader of the same file also searches for columns that few
-    /// values have.
+    /// The first values must have the fields. If a field is missing there, this second reader of the same file searches
+    /// further for rare columns.
     File(Box<dyn Read + Send>),
 }
 
@@ -77,12 +77,12 @@ impl JsonRecords {
         Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column(), check: FieldCheck::None })
     }
 
-    /// Refuses a list that does not have the wanted fields.
+    /// Enables the check that the list has the wanted fields.
     pub(super) fn checked(self, check: FieldCheck) -> Self {
         JsonRecords { check, ..self }
     }
 
-    /// Checks the first values without consuming them. For a pipe, checks those that have arrived.
+    /// Checks the first values without consuming them. For a pipe, checks only the values that have arrived.
     fn check_fields(&mut self) -> Result<ReadStep> {
         if matches!(self.check, FieldCheck::None) {
             return Ok(ReadStep::Done);
@@ -109,7 +109,7 @@ impl JsonRecords {
             }
         }
         match std::mem::replace(&mut self.check, FieldCheck::None) {
-            // Nearly all values have a URL, or the name is wrong.
+            // The URL column is in nearly every value, so search further only if it was found.
             FieldCheck::File(file) if !is_whole && seen.has(&self.fields[self.url], true) => {
                 self.look_further(file, &mut seen)?;
             }
@@ -125,7 +125,7 @@ impl JsonRecords {
         })
     }
 
-    /// Adds the fields of further values, up to a limit, until none is missing.
+    /// Adds the fields of further values until no wanted field is missing or the limit is reached.
     fn look_further(&self, file: Box<dyn Read + Send>, seen: &mut SeenFields) -> Result<()> {
         let mut lines = Lines::new(self.lines.label(), DecodedInput::new(file, None), ListFormat::Jsonl);
         let mut checked = 0;
@@ -143,14 +143,14 @@ impl JsonRecords {
         Ok(())
     }
 
-    /// Returns a wanted field that no value had.
+    /// Returns a wanted field that none of the values had.
     fn missing(&self, seen: &SeenFields) -> Option<&str> {
         let mut wanted =
             self.fields.iter().enumerate().filter(|(field, _)| !self.of_manifest.contains(field));
         wanted.find(|(field, name)| !seen.has(name, *field == self.url)).map(|(_, name)| name.as_str())
     }
 
-    /// Accepts a line that is a URL without quotes, as in a text list. Returns whether it is one.
+    /// Accepts a line that is an unquoted URL, as in a text list. Returns whether the line is one.
     fn take_bare(&self, line: &[u8], values: &mut RecordValues) -> bool {
         let is_url = is_bare_url(line);
         if is_url {
@@ -179,7 +179,7 @@ impl SeenFields {
         self.has_strings |= line.starts_with(b"\"") || is_bare_url(line);
     }
 
-    /// Returns whether a field may exist. A string is a URL, and lists without objects are not checked.
+    /// Returns whether a field may exist. A string counts as a URL, and lists without objects are not checked.
     fn has(&self, name: &str, is_url: bool) -> bool {
         !self.has_objects || self.names.contains(name) || is_url && self.has_strings
     }
@@ -241,13 +241,13 @@ impl Records for JsonRecords {
     }
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
-        // The job began with these fields.
+        // The fields were checked when the job began.
         self.check = FieldCheck::None;
         self.lines.go_to(position)
     }
 }
 
-/// Returns whether a line begins like a URL. No JSON value does.
+/// Returns whether a line begins like a URL. No JSON value begins like that.
 fn is_bare_url(line: &[u8]) -> bool {
     [&b"http://"[..], b"https://", b"s3://"].iter().any(|scheme| line.starts_with(scheme))
 }
@@ -266,7 +266,7 @@ struct JsonFields<'f> {
 }
 
 impl JsonFields<'_> {
-    /// Sets a value. Strings are decoded, null is no value, and other values are unchanged.
+    /// Sets a value. Strings are decoded, null counts as missing, and other values are kept unchanged.
     fn set(&mut self, field: usize, value: &RawValue) -> serde_json::Result<()> {
         let text = value.get();
         match text.as_bytes().first() {
@@ -341,7 +341,7 @@ impl Visitor<'_> for ValueSeed<'_> {
     }
 }
 
-/// Returns one bit for each column of a manifest, and no bit for other columns.
+/// Returns a separate bit for each manifest column, and 0 for any other column.
 fn bit_of(name: &str) -> u32 {
     let position = LISTED_COLUMNS.iter().position(|(own, _)| *own == name);
     position.map_or(0, |position| 1 << position)

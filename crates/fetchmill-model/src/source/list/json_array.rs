@@ -1,12 +1,12 @@
-//! Converts a JSON array to lines, with one value on each line, as in `jsonl`. An input that does not begin with `[` is
+//! Converts a JSON array to lines with one value each, as in `jsonl`. An input that does not begin with `[` is
 //! unchanged.
 //!
-//! The bytes are changed in place and their number never grows, so memory does not depend on the array.
+//! The bytes are changed in place and never grow in number, so memory does not depend on the size of the array.
 
 use std::io::{self, ErrorKind, Read};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Maximum white space before the first value. With more, the input does not count as an array.
+/// Maximum bytes of white space before the first value. With more, the input does not count as an array.
 const BLANK_BYTES_MAX: usize = 4096;
 /// Replaces a bare newline in a string, which JSON forbids. The value stays invalid, but on one line.
 const NEWLINE_IN_STRING: u8 = 0x1f;
@@ -18,7 +18,7 @@ pub(super) struct JsonInput<R> {
 }
 
 enum State {
-    /// White space so far.
+    /// Only white space has been read so far.
     Start(Vec<u8>),
     /// The input is unchanged. These first bytes are returned before the rest.
     Lines(Vec<u8>),
@@ -80,7 +80,7 @@ impl<R: Read> Read for JsonInput<R> {
                 }
                 let (written, fault) = array.split(&mut buffer[..count]);
                 match fault {
-                    // Return the bytes before the fault first.
+                    // Return the bytes before the error first.
                     Some(fault) => {
                         self.state = State::Failed(fault);
                         return if written > 0 { Ok(written) } else { Err(malformed(fault)) };
@@ -123,7 +123,7 @@ enum StringState {
 }
 
 impl ArrayText {
-    /// Converts the next bytes to lines, in place. Returns the number of remaining bytes, and the fault after them.
+    /// Converts the next bytes to lines in place. Returns the number of bytes left, and the error that follows them.
     fn split(&mut self, bytes: &mut [u8]) -> (usize, Option<&'static str>) {
         let mut written = 0;
         for at in 0..bytes.len() {

@@ -1,5 +1,6 @@
-//! `--data-json`: JSON with places for columns' values. In a string, `{name}` is a place and `{{` a brace, as in
-//! `--template`. Outside of strings, a brace begins a place unless a string or its closing brace follows.
+//! `--data-json`: JSON with placeholders for column values. In a string, `{name}` is a placeholder and `{{` a literal
+//! brace, as in `--template`. Outside strings, a brace begins a placeholder unless a string or the closing brace
+//! follows.
 
 use serde::de::IgnoredAny;
 
@@ -10,7 +11,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPiece {
     Text(String),
-    /// A column's value, within a string or as a separate value.
+    /// A column's value, inside a string or as a value of its own.
     Column {
         name: Option<String>,
         is_raw: bool,
@@ -18,10 +19,10 @@ pub(super) enum JsonPiece {
     },
 }
 
-/// Replaces a place when the JSON is checked. It is valid within a string and as a separate value.
+/// Stands in for a placeholder when the JSON is checked. It is valid inside a string and as a value of its own.
 const SOME_VALUE: &str = "0";
 
-/// Parses the pieces. Fails if they cannot form JSON with any values.
+/// Parses the pieces. Fails if the result would not be JSON.
 pub(super) fn parse(text: &str) -> Result<Vec<JsonPiece>> {
     let pieces = pieces_of(text)?;
     let example: String = pieces
@@ -75,7 +76,7 @@ fn pieces_of(text: &str) -> Result<Vec<JsonPiece>> {
     Ok(pieces)
 }
 
-/// Adds a string with its quotes. `plain` is added before it.
+/// Adds a string with its quotes, after the text in `plain`.
 fn push_inside(text: &str, plain: &mut String, pieces: &mut Vec<JsonPiece>) -> Result<()> {
     let inside = template::parse_pieces(text).ok_or_else(|| template::unpaired("a string in --data-json"))?;
     for piece in inside {
@@ -111,7 +112,7 @@ fn end_of_text(text: &str) -> usize {
     text.len()
 }
 
-/// Appends a value in the form for the inside of a string.
+/// Appends a value, escaped for use inside a string.
 pub(super) fn push_escaped(out: &mut String, value: &str) {
     // Serialising a string does not fail.
     let text = serde_json::to_string(value).unwrap_or_default();

@@ -19,11 +19,11 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Result of a search for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineSearch {
-    /// Position of the line, counted from the first unconsumed byte, without its newline and a CR before that.
+    /// Position of the line, counted from the first unconsumed byte, without its newline or a CR before the newline.
     Line(Range<usize>),
     /// The line is longer than the buffer.
     TooLong,
-    /// The input has nothing at the moment.
+    /// The input has no data at the moment.
     NothingNow,
     /// There are no more lines.
     End,
@@ -54,7 +54,7 @@ impl Read for LineInput {
     }
 }
 
-/// Reads lines.
+/// Reader of lines.
 pub(super) struct Lines {
     /// Name of the list in messages.
     label: String,
@@ -62,7 +62,7 @@ pub(super) struct Lines {
     input: LineInput,
     read: BytesRead,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are read and not consumed.
+    /// Bytes of the buffer that have been read but not consumed.
     unread: Range<usize>,
     /// Bytes of the buffer that were consumed last.
     last: Range<usize>,
@@ -73,9 +73,9 @@ pub(super) struct Lines {
     line: u64,
     is_begun: bool,
     is_over: bool,
-    /// Start of the line that is being skipped. Until its end, this is the position.
+    /// Start of the line that is being skipped. Until the line ends, this is the list's position.
     skipping: Option<ListPosition>,
-    /// Range of the last search without a newline.
+    /// Range that the last search covered without finding a newline.
     searched: (usize, usize),
     stretch: usize,
 }
@@ -114,7 +114,7 @@ impl Lines {
         ReadShare::Bytes(self.read.load(Ordering::Relaxed))
     }
 
-    /// Returns whether lines are the values of a JSON array.
+    /// Returns whether the lines are the values of a JSON array.
     pub(super) fn is_array(&self) -> bool {
         matches!(&self.input, LineInput::Json(input) if input.is_array())
     }
@@ -140,8 +140,7 @@ impl Lines {
         &self.buffer[self.unread.start + range.start..self.unread.start + range.end]
     }
 
-    /// Searches for the line that begins `from` bytes after the consumed part. The returned number is the start of the
-    /// next line.
+    /// Searches for the line that begins `from` bytes after the consumed part. Also returns the start of the next line.
     pub(super) fn find(&mut self, from: usize) -> Result<(LineSearch, usize)> {
         if !self.is_begun && !self.begin()? {
             return Ok((LineSearch::NothingNow, from));
@@ -178,7 +177,7 @@ impl Lines {
         newline
     }
 
-    /// Consumes this many bytes, which are this many lines.
+    /// Consumes `bytes` bytes, which contain `lines` lines.
     pub(super) fn consume(&mut self, bytes: usize, lines: u64) {
         self.last = self.unread.start..self.unread.start + bytes;
         self.unread.start += bytes;
@@ -187,7 +186,7 @@ impl Lines {
         self.searched = (0, 0);
     }
 
-    /// Returns the bytes that were consumed last, without white space at their ends. Empty after another read.
+    /// Returns the bytes that were consumed last, without surrounding white space. Empty after another read.
     pub(super) fn last(&self) -> &[u8] {
         self.buffer.get(self.last.clone()).unwrap_or_default().trim_ascii()
     }
@@ -224,8 +223,8 @@ impl Lines {
         Ok(ReadStep::Done)
     }
 
-    /// Consumes everything before a position, and continues there if the input matches the earlier one. Call it again
-    /// until it is done. `End` means that the input is different.
+    /// Consumes everything before a position and checks that it is the same as in the earlier run. Call it again until
+    /// it is done. `End` means that the input is different.
     pub(super) fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.is_begun |= position.offset > 0;
         while self.offset < position.offset {
@@ -247,12 +246,13 @@ impl Lines {
 
     /// Refuses input that is not a list, and skips a byte order mark. Returns whether enough bytes were available.
     fn begin(&mut self) -> Result<bool> {
-        // The first read returns only the bytes that determine the compression. The second returns the available rest.
+        // The first read returns only the bytes that determine the compression. The second returns the rest that is
+        // available.
         while self.unread.len() <= MAGIC_BYTES {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),
-                // A program that writes one line to a pipe and waits for its object receives it.
+                // Do not wait for more: a program may write one line to a pipe and wait for its object.
                 ReadStep::NothingNow | ReadStep::End => break,
             }
         }
@@ -296,7 +296,7 @@ impl Lines {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadStep::NothingNow),
-                // The input is not damaged, but fetchmill cannot read it in this form. The user must convert it.
+                // The input is not damaged, but fetchmill cannot read this form of it. The user must convert it.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     return Err(Error::Usage(format!("the list {} cannot be read: {error}", self.label)));
                 }

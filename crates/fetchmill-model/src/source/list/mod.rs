@@ -1,15 +1,14 @@
-//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, and inventories of buckets. All except Parquet
-//! and inventories may be compressed.
+//! Lists of URLs as a source: text, CSV, TSV, JSON lines, Parquet and bucket inventories. All except Parquet and
+//! inventories may be compressed.
 //!
-//! A list is read as a stream. Its memory is limited for any length and contents, and the first page comes as soon as
-//! it has entries. A line without a URL is a target that fails, with its line number, so nothing in a list is lost
-//! silently. The caller provides the input.
+//! A list is read as a stream, in memory that is limited for any length and content. The first page is returned as soon
+//! as it has entries. A line without a URL becomes a failed target with its line number, so no line is lost silently.
+//! The caller provides the input.
 //!
 //! # Resuming
 //!
-//! After each page there is a [`ListPosition`] for the journal. A list that is opened again at the start of the same
-//! input resumes after that position. The earlier input is read and digested again, but not parsed again, and must be
-//! the same.
+//! Each page comes with a [`ListPosition`] for the journal. A list opened again on the same input resumes after that
+//! position. The earlier input is read and digested again to check that it is the same, but not parsed again.
 
 mod columns;
 mod csv;
@@ -70,33 +69,33 @@ use crate::error::Result;
 use crate::options::{Bounds, options, words};
 use crate::source::ListPosition;
 
-/// A list that returns pages.
+/// A list as a source of pages.
 pub trait ListSource: Send {
     /// Returns the next page, if one is available.
     fn next_page(&mut self) -> Result<ListStep>;
 
-    /// Resumes after a position of an earlier run. Call it before the first page. The default position is the list's
-    /// start.
+    /// Resumes after a position from an earlier run. Call it before the first page. The default position is the start
+    /// of the list.
     fn resume(&mut self, behind: ListPosition);
 }
 
-/// Result of reading on in a list.
+/// Result of requesting the next page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListStep {
-    /// A page, possibly without targets. Its cursor says whether it is the last one. A last page always comes.
+    /// A page, possibly without targets. Its cursor says whether it is the last one. There is always a last page.
     Page(Box<ListedPage>),
-    /// The input has nothing at the moment, or had no entry for a long time. The caller can check its stop signal.
+    /// The input has no data at the moment, or had no entry for a long time. The caller can check its stop signal.
     NothingNow,
     /// The last page has been returned.
     End,
 }
 
-/// Whether the first record of a CSV contains the columns' names.
+/// Whether the first record of a CSV contains the column names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsvHeader {
-    /// The first record contains the names if a column is selected by name. Otherwise it does if its URL column
-    /// contains a plain word (no `:`, `/` or `.`) and there is no template.
+    /// The first record contains the names if a column is selected by name. It also does if there is no template and
+    /// its URL column contains a plain word (no `:`, `/` or `.`).
     #[default]
     Auto,
     /// The first record contains the names.
@@ -106,7 +105,7 @@ pub enum CsvHeader {
 }
 
 impl CsvHeader {
-    /// Returns the user's choice.
+    /// Returns the user's choice. `None` for automatic detection.
     fn said(self) -> Option<bool> {
         (self != CsvHeader::Auto).then_some(self == CsvHeader::Yes)
     }
@@ -118,10 +117,9 @@ options! {
     /// Options for reading a list and selecting its targets. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct ListOptions {
-        /// Column of the URL, by its name or its number from 1. By default, `url`, or the first column of a CSV without
-        /// names.
+        /// URL column, by name or by number from 1. The default is `url`, or the first column of a CSV without names.
         column: Option<String> = None;
-        /// Template of the URL. `{}` is the column's value, and `{name}` that of another column.
+        /// URL template. `{}` is the value of the URL column, and `{name}` the value of another column.
         template: Option<String> = None;
         /// See [`CsvHeader`].
         csv_header: CsvHeader = CsvHeader::Auto;
@@ -129,7 +127,7 @@ options! {
         delimiter: Option<String> = None;
         /// Quote character of a CSV, or `none`.
         quote: Option<String> = None;
-        /// Column of the targets' names.
+        /// Column with the targets' names.
         key_column: Option<String> = None;
         /// Columns that are copied to the output.
         keep_columns: Vec<String> = Vec::new();
@@ -140,14 +138,14 @@ options! {
         include: Vec<String> = Vec::new();
         /// Patterns of targets to exclude.
         exclude: Vec<String> = Vec::new();
-        /// Number of targets to take from a list ([`ListSample`]).
+        /// Number of targets to sample from a list ([`ListSample`]).
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether any text is a target, unchanged, even if it is not a URL. The program's own function then handles
-        /// it.
+        /// Whether any text is an unchanged target, even if it is not a URL. The program's own function handles it.
         any_text: bool = false;
-        /// Index of the first row of a Parquet list to fetch, counted from 0: the start of a shared job's range.
+        /// Index of the first row of a Parquet list to fetch, counted from 0. This is the start of a shared job's
+        /// range.
         first_row: u64 = 0;
-        /// Number of rows to fetch. `None` for all following ones.
+        /// Number of rows to fetch. `None` for all rows that follow.
         row_count: Option<u64> = None;
         /// Whether the list is a range of a shared job. The columns were checked when the job was planned.
         is_range: bool = false;
@@ -159,13 +157,14 @@ options! {
         /// Whether the job was started with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the
         /// same as in CSV.
         has_first_rules: bool,
-        /// Whether a repeated line is a target, as in jobs that older releases started.
+        /// Whether a repeated line is a target again, as in jobs that older releases started.
         keeps_duplicates: bool,
     }
 }
 
 impl ListOptions {
-    /// Returns whether a file with the columns of a manifest is read as one: if no option selects columns.
+    /// Returns whether a file with all manifest columns is read as a manifest. This is the case if no option selects
+    /// columns.
     pub(crate) fn may_be_manifest(&self) -> bool {
         self.column.is_none()
             && self.template.is_none()
@@ -176,7 +175,7 @@ impl ListOptions {
             && self.request.is_bare_get()
     }
 
-    /// Returns the origin of all URLs, as they begin with it, if the template determines it.
+    /// Returns the origin of all URLs, in the form in which they begin with it, if the template determines it.
     pub fn fixed_origin(&self) -> Option<String> {
         let url = template::fixed_origin(self.template.as_deref()?)?;
         let url = normalise(&url).ok()?;
@@ -192,7 +191,7 @@ impl ListOptions {
         pieces.is_some_and(|pieces| !template::has_columns(&pieces))
     }
 
-    /// Returns the options for the job's identity, each with its name. Empty if none is set.
+    /// Returns the options as text for the job's identity, each with its name. Empty if none is set.
     pub fn text(&self) -> String {
         let one = |name: &str, value: &Option<String>| {
             value.iter().map(|value| format!("{name}={value:?}")).collect()

@@ -1,5 +1,5 @@
-//! `--names '{id}.jpg'`: a name built from the values of a row. A value stays within its segment, so that no row leads
-//! to another folder or to a hidden file. A `/` in a value becomes `%2F`, and a `.` at the start of a segment becomes
+//! `--names '{id}.jpg'`: a name built from the values of a row. A value stays within its path segment, so no row can
+//! name another folder or a hidden file. A `/` in a value becomes `%2F`, and a `.` at the start of a segment becomes
 //! `%2E`.
 
 use std::fmt::Write as _;
@@ -8,23 +8,23 @@ use super::template::{self, Piece, has_columns, parse_pieces};
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Placeholder of a record's number in its list, counted from 0.
+/// Placeholder for a record's number in its list, counted from 0.
 const INDEX: &str = "index";
-/// Placeholder of the extension that a reply determines.
+/// Placeholder for the extension that the reply determines.
 const EXTENSION: &str = "ext";
 /// Minimum number of digits of a record's number.
 const INDEX_DIGITS: usize = 9;
 
-/// A valid template of names.
+/// A valid name template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTemplate {
     text: String,
     pieces: Vec<NamePiece<Option<String>>>,
-    /// Whether the extension that a reply determines is appended to the names.
+    /// Whether the extension that the reply determines is appended to the names.
     has_extension: bool,
 }
 
-/// A piece of a name. `C` is how columns are represented.
+/// A piece of a name. `C` is the representation of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NamePiece<C> {
     Text(String),
@@ -33,8 +33,7 @@ pub(super) enum NamePiece<C> {
 }
 
 impl NameTemplate {
-    /// Parses a template. `{name}` is a column's value, `{}` that of the URL's column, and `{name!r}` an unescaped
-    /// value.
+    /// Parses a template. `{name}` is a column's value, `{}` the URL column's value, and `{name!r}` an unescaped value.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(format!("--names {text} {why}")));
         let Some(mut pieces) = parse_pieces(text) else {
@@ -64,12 +63,12 @@ impl NameTemplate {
         &self.text
     }
 
-    /// Returns whether names end with the extension that a reply determines.
+    /// Returns whether names end with the extension that the reply determines.
     pub fn has_extension(&self) -> bool {
         self.has_extension
     }
 
-    /// Returns a name with one letter for each value.
+    /// Returns a sample name with one letter for each value.
     fn example(&self) -> String {
         let letter = |piece: &NamePiece<_>| match piece {
             NamePiece::Text(text) => text.clone(),
@@ -79,7 +78,7 @@ impl NameTemplate {
         self.pieces.iter().map(letter).chain([extension.to_owned()]).collect()
     }
 
-    /// Returns the pieces with columns as `position` converts them.
+    /// Returns the pieces with their columns converted by `position`.
     pub(super) fn with_columns(
         &self,
         mut position: impl FnMut(Option<&str>) -> usize,
@@ -119,7 +118,7 @@ pub(super) fn push_value(name: &mut String, value: &str) {
 
 /// Appends the number of a record.
 pub(super) fn push_index(name: &mut String, index: u64) {
-    // Writing into a text does not fail.
+    // Writing to a string does not fail.
     let _ = write!(name, "{index:0INDEX_DIGITS$}");
 }
 

@@ -1,17 +1,18 @@
-//! Detects by the first bytes a file that is not a list. Otherwise each of its lines would become a garbage target.
+//! Detects a file that is not a list by its first bytes. Otherwise each of its lines would become a garbage target.
 
 use super::ListFormat;
 
 /// Number of bytes that are searched for NULs.
 const HEAD_BYTES: usize = 4096;
-/// One in this many bytes may be a NUL, because a damaged line of text only makes its own target fail.
+/// At most one in this many bytes may be a NUL. Some are allowed, because a damaged line of text fails only its own
+/// target.
 const BYTES_PER_NUL: usize = 8;
 /// Number of first bytes that are checked. At least one of them is not text in a binary file.
 const KIND_BYTES: usize = 64;
-/// Position and text of the mark of a tar archive.
+/// Position and text of a tar archive's magic.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
-/// First bytes of each kind of binary file, its name, and advice.
+/// First bytes of each kind of binary file, and its name with advice.
 const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"PAR1", "Parquet; set --list-format parquet"),
     (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save the sheet as CSV"),
@@ -40,7 +41,7 @@ const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<?xml", "XML; to fetch a sitemap, give its URL: fetchmill get https://HOST/sitemap.xml"),
 ];
 
-/// Returns the kind of a file whose text begins with `head` if it is not a list. `head` may be shorter than the
+/// Returns the kind of a file that begins with `head` if the file is not a list. `head` may be shorter than the
 /// available input.
 pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     // The header of a CSV may begin with the same letters, for example `ORCID`.
@@ -64,7 +65,7 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     )
 }
 
-/// Returns whether there are control bytes, or bytes that are not UTF-8. A character may be truncated at the end.
+/// Returns whether there are control bytes or invalid UTF-8. The last character may be truncated.
 fn is_binary(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r');
     let is_utf_8 = std::str::from_utf8(bytes).err().is_none_or(|error| error.error_len().is_none());

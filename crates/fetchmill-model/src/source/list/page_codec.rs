@@ -1,5 +1,5 @@
-//! Determines the real size of a compressed page of a Parquet file. Its header may state a smaller size, and some of
-//! the library's decoders read to the end of their input anyway.
+//! Determines the real size of a compressed Parquet page. The header may state a smaller size, and some of the
+//! library's decoders read to the end of their input anyway.
 
 use std::io::Read;
 
@@ -9,11 +9,11 @@ use flate2::read::MultiGzDecoder;
 use crate::limits::READ_BYTES;
 use crate::reply::content_encoding::ContentEncoding;
 
-/// Maximum window of a zstd page: 64 MiB, less than a list may take.
+/// Maximum window of a zstd page: 64 MiB, which is below the memory limit of a list.
 const ZSTD_WINDOW_LOG_MAX: u32 = 26;
 
-/// Returns whether a compressed page decodes to more than `max` bytes. The decoded bytes are not kept. The library
-/// refuses malformed bytes. It decodes as much of them as this function does.
+/// Returns whether a compressed page decodes to more than `max` bytes. The decoded bytes are not kept. Malformed pages
+/// are left to the library, which decodes as much of them as this function and then refuses them.
 pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
     let decoder: Box<dyn Read + '_> = match codec {
         Compression::GZIP(_) => Box::new(MultiGzDecoder::new(page)),
@@ -25,9 +25,9 @@ pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return false,
         },
-        // For bytes that are not a frame, the library uses a decoder that stops at the size in the header.
+        // If the bytes are not a frame, the library uses a decoder that stops at the size in the header.
         Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
-        // The decoders of these stop there, too.
+        // The decoders of these codecs also stop at that size.
         Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::LZ4_RAW | Compression::LZO => {
             return false;
         }

@@ -1,5 +1,4 @@
-//! The header of a page of a Parquet file, which states the page's sizes. The header is a struct in Thrift's compact
-//! format.
+//! The header of a Parquet page, which states the page's sizes. It is a struct in Thrift's compact format.
 
 use std::io::Read;
 
@@ -8,7 +7,7 @@ const DEPTH_MAX: u32 = 8;
 /// Numbers of value encodings in the format.
 const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
 const DELTA_BYTE_ARRAY: u64 = 7;
-/// Number of the field in the header of a version 2 data page that tells whether its values are compressed.
+/// ID of the `is_compressed` field in the header of a version 2 data page.
 const IS_COMPRESSED: i64 = 7;
 /// Thrift field type IDs.
 const FALSE: u8 = 2;
@@ -36,11 +35,11 @@ pub(super) struct PageHeader {
     pub(super) values: u64,
     /// Whether the lengths of all values are stored before the values.
     pub(super) has_lengths: bool,
-    /// Whether a value may be stored as a prefix of the one before it and a suffix.
+    /// Whether a value may be stored as a suffix that follows a prefix shared with the previous value.
     pub(super) has_prefixes: bool,
-    /// Number of bytes at the start that are never compressed: the levels of a data page of version 2.
+    /// Number of bytes at the start that are never compressed: the levels of a version 2 data page.
     pub(super) plain: u64,
-    /// Whether the other bytes may be compressed.
+    /// Whether the remaining bytes may be compressed.
     pub(super) is_compressed: bool,
 }
 
@@ -53,7 +52,7 @@ struct KindHeader {
     is_compressed: bool,
 }
 
-/// Start of a field: its number and its type.
+/// Header of a field: its ID and its type.
 struct HeaderField {
     id: i64,
     kind: u8,
@@ -62,8 +61,8 @@ struct HeaderField {
 struct Thrift<'a, R>(&'a mut R);
 
 impl PageHeader {
-    /// Reads a header. Returns `None` if it is not in the format or has negative sizes. Of two fields with the same
-    /// number the last one counts, as in the library that reads the page.
+    /// Reads a header. Returns `None` if it is malformed or has negative sizes. If two fields have the same number, the
+    /// last one counts, as in the library that reads the page.
     pub(super) fn read(input: &mut impl Read) -> Option<Self> {
         let mut thrift = Thrift(input);
         let (mut kind, mut size, mut compressed) = (None, None, None);
@@ -74,7 +73,7 @@ impl PageHeader {
                 1 => kind = Some(thrift.number()?),
                 2 => size = Some(thrift.size()?),
                 3 => compressed = Some(thrift.size()?),
-                // A data page, a dictionary or a data page of version 2. Each begins with its number of values.
+                // A data page, a dictionary or a version 2 data page. Each header begins with the number of values.
                 5 | 7 if field.kind == STRUCT => of_kind = thrift.kind_header(2, &[])?,
                 8 if field.kind == STRUCT => of_kind = thrift.kind_header(4, &[5, 6])?,
                 _ => thrift.skip(field.kind, DEPTH_MAX)?,
@@ -125,7 +124,7 @@ impl<R: Read> Thrift<'_, R> {
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Reads a number that is not negative.
+    /// Reads a non-negative number.
     fn size(&mut self) -> Option<u64> {
         u64::try_from(self.number()?).ok()
     }
@@ -145,8 +144,8 @@ impl<R: Read> Thrift<'_, R> {
         Some(Some(HeaderField { id, kind: byte & 0x0f }))
     }
 
-    /// Reads the part for a kind of page: its first number, the number of its encoding, and the lengths of levels
-    /// before its values.
+    /// Reads the part that is specific to a kind of page: the number of values, the encoding, and the lengths of the
+    /// levels before the values.
     fn kind_header(&mut self, encoding: i64, levels: &[i64]) -> Option<KindHeader> {
         let mut found = KindHeader { values: 0, encoding: 0, plain: 0, is_compressed: true };
         let mut last = 0;
@@ -173,7 +172,7 @@ impl<R: Read> Thrift<'_, R> {
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            // The value of a boolean field is in its type.
+            // A boolean field's value is encoded in its type.
             1 | 2 => Some(()),
             3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -185,7 +184,7 @@ impl<R: Read> Thrift<'_, R> {
             LIST | SET => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                // Each of these takes at least one byte.
+                // Each element occupies at least one byte.
                 let kind = if matches!(head & 0x0f, 1 | 2) { 3 } else { head & 0x0f };
                 (0..count).try_for_each(|_| self.skip(kind, depth))
             }

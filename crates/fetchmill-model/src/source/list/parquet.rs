@@ -28,13 +28,13 @@ use crate::target::extra_columns::ColumnType;
 
 /// Maximum number of rows in a batch.
 const BATCH_ROWS: u64 = 256;
-/// Approximate bytes of a batch.
+/// Approximate size of a batch in bytes.
 const BATCH_BYTES: u64 = MIB as u64;
-/// Maximum number of rows in a batch in which each value may be as long as its page.
+/// Maximum number of rows in a batch if each value may be as long as its page.
 const PREFIX_BATCH_ROWS: u64 = 16;
-/// Number of rows that are skipped before the caller may check its stop signal.
+/// Number of rows to skip before the caller can check its stop signal.
 const STRETCH_ROWS: u64 = 256 * 1024;
-/// Number of column names that are shown if one is missing.
+/// Number of column names that an error shows if a wanted column is missing.
 const SHOWN_NAMES: usize = 20;
 
 /// Rows of a file.
@@ -66,7 +66,7 @@ pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: &F) -> Result<u
 }
 
 impl ParquetRecords {
-    /// Opens a file. Reads `count` rows of it from row `first` on.
+    /// Opens a file to read `count` rows of it, starting at row `first`.
     pub(super) fn open<F: ChunkReader + 'static>(
         label: &str,
         file: F,
@@ -122,7 +122,7 @@ impl ParquetRecords {
         })
     }
 
-    /// Ensures that the batch has a row left. Returns whether there is one.
+    /// Reads the next batch if the current one is used up. Returns whether a row is left.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
             self.batch = None;
@@ -140,7 +140,7 @@ impl ParquetRecords {
         Ok(true)
     }
 
-    /// Adds the values with their lengths to the digest. Returns their number of bytes.
+    /// Adds the values and their lengths to the digest. Returns the total number of bytes in the values.
     fn digest(&mut self, values: &RecordValues) -> usize {
         let mut bytes = 0;
         for (column, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_some()) {
@@ -214,7 +214,8 @@ impl Records for ParquetRecords {
     }
 }
 
-/// Returns the row groups of `count` rows from row `first` on, and the number of rows in them before `first`.
+/// Returns the row groups that contain the `count` rows starting at `first`, and the number of rows before `first` in
+/// them.
 fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>, u64) {
     let (mut groups, mut skip, mut start) = (Vec::new(), 0, 0_u64);
     for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -230,7 +231,7 @@ fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>,
     (groups, skip)
 }
 
-/// Catches a panic of the library, which occurs for some damage. After a panic, the library's values are only dropped.
+/// Catches panics of the library, which some damaged files cause. After a panic, the library's values are only dropped.
 fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
     match panics::expected(read) {
         Some(Ok(value)) => Ok(value),
@@ -253,7 +254,7 @@ fn without_copies(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>()))
 }
 
-/// Returns the positions of the wanted columns in the file, after a check that they can be text.
+/// Returns the positions of the wanted columns in the file. Fails if a column cannot be converted to text.
 fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Option<usize>>> {
     let fields = schema.fields();
     let find = |name: &str| fields.iter().position(|field| field.name() == name);
@@ -294,7 +295,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
     plan.wanted().iter().map(column_of).collect()
 }
 
-/// Returns a column of an inventory's schema. The user cannot choose another.
+/// Returns the position of a column from an inventory's schema. The user cannot choose a different one.
 fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize> {
     let place = schema.fields().iter().position(|field| field.name() == name);
     place.filter(|place| value::is_readable(schema.field(*place).data_type())).ok_or_else(|| {
@@ -306,9 +307,9 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
     })
 }
 
-/// Returns the number of rows with about the bytes of a batch in every row group. If values are stored without the
-/// prefix that they share with earlier ones, the number is small. Each decoded value may then be as long as its whole
-/// page.
+/// Returns the number of rows per batch that keeps a batch near its target size in every row group. The number is small
+/// if values are stored without the prefix that they share with earlier ones. Each such value may decode to the length
+/// of its whole page.
 fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
     let rows_of = |group: &::parquet::file::metadata::RowGroupMetaData| {
         let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));

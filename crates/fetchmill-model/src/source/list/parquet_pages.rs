@@ -1,4 +1,4 @@
-//! Limits the memory for the pages of a Parquet file. Their sizes are read from their headers before decompression,
+//! Limits the memory for the pages of a Parquet file. Page sizes are read from the page headers before decompression,
 //! because a file of a few kilobytes may contain a page that decompresses to gigabytes.
 
 use std::io::Read;
@@ -17,12 +17,12 @@ use super::page_header::{PageHeader, PageKind};
 use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
 use crate::panics::lock;
 
-/// Size of a value's view, which is kept for each value of a dictionary.
+/// Size of a view. One is kept for each value of a dictionary.
 const VIEW_BYTES: u64 = 16;
-/// Size of a value's length while a page is read that stores lengths separately.
+/// Size of a decoded length. A page that stores lengths separately needs one for each value while it is read.
 const LENGTH_BYTES: u64 = 8;
 
-/// A file whose pages are checked before they are read. Pass it to a reader that has the metadata already.
+/// A file whose pages are checked before they are read. Pass it to a reader that already has the metadata.
 pub(super) struct BoundedPages<F> {
     file: F,
     memory: PageMemory,
@@ -30,7 +30,7 @@ pub(super) struct BoundedPages<F> {
     rows: u64,
 }
 
-/// Pages in memory, for all columns.
+/// Memory that the pages of all columns occupy.
 #[derive(Clone)]
 pub(super) struct PageMemory(Arc<Mutex<HeldPages>>);
 
@@ -62,7 +62,7 @@ struct AnnouncedPage {
 }
 
 impl AnnouncedPage {
-    /// Returns whether its bytes decode to more than its header states.
+    /// Returns whether the page's bytes decode to more than its header states.
     fn is_longer(&self, bytes: &[u8]) -> bool {
         let PageHeader { size, plain, is_compressed, .. } = self.header;
         let Some(compressed) = usize::try_from(plain).ok().and_then(|plain| bytes.get(plain..)) else {
@@ -79,7 +79,7 @@ struct HeldColumn {
     page: u64,
 }
 
-/// A page would take more memory than allowed.
+/// A page needs more memory than allowed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
     "its values or pages need {} MiB of memory at a time (the limit is {}); write the file again with 1 MiB \
@@ -124,12 +124,13 @@ impl PageMemory {
         lock(&self.0).earlier = 0;
     }
 
-    /// Returns the reason if a page was refused.
+    /// Returns the error if a page was refused.
     pub(super) fn refused(&self) -> Option<PageTooLarge> {
         lock(&self.0).refused
     }
 
-    /// Counts a page that is about to be read. `start` is the position of its header, and `data` that of its bytes.
+    /// Counts a page that is about to be read. `start` is the position of its header, and `data` the position of its
+    /// bytes.
     fn count(
         &self,
         (start, data): (u64, u64),

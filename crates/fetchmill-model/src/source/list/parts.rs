@@ -1,7 +1,7 @@
-//! A list in several files: their records, one file after another.
+//! A list in several files, read one after another.
 //!
 //! Only one file is open at a time. A position contains a digest of all earlier files, and a resumed run reads these
-//! again. So a changed, added, removed or renamed file is noticed.
+//! files again. It therefore notices if one of them was changed, added, removed or renamed.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,21 +12,21 @@ use crate::error::{Error, Result};
 use crate::source::ListPosition;
 use crate::target::extra_columns::ColumnType;
 
-/// Records that are passed over before the caller may check its stop signal.
+/// Number of records to skip before the caller can check its stop signal.
 const STRETCH_RECORDS: u64 = 64 * 1024;
 
 /// The files of a list, in their order.
 pub trait ListParts: Send {
-    /// The number of files.
+    /// Returns the number of files.
     fn count(&self) -> usize;
 
-    /// The name of a file, counted from 0.
+    /// Returns the name of file `part`, counted from 0.
     fn name(&self, part: usize) -> String;
 
-    /// Bytes of a file, counted from 0.
+    /// Returns the size of file `part` in bytes.
     fn length(&self, part: usize) -> u64;
 
-    /// Opens a file, counted from 0.
+    /// Opens file `part`.
     fn open(&self, part: usize) -> Result<ListRecords>;
 }
 
@@ -36,21 +36,21 @@ pub(super) struct PartRecords {
     parts: Box<dyn ListParts>,
     /// Number of the current file, from 0.
     at: usize,
-    /// Records of the current file. `None` if it is not open.
+    /// Records of the current file. `None` if the file is not open.
     records: Option<Box<dyn Records>>,
-    /// Digest of the files before it.
+    /// Digest of the files before the current one.
     before: u64,
-    /// Bytes of the files before it, and of all files.
+    /// Total size of the files before the current one. `bytes` is the total of all files.
     bytes_before: u64,
     bytes: u64,
     /// Types of the wanted columns in the first file.
     types: Vec<ColumnType>,
-    /// First notice of a completed file.
+    /// First notice from a completed file.
     notice: Option<String>,
 }
 
 impl PartRecords {
-    /// Creates records that require all files to have the columns of the first one. `wanted` is the number of wanted
+    /// Creates the records. All files must have the same columns as the first one. `wanted` is the number of wanted
     /// columns.
     pub(super) fn new(label: &str, parts: Box<dyn ListParts>, wanted: usize) -> Result<Self> {
         let mut first = parts.open(0)?.0;
@@ -85,7 +85,7 @@ impl PartRecords {
         })
     }
 
-    /// Returns the records of the current file, and opens it if necessary. `None` after the last file.
+    /// Returns the records of the current file. Opens the file if necessary. `None` after the last file.
     fn records(&mut self) -> Result<Option<&mut (dyn Records + 'static)>> {
         if self.at == self.parts.count() {
             return Ok(None);
@@ -96,7 +96,7 @@ impl PartRecords {
         Ok(self.records.as_deref_mut())
     }
 
-    /// Goes to the next file, after the end of this one.
+    /// Moves to the next file after the end of this one.
     fn finish_part(&mut self) {
         let name = self.parts.name(self.at);
         if let Some(mut records) = self.records.take() {

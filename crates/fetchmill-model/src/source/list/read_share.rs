@@ -1,16 +1,17 @@
-//! The fraction of a list that was read, for estimating the number of its targets.
+//! The fraction of a list that has been read. It is used to estimate the number of targets.
 
-/// Progress in a list, in the unit that its records know.
+/// Progress in a list, in the unit that the list's records can measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadShare {
     /// Bytes of the input, before decompression.
     Bytes(u64),
-    /// Fraction of the whole, from 0 to 1.
+    /// Fraction of the list, from 0 to 1.
     Part(f64),
 }
 
 impl ReadShare {
-    /// Returns the part of an input of `length` bytes that was read, from 0 to 1; `None` if the length is not known.
+    /// Returns the fraction of an input of `length` bytes that has been read, from 0 to 1. `None` if the length is
+    /// unknown.
     pub(super) fn of(self, length: Option<u64>) -> Option<f64> {
         let part = match self {
             ReadShare::Bytes(read) => read as f64 / length.filter(|length| *length > 0)? as f64,

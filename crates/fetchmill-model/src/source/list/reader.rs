@@ -1,4 +1,4 @@
-//! Converts records to entries, and entries to pages.
+//! Converts records to entries and collects the entries in pages.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -45,14 +45,14 @@ pub struct ListReader {
     seen: SeenLines,
     resume: Option<ListPosition>,
     state: ReaderState,
-    /// Bytes of its input; `None` = not known.
+    /// Size of the input in bytes. `None` if unknown.
     length: Option<u64>,
 }
 
 /// State of the reader.
 enum ReaderState {
     Open,
-    /// The entries before the error are handed over first.
+    /// The entries before the error are returned first.
     Failed(Option<Error>),
     Over,
 }
@@ -61,7 +61,7 @@ enum ReaderState {
 enum RecordResult {
     /// A target. Its entry is complete.
     Target,
-    /// The record is skipped. The incomplete entry names it.
+    /// The record is skipped. An incomplete entry identifies it.
     Skipped(SkipReason),
     NothingNow,
     End,
@@ -116,7 +116,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// Reads an inventory of a bucket from its `manifest.json`. The data files are opened one by one.
+    /// Reads a bucket inventory from its `manifest.json`. The data files are opened one by one.
     pub fn of_inventory<D: DataFiles + 'static>(
         label: &str,
         inventory: Inventory,
@@ -134,7 +134,8 @@ impl ListReader {
         let plan = ColumnPlan::new(options)?.with_times();
         let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
         let reader = Self::new(format!("the inventory {label}"), records, plan, options)?;
-        // An inventory names each key once, and a resumed run does not read earlier files again.
+        // Repeated lines are not detected: an inventory names each key once, and a resumed run does not read earlier
+        // files again.
         Ok(ListReader { seen: SeenLines::off(), ..reader })
     }
 
@@ -145,7 +146,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// Reads the items of a program. An item has a URL and an optional key, but no columns.
+    /// Reads items that a program supplies. An item has a URL and an optional key, but no columns.
     pub fn of_items(called: &str, items: Box<dyn Items>, options: &ListOptions) -> Result<Self> {
         let asked = [&options.column, &options.key_column];
         if asked.iter().any(|column| column.is_some())
@@ -194,43 +195,43 @@ impl ListReader {
         })
     }
 
-    /// Returns only its records, for a list that it is a part of.
+    /// Returns only the records, for a list that consists of several files.
     pub fn into_records(self) -> ListRecords {
         ListRecords(self.records)
     }
 
-    /// Sets the number of bytes of its input, if known.
+    /// Sets the size of the input in bytes, if known.
     #[must_use]
     pub fn with_length(self, length: Option<u64>) -> Self {
         ListReader { length, ..self }
     }
 
-    /// Returns the part of the list that was read, from 0 to 1; `None` if it is not known.
+    /// Returns the fraction of the list that has been read, from 0 to 1. `None` if unknown.
     pub fn share_read(&self) -> Option<f64> {
         self.records.read_share()?.of(self.length)
     }
 
-    /// Returns its name in messages.
+    /// Returns the list's name in messages.
     pub fn called(&self) -> &str {
         &self.called
     }
 
-    /// Returns what a user should know about records that were read with doubts.
+    /// Returns a warning about records that may have been misread.
     pub fn notice(&self) -> Option<String> {
         self.records.notice().map(|notice| format!("{}: {notice}", self.called))
     }
 
-    /// Returns names and types of the kept columns, in the order of an entry's kept values.
+    /// Returns the names and types of the kept columns, in the order of an entry's kept values.
     pub fn kept_columns(&self) -> Vec<(String, ColumnType)> {
         self.plan.kept_columns(&*self.records)
     }
 
-    /// Takes only the targets of this sample. All others are skipped.
+    /// Restricts the list to the targets of this sample. All others are skipped.
     pub fn set_sample(&mut self, sample: ListSample) {
         self.sample = Some(sample);
     }
 
-    /// Reads the whole list for a sample of `count` targets. The job then needs its own reader. `goes_on` is called
+    /// Reads the whole list to choose a sample of `count` targets. The job then needs a new reader. `goes_on` is called
     /// regularly. If it returns `false`, the result is `None`.
     pub fn find_sample(
         mut self,
@@ -291,7 +292,8 @@ impl ListReader {
             self.entry.clear();
             let place = self.records.place();
             let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-            // Columns that are too long are the reason themselves. A line that is not a record has no columns.
+            // Columns that are too long are omitted, because they are the reason. A line that is not a record has no
+            // columns.
             let values = self.plan.kept_values(&self.values, &mut self.scratch).ok().flatten();
             let values = values.filter(|_| is_record);
             ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
@@ -305,7 +307,7 @@ impl ListReader {
         Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
     }
 
-    /// Adds the lines that an earlier run remembered, up to one page at a time.
+    /// Remembers the lines of an earlier run again, up to one page per call.
     fn remember_again(&mut self, position: ListPosition) -> Result<ReadStep> {
         let end = position.entries.min(self.entries + LIST_PAGE_ENTRIES);
         while self.entries < end && !self.seen.is_full() {
@@ -319,7 +321,7 @@ impl ListReader {
         Ok(if is_done { ReadStep::Done } else { ReadStep::NothingNow })
     }
 
-    /// Continues up to the position of an earlier run.
+    /// Reads on to the position that an earlier run reached.
     fn catch_up(&mut self) -> Result<ReadStep> {
         let Some(position) = self.resume else { return Ok(ReadStep::Done) };
         if self.remember_again(position)? == ReadStep::NothingNow {
@@ -384,7 +386,7 @@ impl ListReader {
     }
 }
 
-/// A page in progress.
+/// A page that is being built.
 #[derive(Default)]
 struct PageBuilder {
     names: Names,

@@ -1,4 +1,4 @@
-//! Records: the output of every list format, with the values of the wanted columns.
+//! Records, which every list format produces. A record contains the values of the wanted columns.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::source::ListPosition;
 use crate::target::extra_columns::ColumnType;
 
-/// Result of reading on in a list.
+/// Result of reading the next record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RecordStep {
     /// A record. Its values are set.
     Record,
-    /// An invalid record, and the reason.
+    /// An invalid record, with the reason.
     Bad(&'static str),
-    /// A record that is to be skipped.
+    /// A record to skip.
     LeftOut,
     /// See [`super::ListStep::NothingNow`].
     NothingNow,
@@ -28,10 +28,10 @@ pub(super) trait Records: Send {
     /// Reads the next record. `values` is cleared first.
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep>;
 
-    /// Returns a description of the last record's position, such as `line 17`.
+    /// Describes the position of the last record, for example `line 17`.
     fn place(&self) -> String;
 
-    /// Returns the last record's text in its list. Empty for formats other than text.
+    /// Returns the last record's text as it is in the list. Empty for formats that are not text.
     fn text(&self) -> &[u8] {
         b""
     }
@@ -39,25 +39,27 @@ pub(super) trait Records: Send {
     /// Returns the position in the list, without the number of entries.
     fn position(&mut self) -> ListPosition;
 
-    /// Resumes after a position of another run. Call it again until it is done. `End` means that the list is different.
+    /// Resumes after a position from another run. Call it again until it is done. `End` means that the list is
+    /// different.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep>;
 
-    /// Returns the type of a wanted column, if the list itself states it.
+    /// Returns the type of a wanted column, if the list states it.
     fn column_type(&self, _column: usize) -> ColumnType {
         ColumnType::String
     }
 
-    /// Returns the names of all columns, if the list has them. All files of one list must agree. Consumes nothing.
+    /// Returns the names of all columns, if the list has names. They must be the same in all files of a list. Consumes
+    /// nothing.
     fn columns(&mut self) -> Result<Option<Vec<String>>> {
         Ok(None)
     }
 
-    /// Returns what a user should know about records that were read with doubts.
+    /// Returns a warning about records that may have been misread.
     fn notice(&self) -> Option<String> {
         None
     }
 
-    /// Returns how much of the list was read. `None` if its records do not know.
+    /// Returns how much of the list has been read. `None` if the records cannot tell.
     fn read_share(&self) -> Option<ReadShare> {
         None
     }
@@ -68,7 +70,7 @@ pub(super) trait Records: Send {
     }
 }
 
-/// Records of a file that is a part of a list.
+/// Records of one file of a list.
 pub struct ListRecords(pub(super) Box<dyn Records>);
 
 impl std::fmt::Debug for ListRecords {
@@ -85,7 +87,7 @@ pub(super) struct RecordValues {
 }
 
 impl RecordValues {
-    /// Removes all values. `count` new ones will follow.
+    /// Removes all values and makes room for `count` new ones.
     pub(super) fn clear(&mut self, count: usize) {
         self.bytes.clear();
         self.places.clear();

@@ -1,7 +1,7 @@
-//! `--method`, `--data`, `--data-json` and `--header` with columns' values: the requests of a list's targets.
+//! `--method`, `--data`, `--data-json` and `--header` with column values: the requests for a list's targets.
 //!
-//! A value cannot extend beyond its place. In a form it is percent-encoded, in JSON it stays inside its string or is
-//! one plain value, and in a header field it cannot end the line.
+//! A value cannot break out of its placeholder. In a form it is percent-encoded. In JSON it stays inside its string or
+//! is one plain value. In a header field it cannot end the line.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -19,26 +19,26 @@ options! {
     /// Options for the requests of a list's targets.
     #[derive(PartialEq, Eq)]
     pub struct RequestOptions {
-        /// Method. `None` means `POST` with a body, else `GET`.
+        /// Method. `None` means `POST` if there is a body, and `GET` otherwise.
         method: Option<String> = None;
-        /// Body of a form: `a={column}&b=c`.
+        /// Form body: `a={column}&b=c`.
         data: Option<String> = None;
         /// JSON body: `{"a": "{column}"}`.
         data_json: Option<String> = None;
-        /// Whether a request may be repeated with any method.
+        /// Whether a request may be repeated, whatever its method.
         idempotent: bool = false;
-        /// Column of the start of the requested part.
+        /// Column with the start of the requested part.
         offset_column: Option<String> = None;
-        /// Column of its length.
+        /// Column with the length of the requested part.
         length_column: Option<String> = None;
         /// Column with the object's expected hash.
         hash_column: Option<String> = None;
     } and {
         /// Header fields whose values contain columns.
         headers: Vec<RowHeader>,
-        /// Origin that receives those `headers` that may be secrets, as the start of its URLs.
+        /// Origin that receives the `headers` that may be secrets, written as the start of its URLs.
         headers_for: Option<String>,
-        /// The user's `Content-Type` of a body.
+        /// `Content-Type` of the body, if set by the user.
         content_type: Option<String>,
     }
 }
@@ -48,13 +48,13 @@ options! {
 pub struct RowHeader {
     /// Its name.
     pub name: String,
-    /// Its value, with places.
+    /// Its value, with placeholders.
     pub value: String,
-    /// Whether it is not a secret, whatever its value.
+    /// Whether the field is never a secret, whatever its value.
     pub is_open: bool,
 }
 
-/// How a column's value is encoded in its place.
+/// Encoding of a column's value in its placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
     /// Unchanged, in a body.
@@ -69,21 +69,21 @@ pub(super) enum ValueEncoding {
     Field,
 }
 
-/// A piece of a body or of a header field. Its columns have the type `C`.
+/// A piece of a body or of a header field. `C` is the representation of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RequestPiece<C> {
     Text(String),
     Column(C, ValueEncoding),
 }
 
-/// Body and fields in pieces.
+/// Body and header fields in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestPieces<C> {
     /// A body with columns. `None` if each target has the job's body.
     pub(super) body: Option<Vec<RequestPiece<C>>>,
     /// Whether the body must be JSON.
     pub(super) is_json: bool,
-    /// Fields, each with its value and whether it is not a secret.
+    /// Header fields: name, value, and whether the field is never a secret.
     pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
     /// See [`RequestOptions::headers_for`].
     pub(super) headers_for: Option<String>,
@@ -94,7 +94,7 @@ pub(super) struct RequestPieces<C> {
 }
 
 impl<C> RequestPieces<C> {
-    /// Returns its columns.
+    /// Returns all columns that the pieces use.
     pub(super) fn columns(&mut self) -> impl Iterator<Item = &mut C> {
         let fields = self.fields.iter_mut().flat_map(|(_, pieces, _)| pieces);
         let pieces = self.body.iter_mut().flatten().chain(fields);
@@ -124,7 +124,7 @@ impl<C> RequestPieces<C> {
     }
 }
 
-/// A column of a template by name. `None` for the column of the URL.
+/// Name of a column in a template. `None` for the URL column.
 pub(super) type NamedColumn = Option<String>;
 
 impl RequestOptions {
@@ -153,7 +153,7 @@ impl RequestOptions {
         self.hash_column.is_some()
     }
 
-    /// Returns the columns with a part's start and length.
+    /// Returns the columns with the start and the length of a part.
     fn range_columns(&self) -> Result<Option<(&String, &String)>> {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),
@@ -166,7 +166,7 @@ impl RequestOptions {
         self.data.is_some() || self.data_json.is_some()
     }
 
-    /// Returns the method in capitals.
+    /// Returns the method in upper case.
     pub fn method(&self) -> String {
         match &self.method {
             Some(method) => method.to_ascii_uppercase(),
@@ -175,7 +175,8 @@ impl RequestOptions {
         }
     }
 
-    /// Moves the fields whose values contain columns out of `headers`. `is_open` returns whether one is not a secret.
+    /// Moves the fields whose values contain columns out of `headers`. `is_open` returns whether a field is never a
+    /// secret.
     pub fn take_row_headers(&mut self, headers: &mut Vec<(String, String)>, is_open: impl Fn(&str) -> bool) {
         let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         self.content_type = content_type.map(|(_, value)| value.clone());
@@ -189,14 +190,14 @@ impl RequestOptions {
         });
     }
 
-    /// Returns the field that describes a body, unless the user sets it.
+    /// Returns the `Content-Type` field of the body, unless the user set one.
     pub fn body_field(&self) -> Option<(&'static str, &'static str)> {
         let kind = if self.data_json.is_some() { JSON } else { FORM };
         let is_said = self.headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
         (self.has_body() && self.content_type.is_none() && !is_said).then_some(("Content-Type", kind))
     }
 
-    /// Returns the body of all targets, if it has no columns.
+    /// Returns the body that all targets share, if it contains no columns.
     pub fn common_body(&self) -> Result<Option<Vec<u8>>> {
         let pieces = self.body_pieces()?;
         let texts = pieces.into_iter().flatten().map(|piece| match piece {
@@ -215,8 +216,8 @@ impl RequestOptions {
         Ok(!self.headers.is_empty() || has_body_columns || self.has_range())
     }
 
-    /// Returns the requests for the identity of a job, because other requests make another job. They may contain
-    /// secrets, so they appear only as a digest.
+    /// Returns the requests as text for the job's identity, because different requests make a different job. They may
+    /// contain secrets, so they appear only as a digest.
     pub fn identity(&self) -> Option<String> {
         if !self.is_custom() {
             return None;
@@ -246,7 +247,7 @@ impl RequestOptions {
         }
     }
 
-    /// Returns the parts that are built for each target. They are empty if all requests are the same, or a plain `GET`.
+    /// Returns the pieces that are built for each target. They are empty if all requests are the same or plain `GET`s.
     pub(super) fn pieces(&self) -> Result<RequestPieces<NamedColumn>> {
         let body = if self.common_body()?.is_none() { self.body_pieces()? } else { None };
         let fields = self.headers.iter().map(|header| {
@@ -264,7 +265,7 @@ impl RequestOptions {
     }
 }
 
-/// Returns pieces whose values have this encoding. `raw` is the encoding of unescaped values.
+/// Returns pieces whose values have the encoding `place`. `raw` is the encoding of unescaped values.
 fn placed(pieces: Vec<Piece>, place: ValueEncoding, raw: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
     let placed = |piece| match piece {
         Piece::Text(text) => RequestPiece::Text(text),
@@ -297,7 +298,7 @@ fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
         Piece::Column { name, .. } => name.as_ref().is_none_or(|name| !name.contains(['"', ':', ','])),
     };
     (template::has_columns(&pieces) && pieces.iter().all(is_name))
-        // Even an unescaped value must not end its field, because a list may have any author.
+        // Even an unescaped value must not end its field, because anyone may have written the list.
         .then(|| placed(pieces, ValueEncoding::Field, ValueEncoding::Field))
 }
 
@@ -313,8 +314,8 @@ fn of_json(pieces: Vec<JsonPiece>) -> Vec<RequestPiece<NamedColumn>> {
     pieces.into_iter().map(placed).collect()
 }
 
-/// Appends a value as its place requires. `None` is a column that the record does not have. The error is the reason why
-/// the value cannot be there.
+/// Appends a value in the encoding that its placeholder requires. The value is `None` if the record does not have the
+/// column. The error explains why the value is not allowed there.
 pub(super) fn push_value(
     out: &mut String,
     place: ValueEncoding,

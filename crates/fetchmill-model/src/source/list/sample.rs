@@ -1,8 +1,8 @@
-//! `--sample`: a given number of targets of a list, each with the same chance.
+//! `--sample`: a given number of targets from a list, each chosen with the same probability.
 //!
-//! A fixed permutation maps each entry's number to a 64-bit number, and the entries with the lowest results are taken.
-//! So the list is read once before the job to find the highest result that is taken. That number alone determines the
-//! sample, in this run and in a resumed one. No two entries have the same result, so the sample has exactly the
+//! A fixed permutation maps each entry's number to a 64-bit number. The entries with the lowest results form the
+//! sample. Before the job, the list is read once to find the highest result in the sample. That number alone determines
+//! the sample, in this run and in a resumed one. No two entries have the same result, so the sample has exactly the
 //! requested size.
 
 use std::collections::BinaryHeap;
@@ -54,7 +54,7 @@ impl SampleFinder {
     }
 }
 
-/// Permutes the numbers with the last steps of splitmix64, each of which can be undone.
+/// Permutes the 64-bit numbers with the last steps of splitmix64, each of which is invertible.
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

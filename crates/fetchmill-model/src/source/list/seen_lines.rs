@@ -1,7 +1,7 @@
 //! Detects repeated lines of a list, in memory that does not grow with the list.
 //!
-//! Lines are compared by 128-bit hashes with a seed of this run. So nobody can construct a list in which different
-//! lines have the same hash.
+//! Lines are compared by 128-bit hashes with a seed that is new in each run. Nobody can therefore construct a list in
+//! which different lines have the same hash.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -12,7 +12,7 @@ use crate::limits::LIST_REMEMBERED_LINES;
 use crate::target::entry::ListEntry;
 use crate::target::request::TargetRequest;
 
-/// The first lines of a list: up to [`LIST_REMEMBERED_LINES`] different ones.
+/// The first distinct lines of a list, up to [`LIST_REMEMBERED_LINES`].
 pub(super) struct SeenLines {
     hashes: HashSet<u128, BuildHasherDefault<OwnHash>>,
     seed: u64,
@@ -38,9 +38,9 @@ impl SeenLines {
         self.hashes.len() >= self.max
     }
 
-    /// Returns whether an earlier line and its entry are both the same. Lines that differ only in unused columns are
-    /// different, because that may be intended. A request that must not be repeated is never a repetition, because
-    /// listing it twice means that both are intended.
+    /// Returns whether an earlier line had the same text and the same entry. Lines that differ only in unused columns
+    /// count as different, because that may be intended. A request that must not be repeated never counts as repeated:
+    /// if it is listed twice, both requests are intended.
     pub(super) fn is_repeated(&mut self, line: &[u8], entry: &[u8]) -> bool {
         if self.max == 0 || !may_be_repeated(entry) {
             return false;

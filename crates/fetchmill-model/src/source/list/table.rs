@@ -1,4 +1,4 @@
-//! Reads some columns of a file that is not used as a list. Its contents are returned unchanged, record by record.
+//! Reads some columns of a file that is not used as a list. Values are returned unchanged, record by record.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use super::{Compression, ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// See the module. Its memory has the limits of a list.
+/// See the module. It has the same memory limits as a list.
 pub struct TableReader {
     records: Box<dyn Records>,
     values: RecordValues,
@@ -56,7 +56,7 @@ impl TableReader {
         Ok(TableReader { records, values: RecordValues::default() })
     }
 
-    /// Goes to the next record. Returns `false` after the last one. An invalid record is an error.
+    /// Moves to the next record. Returns `false` after the last one. An invalid record is an error.
     pub fn next_record(&mut self) -> Result<bool> {
         loop {
             return match self.records.next(&mut self.values)? {
@@ -68,18 +68,18 @@ impl TableReader {
         }
     }
 
-    /// Returns the value of a column, by its position among the wanted ones. `None` if it is null.
+    /// Returns the value of the wanted column at a position. `None` if it is null.
     pub fn value(&self, column: usize) -> Option<&[u8]> {
         self.values.get(column)
     }
 
-    /// Returns a description of the current record's position.
+    /// Describes the position of the current record.
     pub fn place(&self) -> String {
         self.records.place()
     }
 }
 
-/// Selects the first column, and the others as if they were to be kept.
+/// Selects the first column as the URL column and the others as kept columns.
 fn plan(columns: &[&str]) -> Result<ColumnPlan> {
     let (first, others) = columns.split_first().unwrap_or((&"", &[]));
     ColumnPlan::new(&ListOptions {

@@ -1,4 +1,4 @@
-//! Lists as a job reads them: pages, positions, and errors.
+//! Lists as a job reads them: pages, positions and errors.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -61,7 +61,7 @@ fn shown(entry: &[u8]) -> String {
     text(entry.url) + &key + &kept.unwrap_or_default()
 }
 
-/// Returns all pages up to the last one. Ignores the moments without input.
+/// Returns all pages up to the last one. Ignores moments without input.
 fn pages(source: &mut dyn ListSource) -> Result<Vec<ListedPage>> {
     let mut pages = Vec::new();
     loop {
@@ -318,7 +318,7 @@ fn a_range_of_parquet_is_those_rows() {
     {
         let range = ListOptions { first_row: first, row_count: Some(rows), ..options() };
         let end = (first + rows).min(2500) as usize;
-        // The name of a row without a URL depends on its number.
+        // A row without a URL is named after its number.
         let urls = |entries: &[String]| entries.iter().filter(|entry| entry.starts_with("http")).count();
         let read = entries(PARQUET, &list, &range);
 
@@ -372,7 +372,7 @@ fn a_compressed_list_is_known_by_its_first_bytes() {
 
 #[test]
 fn a_window_of_128_mib_is_read_and_a_larger_one_is_told() {
-    // A frame of one raw block with a window of 1 KiB << the number.
+    // A frame of one raw block. The window size is 1 KiB shifted left by the number.
     let frame =
         |log: u8| [&b"\x28\xb5\x2f\xfd\x00"[..], &[(log - 10) << 3, 0x51, 0, 0], b"http://a/1"].concat();
 
@@ -536,7 +536,7 @@ fn a_list_that_has_changed_is_refused() {
     }
 }
 
-/// Returns these pieces, and nothing for the moment between them.
+/// Returns these pieces. `None` means that there is no input at the moment.
 struct Pipe(VecDeque<Option<Vec<u8>>>);
 
 impl Pipe {

@@ -1,4 +1,4 @@
-//! `txt`: one URL on each line. Empty lines and comments are ignored.
+//! `txt`: one URL per line. Empty lines and comments are ignored.
 
 use super::columns::{ColumnPlan, ColumnSelector};
 use super::lines::{LineSearch, Lines, ReadStep};
@@ -7,7 +7,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
 use crate::source::ListPosition;
 
-/// Records of lines with one value each.
+/// Records of a text list, one value per line.
 pub(super) struct TextRecords {
     lines: Lines,
 }

@@ -1,8 +1,8 @@
-//! Normalises a URL from a list by the URL standard. International names become punycode, `.` and `..` are resolved,
-//! and special characters are encoded. The scheme's default port and the fragment are removed. So two spellings of a
-//! URL become the same text.
+//! Normalises a URL from a list according to the URL standard. International names become punycode, `.` and `..` are
+//! resolved, and special characters are encoded. The scheme's default port and the fragment are removed. Different
+//! spellings of a URL therefore become the same text.
 //!
-//! `s3://BUCKET/KEY` is also accepted, without these rules: a key is any bytes, percent-encoded.
+//! `s3://BUCKET/KEY` is also accepted. These rules do not apply to it, because a key may be any bytes, percent-encoded.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,15 @@ use crate::limits::URL_BYTES_MAX;
 use crate::name;
 use crate::source::percent;
 
-/// Maximum length of a host that is accepted without further checks. Names have up to 253 bytes, their labels up to 63.
+/// Maximum length of a host that is accepted without further checks. A name has up to 253 bytes, and each label up to
+/// 63.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 /// Error for a bare domain, or a path.
 const NO_SCHEME: &str = "it has no scheme; for bare domains add --template 'https://{}'";
 
-/// Returns the URL in a text. The error is the reason why there is none that can be fetched. White space around it is
-/// ignored.
+/// Returns the normalised URL in a text. The error explains why the text is not a URL that can be fetched. Surrounding
+/// white space is ignored.
 pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
     let text = text.trim_matches(|character: char| character.is_ascii_whitespace());
     if text.len() > URL_BYTES_MAX {
@@ -48,7 +49,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it begins or ends with a control character");
     }
     let mut url = Url::parse(text).map_err(why)?;
-    // The standard takes `example.com:8080` for a URL with the host as its scheme.
+    // The standard parses `example.com:8080` as a URL whose scheme is the host.
     if url.scheme().contains('.') || url.scheme() == "localhost" {
         return Err(NO_SCHEME);
     }
@@ -68,8 +69,8 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     Ok(url.into())
 }
 
-/// Normalises the `BUCKET/KEY` of an S3 URL. `?` and `#` in a key must be encoded, because the meaning of bare ones is
-/// ambiguous.
+/// Normalises the `BUCKET/KEY` of an S3 URL. `?` and `#` in a key must be percent-encoded, because they are ambiguous
+/// otherwise.
 fn normalise_key(text: &str) -> Result<String, &'static str> {
     let Some((bucket, key)) = text.split_once('/').filter(|(_, key)| !key.is_empty()) else {
         return Err("it has no key (s3://BUCKET/KEY)");
@@ -112,22 +113,22 @@ fn why(error: url::ParseError) -> &'static str {
     }
 }
 
-/// Returns the start of a normalised URL: scheme, host, and the port if it is not the scheme's default. `None` if it is
-/// not such a URL.
+/// Returns the origin of a normalised URL: scheme, host, and the port if it is not the scheme's default. `None` if the
+/// text is not a normalised URL.
 pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
     let start = memchr::memmem::find(url, b"://")? + 3;
     let end = memchr::memchr2(b'/', b'?', &url[start..])? + start;
     (end > start).then_some(&url[..end])
 }
 
-/// Returns whether a text is a URL of this normalised origin that [`normalise`] would not change. It may return `false`
-/// for such a URL, because it only saves time.
+/// Returns whether a text is a URL at this normalised origin that [`normalise`] would not change. This is only a fast
+/// path, so the result may be `false` for such a URL.
 pub fn is_plain_at(url: &str, origin: &str) -> bool {
     url.strip_prefix(origin).is_some_and(|path| path.starts_with('/') && is_normal_path(path.as_bytes()))
 }
 
-/// Returns whether [`normalise`] would not change the text. It may return `false` for such a text, because it only
-/// saves time.
+/// Returns whether [`normalise`] would not change the text. This is only a fast path, so the result may be `false` for
+/// such a text.
 fn is_normal(url: &[u8]) -> bool {
     let (rest, own_port) = match url {
         [b'h', b't', b't', b'p', b':', b'/', b'/', rest @ ..] => (rest, 80),
@@ -156,8 +157,8 @@ fn is_normal_port(digits: &[u8], own_port: u32) -> bool {
     number.is_some_and(|number| number <= 65_535 && number != own_port)
 }
 
-/// Returns whether a host has only lower-case labels, no punycode, and no number as the last label, which would be an
-/// address.
+/// Returns whether a host has only lower-case labels, no punycode, and no number as its last label. With a number
+/// there, it would be an IP address.
 fn is_normal_host(host: &[u8]) -> bool {
     let is_label = |label: &[u8]| {
         !label.is_empty()
@@ -171,7 +172,7 @@ fn is_normal_host(host: &[u8]) -> bool {
         && host.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// Returns whether a path and a query contain only characters that stay unchanged, and no segment that may be `.` or
+/// Returns whether a path and query contain only characters that stay unchanged, and no segment that could mean `.` or
 /// `..`.
 fn is_normal_path(path: &[u8]) -> bool {
     path.iter().all(|byte| AS_IS[usize::from(*byte)])

@@ -31,7 +31,7 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
         )
 }
 
-/// Returns the column type of kept values. Dates, times, and numbers that fit no type of fetchmill become text.
+/// Returns the column type for kept values. Dates, times and numbers that fit no fetchmill type become text.
 pub(super) fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Boolean => ColumnType::Bool,
@@ -42,7 +42,7 @@ pub(super) fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Passes the text of a value to `set`, unless it is null. Dates and times are in ISO 8601, with a Z if the file says
+/// Passes a value's text to `set` unless the value is null. Dates and times use ISO 8601, with a Z if the file says
 /// that they are UTC.
 pub(super) fn give(array: &ArrayRef, row: usize, mut set: impl FnMut(&[u8])) {
     if array.is_null(row) {
@@ -68,7 +68,7 @@ fn other_text(array: &ArrayRef, row: usize) -> Option<String> {
     where
         T::Native: std::fmt::Debug,
     {
-        // With `{:?}`, a float is the shortest text that parses to the same value, and is recognisable as a float.
+        // `{:?}` writes a float as the shortest text that parses to the same value and is recognisable as a float.
         format!("{:?}", array.as_primitive::<T>().value(row))
     }
     Some(match array.data_type() {

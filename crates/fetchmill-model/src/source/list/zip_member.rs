@@ -9,9 +9,9 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::error::{Error, Result};
 use crate::name::for_display;
 
-/// First bytes of an archive, and of an empty one.
+/// First bytes of a zip archive, and of an empty one.
 const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
-/// Number of file names that are shown if there are several.
+/// Number of file names that an error shows if there are several files.
 const SHOWN_NAMES: usize = 3;
 /// A file that every Office document contains.
 const OF_OFFICE: &str = "[Content_Types].xml";
@@ -25,7 +25,7 @@ pub fn is_zip(head: &[u8]) -> bool {
 pub struct ZipMember {
     /// Its name in the archive.
     pub name: String,
-    /// Its decompressed size in bytes, as stated in the archive.
+    /// Its decompressed size in bytes, as the archive states it.
     pub length: u64,
     /// Reader of its contents. Verifies the checksum at the end.
     pub content: Box<dyn Read + Send>,
@@ -87,7 +87,7 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
     Ok(ZipMember { name, length: expected.1, content })
 }
 
-/// Returns whether a name is that of content: neither a folder nor a file that macOS adds.
+/// Returns whether a name is a content file, that is, neither a folder nor a file that macOS adds.
 fn is_content(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     !file.is_empty() && !name.starts_with("__MACOSX/") && file != ".DS_Store"

@@ -1,4 +1,4 @@
-//! The contents of a `manifest.json`: the bucket, the columns, the data files. The file is untrusted.
+//! The contents of a `manifest.json`: the bucket, the columns and the data files. The file is untrusted.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::limits::{INVENTORY_MANIFEST_BYTES_MAX, S3_KEY_BYTES_MAX};
 use crate::name::for_display;
 
-/// An inventory, as its `manifest.json` describes it.
+/// An inventory as described by its `manifest.json`.
 #[derive(Debug)]
 pub struct Inventory {
     /// The bucket whose objects are listed.
@@ -55,7 +55,7 @@ struct Document {
 }
 
 impl DataFile {
-    /// Returns its folders and its own name. None leads up, and none is empty.
+    /// Returns its folders and its own name. None of them is empty or `..`.
     pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.key.split('/').filter(|name| !name.is_empty())
     }
@@ -65,7 +65,7 @@ impl DataFile {
         for_display(self.key.as_bytes())
     }
 
-    /// Returns whether its key stays below the folder that it is resolved in.
+    /// Returns whether its key stays inside the folder against which it is resolved.
     fn is_below(&self) -> bool {
         let is_plain = |name: &str| name != "." && name != ".." && !name.contains('\0');
         let has_name = !self.key.is_empty() && !self.key.ends_with('/');
@@ -120,7 +120,7 @@ impl Inventory {
         Ok(Inventory { bucket, format, columns, files })
     }
 
-    /// Returns a digest of everything that rows depend on.
+    /// Returns a digest of everything that affects the rows.
     pub(super) fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         let mut add = |text: &[u8]| {

@@ -1,7 +1,7 @@
 //! S3 Inventory as a list: a `manifest.json`, and the data files that it names.
 //!
-//! The MD5 of a data file must be the one in the `manifest.json`. Only one file is open at a time, and the caller opens
-//! it: [`DataFiles`]. A row is a target, unless it is an old version, a deleted object or a folder marker.
+//! The MD5 of a data file must match the `manifest.json`. Only one file is open at a time. The caller opens it
+//! ([`DataFiles`]). Each row is a target unless it describes an old version, a deleted object or a folder marker.
 
 mod description;
 mod records;
@@ -21,6 +21,6 @@ pub trait DataFiles: Send {
     /// An open file.
     type File: Read + Seek + ChunkReader + 'static;
 
-    /// Opens a data file. Returns it with its name in messages.
+    /// Opens a data file. Returns the file and its name for messages.
     fn open(&self, file: &DataFile) -> Result<(Self::File, String)>;
 }

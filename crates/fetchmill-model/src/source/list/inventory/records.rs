@@ -111,7 +111,7 @@ impl<D: DataFiles> InventoryRecords<D> {
 }
 
 impl<F: Read> CheckedFile<F> {
-    /// Continues reading up to the next check of the stop signal. Returns whether the file has ended.
+    /// Reads on until the stop signal should be checked again. Returns whether the file has ended.
     fn read_stretch(&mut self) -> Result<bool> {
         let mut buffer = vec![0; READ_BYTES];
         let mut read = 0;
@@ -170,7 +170,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         }
     }
 
-    /// Returns the position. Its digest includes the contents of the `manifest.json`, so it is invalid for another one.
+    /// Returns the position. Its digest includes the contents of the `manifest.json`, so it is invalid for any other
+    /// inventory.
     fn position(&mut self) -> ListPosition {
         let here = match &mut self.state {
             FileState::Open(records) => records.position(),

@@ -1,4 +1,4 @@
-//! Converts a row of an inventory to the values that a manifest has for an object.
+//! Converts an inventory row to the values that a manifest has for an object.
 
 use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE};
 use super::super::records::{RecordStep, RecordValues};
@@ -17,13 +17,13 @@ pub(super) struct RowPlan {
     has_encoded_keys: bool,
     /// Columns of the data files that are read.
     columns: Vec<ColumnSelector>,
-    /// Positions of the needed columns among them.
+    /// Positions of the needed columns in `columns`.
     places: RowColumns,
     /// Source of each value of a record.
     values: Vec<RowValue>,
 }
 
-/// Positions of the needed columns among those that are read.
+/// Positions of the needed columns among the columns that are read.
 struct RowColumns {
     bucket: Option<usize>,
     key: usize,
@@ -87,12 +87,12 @@ impl RowPlan {
         })
     }
 
-    /// Returns the columns that are read, for the records of the data files.
+    /// Returns the columns to read from the data files.
     pub(super) fn columns(&self) -> &[ColumnSelector] {
         &self.columns
     }
 
-    /// Converts the values of a row to those of a record.
+    /// Converts a row's values to a record's values.
     pub(super) fn give(&self, row: &RecordValues, values: &mut RecordValues) -> RecordStep {
         values.clear(self.values.len());
         match self.try_give(row, values) {
@@ -102,7 +102,7 @@ impl RowPlan {
         }
     }
 
-    /// Returns whether the row belongs to an object. The error is the reason why that cannot be determined.
+    /// Returns whether the row describes an object to fetch. The error explains why this cannot be determined.
     fn try_give(
         &self,
         row: &RecordValues,
@@ -175,7 +175,7 @@ impl RowPlan {
     }
 }
 
-/// The columns of an inventory, with those that are read.
+/// All columns of an inventory, and the columns that are read.
 struct Columns<'i> {
     inventory: &'i Inventory,
     read: Vec<usize>,
@@ -187,7 +187,7 @@ impl Columns<'_> {
         self.inventory.columns.iter().position(|column| plain(column) == name)
     }
 
-    /// Returns the position of a column among those that are read, and adds it if necessary.
+    /// Returns a column's position among the columns that are read. Adds the column if necessary.
     fn place_of(&mut self, name: &str) -> Option<usize> {
         let column = self.find(name)?;
         Some(self.read.iter().position(|read| *read == column).unwrap_or_else(|| {
@@ -213,7 +213,7 @@ impl Columns<'_> {
     }
 }
 
-/// Normalises the name of a column: `LastModifiedDate` in CSV is `last_modified_date` in Parquet.
+/// Normalises a column name: `LastModifiedDate` in CSV is `last_modified_date` in Parquet.
 fn plain(name: &str) -> String {
     name.chars()
         .filter(|character| *character != '_')
@@ -221,7 +221,7 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-/// Parses a flag. `None` if it is missing. The error for any other text is `reason`.
+/// Parses a flag. Returns `None` if it is missing, and the error `reason` if it is neither true nor false.
 fn flag(value: Option<&[u8]>, reason: &'static str) -> std::result::Result<Option<bool>, &'static str> {
     match value {
         None => Ok(None),
@@ -240,7 +240,7 @@ fn in_utc(time: &[u8]) -> Vec<u8> {
     time
 }
 
-/// Removes quotes, which some stores other than S3 write.
+/// Removes the quotes that some S3-compatible stores write.
 fn without_quotes(etag: &[u8]) -> &[u8] {
     etag.strip_prefix(b"\"").and_then(|etag| etag.strip_suffix(b"\"")).unwrap_or(etag)
 }
