@@ -339,7 +339,7 @@ def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary:
     ended = run("get", server.url, canary.dest)
 
     assert ended.code == 6
-    assert error_of(ended).startswith(f"the listing's marker leads away from {server.url}: ")
+    assert error_of(ended).startswith(f"the listing's marker is not a URL at {server.url}: ")
     assert error_of(ended).endswith("; it was not followed")
     assert server.asked("/list") == ["/list"]
     assert tree_names(canary.dest) == ["a"]

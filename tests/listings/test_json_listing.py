@@ -271,7 +271,7 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
         ({"/v1": photos("/a", next="http://127.0.0.1:9/")}, way_options("url"), 6, "another origin"),
         ({"/v1": photos("/a", links=("Link: <//b.test/>; rel=next",))}, way_options("link"), 6, "another origin"),
         ({"/v1": photos("/a", links=("Link: /b; rel=next",))}, way_options("link"), 4, "the Link header field cannot"),
-        ({"/v1": photos("/a", next={"x": 1})}, MARKER, 4, "does not hold a marker"),
+        ({"/v1": photos("/a", next={"x": 1})}, MARKER, 4, "does not contain a marker"),
         ({"/v1": reply(b'{"data": {"photos": %s}}' % DEEP)}, BY_PAGE, 4, "no item has the field"),
         ({"/v1": reply(b'{"data": ' * 100_000 + b"1" + b"}" * 100_000)}, BY_PAGE, 4, "/v1"),
         ({"/v1": reply(b'{"data": {"photos": {"a": 1}}}')}, BY_PAGE, 4, "an array of items"),

@@ -278,7 +278,7 @@ def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None
         return ended.err
 
     for key in ("../../../../../secret.csv.gz", "reports/../../secret.csv.gz"):
-        assert "could lead outside the folder" in refused(files=[entry | {"key": key}])
+        assert "could point outside the folder" in refused(files=[entry | {"key": key}])
     assert "is missing" in refused(files=[entry | {"key": str(tmp_path / "secret.csv.gz")}])
     assert "names the data file" in refused(files=[entry, entry])
     assert "ORC" in refused(fileFormat="ORC", fileSchema="struct<bucket:string,key:string>")

@@ -1,8 +1,8 @@
-//! The list/get API: pages of names, each with a marker that leads to the next page.
+//! The list/get API: pages of names, each with a marker for the next page.
 //!
 //! `GET /list` returns `{"FileNames": [...], "NextMarker": "..."}`. On the last page the marker is missing, null or
-//! empty. It is opaque, so pages can only be requested one after another. An optional `"Total": N` states the number of
-//! names in all pages. `GET /get/NAME` returns the bytes.
+//! empty. Markers are opaque, so pages can only be requested one after another. An optional `"Total": N` states the
+//! number of names in all pages. `GET /get/NAME` returns the object's bytes.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -20,13 +20,13 @@ options! {
     pub struct ApiNames {
         /// Path of the listing.
         list_path: String = "/list".into();
-        /// Field of the names. Dots separate nested fields.
+        /// Field with the names. Dots separate nested fields.
         names_field: String = "FileNames".into();
-        /// Field of the marker. Dots separate nested fields.
+        /// Field with the marker. Dots separate nested fields.
         marker_field: String = "NextMarker".into();
-        /// Field of the number of all names. Dots separate nested fields.
+        /// Field with the total number of names. Dots separate nested fields.
         total_field: String = "Total".into();
-        /// Query parameter of the marker.
+        /// Query parameter for the marker.
         marker_param: String = "next-marker".into();
         /// Path of an object. Contains `{name}`.
         get_path: String = "/get/{name}".into();
@@ -41,7 +41,7 @@ impl ApiNames {
                 Ok((before, behind))
             }
             _ => Err(Error::Usage(format!(
-                "--get-path {} must start with / and hold {{name}} once, such as /get/{{name}}",
+                "--get-path {} must start with / and contain {{name}} once, for example /get/{{name}}",
                 self.get_path
             ))),
         }
@@ -62,7 +62,7 @@ impl ApiNames {
         Ok(path)
     }
 
-    /// Reads a page. Names are stored unchanged. An invalid name is a failure of its target.
+    /// Reads a page. Names are stored unchanged. An invalid name fails only its own target.
     pub fn read_page(&self, body: &[u8], from: Option<String>) -> std::result::Result<ListedPage, BadPage> {
         let names_path: Vec<&str> = self.names_field.split('.').collect();
         let mut marker_paths = vec![self.marker_field.split('.').collect::<Vec<_>>()];
@@ -99,7 +99,7 @@ struct ApiPage {
     names: Names,
     has_names: bool,
     marker: Option<String>,
-    /// Marker fields found so far: two at most.
+    /// Marker fields found so far, at most two.
     marker_fields: Vec<String>,
     total: Option<u64>,
 }
@@ -162,7 +162,8 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// Returns the number at one of the paths. It is only a hint, so a page with any other value there is still valid.
+/// Returns the number at one of the paths. The number is only a hint, so a page with any other value there is still
+/// valid.
 fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     if paths.iter().any(|path| path.is_empty()) {
         return whole_number(value.get());
@@ -173,7 +174,7 @@ fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     found.total
 }
 
-/// Parses a JSON number that is whole. Some servers write all numbers with a point or an exponent.
+/// Parses a whole JSON number. Some servers write all numbers with a decimal point or an exponent.
 pub(super) fn whole_number(text: &str) -> Option<u64> {
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     text.parse().ok().or_else(|| {
@@ -212,8 +213,8 @@ impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        // Python's `json` writes invalid text as half a surrogate pair. This affects only the name that contains it:
-        // `bytes` returns it as three bytes that are not UTF-8 (see `name::has_surrogate`).
+        // Python's `json` writes invalid text as half a surrogate pair. Only the name that contains it is affected:
+        // `bytes` returns the half as three bytes that are not UTF-8 (see `name::has_surrogate`).
         deserializer.deserialize_bytes(self)
     }
 }

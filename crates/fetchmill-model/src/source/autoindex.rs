@@ -1,4 +1,4 @@
-//! A web server's folders in nginx's `autoindex_format json`.
+//! Folder listings of a web server in nginx's `autoindex_format json`.
 //!
 //! Names are bytes: nginx copies a file's name into the JSON unchanged, even if it is not UTF-8.
 
@@ -14,7 +14,7 @@ use crate::outcome::skips::SkipReason;
 use crate::target::source_metadata::ListedTime;
 use crate::text::dates::parse_http_date;
 
-/// Reads a folder's listing from the position in `folder`, and passes its pages to `each`. The last page ends the
+/// Reads a folder's listing from the position in `folder` and passes its pages to `each`. The last page ends the
 /// listing.
 pub fn read_folder(
     reader: impl Read,
@@ -63,7 +63,7 @@ enum EntryValue {
     #[default]
     Nothing,
     Number(u64),
-    /// A time, given as an HTTP date, which is always in GMT.
+    /// A time in the format of an HTTP date, which is always in GMT.
     Time(ListedTime),
 }
 
@@ -145,7 +145,7 @@ impl Visitor<'_> for RawNameVisitor {
 
 struct EntriesSeed<'p, 'f, E> {
     pages: &'p mut FolderPages<'f, E>,
-    /// Reason why reading stopped, if it was not invalid JSON.
+    /// Reason why reading stopped, unless it was invalid JSON.
     failed: &'p mut Option<FolderReadError>,
 }
 

@@ -1,4 +1,4 @@
-//! A reader for a server's document that limits the size of the document and of each part.
+//! A reader that limits the size of a server's document and of each part of it.
 
 use std::cell::Cell;
 use std::io::{Error, Read};
@@ -8,12 +8,12 @@ use super::BadPage;
 use super::folder::FolderReadError;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_TAG_BYTES_MAX};
 
-/// Ends a document that is too large, or for which the parser collects too much input without a result. The error holds
-/// a [`BadPage`].
+/// Fails if a document is too large, or if the parser collects too much input without a result. The error contains a
+/// [`BadPage`].
 pub(super) struct BoundedReader<R> {
     reader: R,
     all: u64,
-    /// Bytes since the parser's last result. The receiver of a result sets it to 0.
+    /// Bytes since the parser's last result. The code that receives a result resets it to 0.
     silent: Rc<Cell<usize>>,
 }
 
@@ -39,7 +39,7 @@ impl<R: Read> Read for BoundedReader<R> {
     }
 }
 
-/// Converts an error of such a reader.
+/// Converts an error from a [`BoundedReader`].
 pub(super) fn read_error(error: Error) -> FolderReadError {
     match error.downcast::<BadPage>() {
         Ok(bad) => FolderReadError::Page(bad),

@@ -1,6 +1,6 @@
-//! Common parts of all listings of a web server's folders, in any format.
+//! Common parts of all formats in which web servers list folders.
 //!
-//! Folders are walked deepest first. A folder is split into pages while it is read, so memory does not depend on its
+//! Folders are walked depth-first. A folder is split into pages while it is read, so memory does not depend on its
 //! size. If the connection breaks, the folder is read again from its start. Entries that are already in the journal are
 //! skipped, and a digest proves that they are unchanged.
 
@@ -32,15 +32,15 @@ pub enum FolderReadError {
     Page(BadPage),
     /// The reply is an HTML page that does not identify itself as an index.
     NotIndex(String),
-    /// The connection failed during the read. The folder may be read again.
+    /// The connection failed during the read. The folder can be read again.
     Io(std::io::Error),
-    /// The reply arrived completely, but the page in it has no end. The folder may be read again.
+    /// The reply arrived completely, but its page is incomplete. The folder can be read again.
     Cut(&'static str),
-    /// `each` has failed.
+    /// `each` failed.
     Job(Error),
 }
 
-/// Facts of a file in a listing.
+/// A file's size and time as listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileFacts {
     /// Size in bytes, if the listing gives it exactly.
@@ -57,16 +57,16 @@ pub(super) enum EntryKind {
     Folder,
     /// Neither a file nor a folder. It is counted as skipped.
     LeftOut(SkipReason),
-    /// A target of a sitemap, by its URL.
+    /// A target from a sitemap, by its URL.
     Url(Option<ListedTime>),
-    /// A target by its URL, with a name made from the URL ([`object_name`]).
+    /// A target, by its URL. Its name is made from the URL ([`object_name`]).
     Object,
     /// Another sitemap, by its path.
     Sitemap,
 }
 
 impl EntryKind {
-    /// Returns whether this is a file of which only the name is known.
+    /// Returns whether this is a file whose name is all that is known.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }
@@ -84,7 +84,7 @@ pub(super) struct FolderPages<'f, E> {
     found: Names,
     refused: Names,
     skipped: Skips,
-    /// Whether entries are links anywhere below the folder.
+    /// Whether entries are links that may lead anywhere below the folder.
     is_of_links: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         FolderPages { is_of_links: true, ..FolderPages::new(folder, each) }
     }
 
-    /// Adds the next entry, by its name alone. Hands over a page when it is full.
+    /// Adds the next entry. Passes on the page when it is full.
     pub(super) fn push(&mut self, name: &[u8], kind: EntryKind) -> Result<(), FolderReadError> {
         self.add(name, kind).map_err(FolderReadError::Page)?;
         if self.names.len() + self.found.len() + self.refused.len() < FOLDER_PAGE_TARGETS {
@@ -185,7 +185,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         (self.each)(ListedPage { names, skipped, total: None, cursor })
     }
 
-    /// Hands over the last page at the end of the listing.
+    /// Passes on the last page at the end of the listing.
     pub(super) fn finish(&mut self) -> Result<(), FolderReadError> {
         if self.read < self.folder.read {
             return Err(FolderReadError::Page(BadPage("it changed while being read".into())));

@@ -3,8 +3,8 @@
 use crate::target::source_metadata::{ListedTime, TimeResolution};
 use crate::text::dates::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};
 
-/// Parses the time of an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or
-/// `2026-Jan-01` (lighttpd), followed by `10:00` or `10:00:00`. Such pages name no time zone.
+/// Parses a time from an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or
+/// `2026-Jan-01` (lighttpd), followed by `10:00` or `10:00:00`. Such pages do not state a time zone.
 pub(super) fn of_index_page(day: &[u8], time: &[u8]) -> Option<ListedTime> {
     let mut parts = day.split(|byte| *byte == b'-');
     let (first, month, last) = (parts.next()?, parts.next()?, parts.next()?);
@@ -16,8 +16,8 @@ pub(super) fn of_index_page(day: &[u8], time: &[u8]) -> Option<ListedTime> {
     is_date.then_some(ListedTime { seconds, has_zone: false, resolution })
 }
 
-/// Parses the time of a sitemap: a date in the W3C profile of ISO 8601, `2026-01-01` or `2026-01-01T10:00:00.5+01:00`.
-/// A date without a day is ignored.
+/// Parses a time from a sitemap in the W3C profile of ISO 8601: `2026-01-01` or `2026-01-01T10:00:00.5+01:00`. A date
+/// without a day is ignored.
 pub(super) fn of_sitemap(text: &str) -> Option<ListedTime> {
     let text = text.trim().as_bytes();
     let Some((day, rest)) = text.split_at_checked(10).filter(|(_, rest)| !rest.is_empty()) else {
@@ -33,13 +33,14 @@ pub(super) fn of_sitemap(text: &str) -> Option<ListedTime> {
     Some(ListedTime { seconds, has_zone: true, resolution })
 }
 
-/// Parses the time of an API: a date in the format of sitemaps or of HTTP.
+/// Parses a time from an API, in the format of sitemaps or of HTTP dates.
 pub(super) fn of_api(text: &str) -> Option<ListedTime> {
     let in_utc = |seconds| ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second };
     of_sitemap(text).or_else(|| parse_http_date(text.trim().as_bytes()).map(in_utc))
 }
 
-/// Converts the time of an API: seconds since 1970 UTC, or milliseconds if seconds would be after the year 9999.
+/// Converts a numeric time from an API: seconds since 1970 UTC, or milliseconds if it would be after the year 9999 in
+/// seconds.
 pub(super) fn of_epoch(number: u64) -> Option<ListedTime> {
     let seconds = if number > SECONDS_MAX { number / 1000 } else { number };
     let is_date = seconds <= SECONDS_MAX;
@@ -62,7 +63,7 @@ fn without_fraction(time: &[u8]) -> Option<&[u8]> {
     (!fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit)).then_some(&time[..point])
 }
 
-/// Returns the seconds of `Z`, `+01:00` or `-08:00`.
+/// Returns the offset of `Z`, `+01:00` or `-08:00` in seconds.
 fn zone_offset(zone: &[u8]) -> Option<i64> {
     let &[sign @ (b'+' | b'-'), h, hh, b':', m, mm] = zone else { return (zone == b"Z").then_some(0) };
     let seconds = (number(&[h, hh])? * 60 + number(&[m, mm])?) as i64 * 60;

@@ -5,7 +5,7 @@ use super::{ListedPage, OriginUrl, PendingFolder};
 use crate::error::Error;
 use crate::name::url_name::object_name;
 
-/// Returns whether a source may be an object: its path, as given, does not end with a slash.
+/// Returns whether a source may be an object, that is, its path as typed does not end with a slash.
 pub fn is_object(source: &OriginUrl) -> bool {
     object_name(source.url().path().as_bytes()).is_some()
 }

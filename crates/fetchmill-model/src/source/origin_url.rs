@@ -1,4 +1,4 @@
-//! The SOURCE that a user gives: an origin and a path prefix.
+//! The SOURCE argument: an origin and a path prefix.
 
 use serde::Deserialize;
 use url::{Position, Url};
@@ -13,7 +13,7 @@ use crate::options::OptionValue;
 #[serde(try_from = "String")]
 pub struct OriginUrl {
     url: Url,
-    /// Whether it is a request rather than a place. Then each of its bytes counts.
+    /// Whether this is the URL of a request rather than a location. If so, it is used byte for byte.
     is_page: bool,
 }
 
@@ -50,12 +50,12 @@ impl OriginUrl {
         Ok(OriginUrl { url, is_page: true })
     }
 
-    /// Returns the URL as it is requested.
+    /// Returns the URL as requested.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Returns the text without a slash at its end, so that both spellings are one source. The text of a page is
+    /// Returns the text without a trailing slash, so that both spellings are the same source. The text of a page is
     /// unchanged.
     pub fn text(&self) -> String {
         if self.is_page {
@@ -69,7 +69,7 @@ impl OriginUrl {
         self.url.scheme()
     }
 
-    /// Returns the host in the form for a resolver or an address parser.
+    /// Returns the host in the form that a resolver or an address parser expects.
     pub fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').to_owned()
@@ -85,7 +85,7 @@ impl OriginUrl {
         self.url[Position::BeforeHost..Position::AfterPort].to_owned()
     }
 
-    /// Returns the encoded path prefix, without a slash at its end.
+    /// Returns the encoded path prefix without a trailing slash.
     pub fn path(&self) -> &str {
         self.url.path().trim_end_matches('/')
     }
@@ -113,8 +113,8 @@ fn parse_http(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Resolves a marker that is a URL, the whole address of the next page. It must stay on the origin: the author of a
-/// listing must not choose where requests go. Returns `None` for a token.
+/// Resolves a marker that is the full URL of the next page. It must stay on the origin, because the author of a listing
+/// must not choose where requests go. Returns `None` for a token.
 pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>> {
     let lower = marker.get(..8).unwrap_or(marker).to_ascii_lowercase();
     if !(lower.starts_with("http://") || lower.starts_with("https://")) {
@@ -124,12 +124,12 @@ pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>
     Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
 }
 
-/// Resolves the URL of the next page, which a page states completely or as a reference relative to its own URL (RFC
-/// 3986). Like a marker, it must stay on the origin.
+/// Resolves the URL of the next page, which may be absolute or relative to the page's own URL (RFC 3986). Like a
+/// marker, it must stay on the origin.
 pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     let mut url = on_origin(origin, text, |text| page.join(text))?;
     url.set_fragment(None);
-    // With references, each URL may become longer than the one before it.
+    // With relative URLs, each URL may become longer than the one before it.
     if url.as_str().len() > MARKER_BYTES_MAX {
         return Err(Error::Listing(format!(
             "the listing's next page has a URL that is longer than {MARKER_BYTES_MAX} bytes: {}",
@@ -139,12 +139,12 @@ pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Gives a URL of the same host the scheme of the source. An API behind a TLS proxy knows only its http address.
+/// Changes a URL of the same host to the scheme of the source. An API behind a TLS proxy knows only its http address.
 fn keep_tls(origin: &OriginUrl, url: &mut Url) {
     let own = &origin.url;
     let is_same_port = url.port_or_known_default() == own.port_or_known_default() || url.port().is_none();
     if own.scheme() == "https" && url.scheme() == "http" && url.host() == own.host() && is_same_port {
-        // Both schemes are special and there is a host, so neither call fails.
+        // Both schemes are special schemes and there is a host, so neither call fails.
         let _ = url.set_scheme("https");
         let _ = url.set_port(own.port());
     }
@@ -157,7 +157,7 @@ fn on_origin(
 ) -> Result<Url> {
     let refused = |why: &str| {
         Error::Security(format!(
-            "the listing's marker leads away from {}: {} ({why}); it was not followed",
+            "the listing's marker is not a URL at {}: {} ({why}); it was not followed",
             origin.text(),
             for_display(text.as_bytes())
         ))

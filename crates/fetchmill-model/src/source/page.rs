@@ -4,7 +4,7 @@ use super::position::ListPosition;
 use crate::outcome::skips::Skips;
 use crate::target::Names;
 
-/// The cursor after a page: everything in a page but its names.
+/// The cursor after a page: everything in a page except its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageCursor {
     /// The list/get API.
@@ -31,12 +31,12 @@ pub enum PageCursor {
         path: Vec<u8>,
         /// Folders found in it, with their full paths.
         found: Names,
-        /// Folders that are not entered because they are too deep or have an invalid name. Each becomes a target that
-        /// fails with `listing`.
+        /// Folders that are not entered because they are too deep or have an invalid name. Each becomes a failed target
+        /// with the failure kind `listing`.
         refused: Names,
         /// Number of entries read from the folder so far.
         read: u64,
-        /// Digest of these entries. If the folder is read again, it must begin with the same entries.
+        /// Digest of these entries. When the folder is read again, it must begin with the same entries.
         digest: u64,
         /// Whether this piece is the last one of the folder.
         is_last: bool,
@@ -68,7 +68,7 @@ pub struct ListedPage {
     pub names: Names,
     /// Entries that were skipped.
     pub skipped: Skips,
-    /// Number of objects of the whole listing, if it states it.
+    /// Number of objects in the whole listing, if the listing states it.
     pub total: Option<u64>,
     /// Position for the journal.
     pub cursor: PageCursor,
@@ -77,9 +77,9 @@ pub struct ListedPage {
 /// A folder that is not completely listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PendingFolder {
-    /// Path without leading and trailing slashes. Empty for the top folder.
+    /// Path without leading or trailing slashes. Empty for the top folder.
     pub path: Vec<u8>,
-    /// Number of pages on the way to it. 0 for the top folder.
+    /// Number of pages that lead to this folder. 0 for the top folder.
     pub depth: u64,
     /// See [`PageCursor::Folder`].
     pub read: u64,
@@ -94,7 +94,7 @@ pub struct KeyRange {
     pub id: u64,
     /// The range starts after this key. Empty for the first range.
     pub after: Vec<u8>,
-    /// The range ends with this key. `None` for the last key of the bucket.
+    /// Last key of the range. `None` if the range extends to the end of the bucket.
     pub until: Option<Vec<u8>>,
 }
 
@@ -103,7 +103,8 @@ pub struct KeyRange {
 pub enum BucketCursor {
     /// Continue in these ranges, each after its last listed key.
     Ranges(Vec<KeyRange>),
-    /// Continue at the page of this token, or at the first page if it is `None`. The keys do not ascend.
+    /// Continue at the page of this token, or at the first page if it is `None`. Used if the keys are not in ascending
+    /// order.
     Token(Option<String>),
 }
 

@@ -5,13 +5,13 @@
 pub struct ListPosition {
     /// Entries so far, including those that a filter excluded.
     pub entries: u64,
-    /// Decompressed bytes so far, up to the start of a line. Rows for Parquet.
+    /// Decompressed bytes so far, up to the start of a line. For Parquet, the number of rows.
     pub offset: u64,
     /// Lines so far.
     pub line: u64,
     /// Digest of everything before the position.
     pub digest: u64,
-    /// Number of files before the current one in a list of several files. All other numbers except `entries` refer to
+    /// Number of files before the current one in a list of several files. All other fields except `entries` refer to
     /// the current file.
     pub file: u64,
 }
@@ -23,7 +23,7 @@ impl ListPosition {
         if self.file == 0 { text } else { format!("{text} {}", self.file) }
     }
 
-    /// Parses the result of [`ListPosition::to_text`]. Returns `None` if it is invalid.
+    /// Parses the result of [`ListPosition::to_text`]. Returns `None` if the text is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split(' ');
         let mut number = || parts.next()?.parse().ok();

@@ -1,8 +1,8 @@
-//! The rules of a server's robots.txt for a program that follows links (RFC 9309).
+//! The rules in a server's robots.txt for a program that follows links (RFC 9309).
 //!
-//! The group that names the program applies, or else the group for all programs (`*`). The longest rule that matches a
-//! path decides; if two have the same length, `allow` wins. `*` in a rule matches any text, and `$` at its end matches
-//! the end of the path. Paths are compared decoded.
+//! The group that names the program applies. Without such a group, the group for all programs (`*`) applies. The
+//! longest rule that matches a path decides. If two such rules have the same length, `allow` wins. In a rule, `*`
+//! matches any text, and `$` at the end matches the end of the path. Paths are compared in decoded form.
 
 use super::percent;
 use crate::limits::ROBOTS_BYTES_MAX;
@@ -25,14 +25,14 @@ struct Rule {
     is_to_the_end: bool,
     /// Length of the rule in bytes. The longest rule decides.
     length: usize,
-    /// Total bytes of the parts. A shorter path cannot match. So a rule with many stars costs at most as much as a path
-    /// has bytes.
+    /// Total bytes of the parts. A shorter path cannot match, so the cost of a rule with many stars is bounded by the
+    /// length of the path.
     least: usize,
 }
 
 impl Robots {
-    /// Parses the rules of a robots.txt for the program with this product token, from its first [`ROBOTS_BYTES_MAX`]
-    /// bytes. Accepts any bytes.
+    /// Parses the rules for the program with this product token. Reads only the first [`ROBOTS_BYTES_MAX`] bytes of the
+    /// robots.txt. Accepts any bytes.
     pub fn parse(text: &[u8], token: &str) -> Self {
         let (mut own, mut of_all) = (None, Vec::new());
         let mut group = Group::default();
@@ -68,17 +68,17 @@ impl Robots {
         Robots { rules }
     }
 
-    /// Returns whether a path may be requested. The path is decoded and begins at the first slash.
+    /// Returns whether a path may be requested. `path` must be decoded and begin at the first slash.
     pub fn allows(&self, path: &[u8]) -> bool {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
 
-    /// Returns the rule that forbids a path, decoded like its parts. `None` if the path may be requested.
+    /// Returns the decoded rule that forbids a path. `None` if the path may be requested.
     pub fn forbidding(&self, path: &[u8]) -> Option<String> {
         self.rules.iter().find(|rule| rule.fits(path)).filter(|rule| !rule.is_allowed).map(Rule::text)
     }
 
-    /// Returns the bytes of memory that the rules take.
+    /// Returns the memory that the rules occupy, in bytes.
     pub fn bytes(&self) -> usize {
         let of_rule = |rule: &Rule| {
             size_of::<Rule>()
@@ -93,7 +93,7 @@ impl Robots {
     }
 }
 
-/// Programs that the following lines apply to.
+/// Programs to which the following lines apply.
 #[derive(Default)]
 struct Group {
     is_own: bool,
@@ -136,7 +136,7 @@ impl Rule {
         Some(Rule { is_allowed, parts, is_to_the_end, length: path.len(), least })
     }
 
-    /// Returns the rule as it was read, but decoded.
+    /// Returns the decoded text of the rule.
     fn text(&self) -> String {
         let parts: Vec<_> = self.parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
         parts.join("*") + if self.is_to_the_end { "$" } else { "" }
@@ -159,7 +159,7 @@ impl Rule {
     }
 }
 
-/// Returns the part of the text that must be read, without an incomplete last line.
+/// Returns the part of the text to read, without an incomplete last line.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let Some(start) = text.get(..ROBOTS_BYTES_MAX) else { return text };
     &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
@@ -221,7 +221,7 @@ mod tests {
             assert_eq!(allows(robots, path), is_allowed, "{path}");
         }
         assert!(!allows("User-agent: fetchmillion\nAllow: /\nUser-agent: *\nDisallow: /", "/"));
-        // A group for the program applies even if it forbids nothing.
+        // A group that names the program applies even if it forbids nothing.
         assert!(allows("User-agent: fetchmill\nDisallow:\nUser-agent: *\nDisallow: /", "/"));
     }
 

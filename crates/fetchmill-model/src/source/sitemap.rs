@@ -1,9 +1,10 @@
 //! Sitemaps (<https://www.sitemaps.org/protocol.html>): a `urlset` with the URLs of objects, a `sitemapindex` with the
-//! URLs of other sitemaps, or text with one URL on each line. The first bytes determine whether it is plain or gzip,
+//! URLs of other sitemaps, or text with one URL per line. The first bytes determine whether a sitemap is plain or gzip,
 //! and UTF-8 or UTF-16.
 //!
-//! A sitemap is read as a stream. URLs at another origin than the sitemap are left out, as the protocol requires.
-//! Indexes may contain indexes, up to a depth limit. The journal takes each sitemap once, so the listing ends.
+//! A sitemap is read as a stream. URLs at a different origin than the sitemap are skipped, as the protocol requires.
+//! Indexes may contain indexes, up to a depth limit. The journal accepts each sitemap only once, so the listing always
+//! ends.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -31,12 +32,12 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 /// Byte-order mark of UTF-8 text.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Upper bound for the text of a time, which is longer than any valid time with space around it.
+/// Upper bound for the text of a time. Any valid time is shorter, even with white space around it.
 const TIME_BYTES_MAX: usize = 256;
 
 const CUT: &str = "the sitemap is cut off (its last element is not closed)";
 
-/// Returns whether the name of a source is that of a sitemap.
+/// Returns whether a source has the name of a sitemap.
 pub fn is_sitemap(origin: &OriginUrl) -> bool {
     let path = origin.path().to_ascii_lowercase().into_bytes();
     path.ends_with(b".xml") || path.ends_with(b".xml.gz")
@@ -47,11 +48,12 @@ pub fn sitemap_path(origin: &OriginUrl, sitemap: &[u8]) -> String {
     if sitemap.is_empty() {
         return format!("/{}", origin.path().trim_start_matches('/'));
     }
-    // It was normalised, so it is ASCII.
+    // The path was normalised, so it is ASCII.
     format!("/{}", String::from_utf8_lossy(sitemap))
 }
 
-/// Reads a sitemap from the position in `sitemap`, and passes its pages to `each`. The last page ends the sitemap.
+/// Reads a sitemap from the position in `sitemap` and passes its entries to `each` in pages. The last page ends the
+/// sitemap.
 pub fn read_sitemap(
     reader: impl Read,
     origin: &OriginUrl,
@@ -99,7 +101,7 @@ fn is_xml(start: &[u8]) -> bool {
     start.is_empty() || start.starts_with(b"<")
 }
 
-/// Reads a text sitemap with one URL on each line.
+/// Reads a text sitemap with one URL per line.
 fn read_lines(
     reader: impl Read,
     origin: &OriginUrl,
@@ -161,7 +163,7 @@ fn parse(
 fn xml_error(error: quick_xml::Error) -> FolderReadError {
     let error = match error {
         quick_xml::Error::Io(error) => error,
-        // A tag, a comment or similar has no end.
+        // A tag, a comment or a similar element is not closed.
         quick_xml::Error::Syntax(_) => return FolderReadError::Cut(CUT),
         error => return bad(&format!("not XML: {error}")),
     };
@@ -207,11 +209,11 @@ enum SitemapPlace {
 /// See the module.
 #[derive(Default)]
 struct SitemapParser {
-    /// Start of URLs at the sitemap's origin.
+    /// Prefix of all URLs at the sitemap's origin.
     start: String,
     /// URL of the source. An index that names it again adds no entry.
     source: String,
-    /// Depth: number of nested indexes that lead to this sitemap.
+    /// Number of nested indexes that lead to this sitemap.
     indexes_before: u64,
     kind: Option<SitemapKind>,
     depth: usize,
@@ -237,7 +239,7 @@ impl SitemapParser {
         }
     }
 
-    /// Takes a line of text. The first line must be a URL, because an error page is not a sitemap.
+    /// Handles a line of text. The first line must be a URL, because an error page is not a sitemap.
     fn take_line(&mut self, text: &str) -> Result<Option<Entry>, FolderReadError> {
         if text.is_empty() {
             return Ok(None);
@@ -250,7 +252,7 @@ impl SitemapParser {
         self.end_entry()
     }
 
-    /// Takes the next event. Returns the entry that it adds to the sitemap.
+    /// Handles the next event. Returns the entry that the event completes, if any.
     fn take(&mut self, event: Event<'_>) -> Result<Option<Entry>, FolderReadError> {
         match event {
             Event::Start(start) => self.open(start.local_name().as_ref())?,
@@ -325,7 +327,7 @@ impl SitemapParser {
     fn add(&mut self, text: &str) -> Result<(), FolderReadError> {
         match self.place {
             _ if self.depth != 3 => return Ok(()),
-            // No time is longer.
+            // No valid time is longer.
             SitemapPlace::LastMod if self.text.len() > TIME_BYTES_MAX => return Ok(()),
             SitemapPlace::Loc | SitemapPlace::LastMod => {}
             SitemapPlace::Elsewhere | SitemapPlace::Entry => return Ok(()),
@@ -337,7 +339,7 @@ impl SitemapParser {
         Ok(())
     }
 
-    /// Supports only the five predefined entities of XML. Others would have to be declared.
+    /// Supports only the five predefined entities of XML. All others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), FolderReadError> {
         let unknown = || bad("it has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| unknown())? {
@@ -347,7 +349,7 @@ impl SitemapParser {
         self.add(text)
     }
 
-    /// Ends an entry. Returns what it adds, or `None` if its URL is missing or was there before.
+    /// Ends an entry. Returns it, or `None` if its URL is missing or has occurred before.
     fn end_entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
         let modified = self.modified.take();
         let Some(text) = self.loc.take() else { return Ok(None) };
@@ -393,7 +395,7 @@ mod tests {
         Ok(pages)
     }
 
-    /// Returns the URLs, the sitemaps, and how many links were left out.
+    /// Returns the URLs, the sitemaps, and the number of skipped links.
     fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
         let text = |name: &[u8]| String::from_utf8(ListEntry::read(name).url.to_vec()).unwrap();
         let page = read_as(format!("{HEAD}{body}").as_bytes(), "").unwrap().remove(0);
@@ -440,7 +442,7 @@ mod tests {
         let times: Vec<_> = page.names.iter().map(|name| ListEntry::read(name).expected.modified).collect();
         let time = Some(ListedTime::exact(1_767_261_600));
         assert_eq!(times, [time, time, None, None, None, time, None]);
-        // The format of earlier versions.
+        // The format that earlier versions used.
         assert_eq!(page.names.get(2), b"http://a.test:81/3");
     }
 

@@ -6,13 +6,13 @@ use std::io::{BufRead, Read, Result};
 pub(super) struct Utf16Reader<R> {
     reader: R,
     is_big_endian: bool,
-    /// First half of a surrogate pair.
+    /// First half of an incomplete surrogate pair.
     high: Option<u16>,
-    /// Bytes that did not fit into the caller's buffer: at most two characters.
+    /// Bytes that did not fit into the caller's buffer, at most two characters.
     left: Vec<u8>,
 }
 
-/// Returns the byte order of text with this start: `true` for big endian. `None` if the text is not UTF-16.
+/// Returns the byte order of text that begins with `start`: `true` for big-endian. `None` if the text is not UTF-16.
 pub(super) fn byte_order(start: &[u8]) -> Option<bool> {
     match start {
         [0xfe, 0xff, ..] => Some(true),
@@ -41,7 +41,7 @@ impl<R: BufRead> Utf16Reader<R> {
     fn push(&mut self, units: &[u16]) {
         for character in char::decode_utf16(units.iter().copied()) {
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
-            // The mark does not belong to the text.
+            // The byte order mark is not part of the text.
             if character != '\u{feff}' {
                 self.left.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }

@@ -1,8 +1,8 @@
-//! The meaning of a link on an index page: an entry of the folder, another view of it, or something else.
+//! The meaning of a link on an index page: an entry of the folder, another view of the folder, or something else.
 //!
 //! # Rules
-//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, but sending the
-//!   same bytes back requests the same file.
+//! - A link is resolved as in a browser, but as bytes. The server's character encoding is unknown, and sending back the
+//!   same bytes requests the same file.
 //! - Only a link directly into the folder is an entry. Other links are not followed.
 //! - A name is the percent-decoded segment of the path, and never contains a slash.
 
@@ -13,9 +13,9 @@ use crate::source::{OriginUrl, percent};
 pub(super) enum IndexLink {
     /// A file of the folder.
     File(Vec<u8>),
-    /// A folder in the folder.
+    /// A subfolder of the folder.
     Folder(Vec<u8>),
-    /// The folder itself, for example in another order, or a parent folder. Every index has such links.
+    /// The folder itself, for example in another sort order, or a parent folder. Every index has such links.
     Own,
     /// A link to another origin.
     OtherOrigin,
@@ -23,12 +23,12 @@ pub(super) enum IndexLink {
     Outside,
 }
 
-/// Set of links below the folder that are entries.
+/// Which links below the folder count as entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkReach {
     /// Links directly in the folder.
     Direct,
-    /// All links. Names of deeper ones contain slashes.
+    /// All links. The names of deeper entries contain slashes.
     Below,
 }
 
@@ -37,17 +37,17 @@ enum LinkReach {
 pub(super) struct IndexPlace {
     scheme: String,
     authority: String,
-    /// Decoded segments of its path. None is empty.
+    /// Decoded segments of its path. No segment is empty.
     segments: Vec<Vec<u8>>,
-    /// Folder that relative links start from.
+    /// Folder against which relative links are resolved.
     base: Vec<Vec<u8>>,
     reach: LinkReach,
 }
 
 impl IndexPlace {
-    /// Creates the folder. `folder` is its path below that of the source, without slashes at its ends.
+    /// Creates the folder. `folder` is its path relative to the source, without leading or trailing slashes.
     pub(super) fn new(origin: &OriginUrl, folder: &[u8]) -> Self {
-        // For a path that cannot be decoded, only relative links are entries.
+        // If the path cannot be decoded, only relative links are entries.
         let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
         let segments = base.split(|byte| *byte == b'/').chain(folder.split(|byte| *byte == b'/'));
         let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
@@ -60,8 +60,8 @@ impl IndexPlace {
         }
     }
 
-    /// Takes all links below the folder as its entries. `url` is the URL of its page. Returns `None` if the URL is not
-    /// below the folder.
+    /// Makes all links below the folder entries. `url` is the URL of the folder's page. Returns `None` if the URL is
+    /// not below the folder.
     pub(super) fn all_below(mut self, url: &[u8]) -> Option<Self> {
         self.reach = LinkReach::Below;
         let is_at_origin = self.set_base(url).is_some();
@@ -87,7 +87,7 @@ impl IndexPlace {
         let (path, query) = split_query(&href);
         let meant = self.local_path(path).map_or_else(|elsewhere| elsewhere, |path| self.resolve(path));
         match meant {
-            // A view of an entry is not the entry itself.
+            // A link with a query is a view of an entry, not the entry itself.
             IndexLink::File(_) | IndexLink::Folder(_) if query.is_some() => IndexLink::Outside,
             meant => meant,
         }
@@ -117,8 +117,7 @@ impl IndexPlace {
         }
     }
 
-    /// Resolves a path, and returns its segments and whether it is a folder. Returns `None` if one of its segments
-    /// cannot be a name.
+    /// Resolves a path. Returns its segments and whether it is a folder, or `None` if a segment cannot be a name.
     fn segments_of(&self, path: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
         let mut segments: Vec<Vec<u8>> = if path.starts_with(b"/") { Vec::new() } else { self.base.clone() };
         let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -226,7 +225,7 @@ mod tests {
         {
             assert_eq!(read("in", href.as_bytes()), IndexLink::Own, "{href}");
         }
-        // A browser does not leave the origin either.
+        // A browser would not leave the origin either.
         assert_eq!(read("in", b"../../../"), IndexLink::Own);
         assert_eq!(read("in", b"/top%20x/in/?C=M&O=A"), IndexLink::Own);
     }

@@ -1,7 +1,8 @@
-//! The links below a folder, from any HTML page of that folder.
+//! The links below a folder, read from any HTML page of that folder.
 //!
-//! Such a page does not identify itself as an index, and may be incomplete. The text next to a link may be anything, so
-//! only the link counts. Several pages may link to the same file: the journal takes each name and folder once.
+//! Such a page does not identify itself as an index and need not list everything. The text next to a link may be
+//! anything, so only the link counts. Several pages may link to the same file, so the journal accepts each name and
+//! folder only once.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -28,7 +29,7 @@ pub struct LinkPage<R> {
     pub has_length: bool,
 }
 
-/// Reads the page of a folder, and passes its pages of entries to `each`. The last one ends the listing.
+/// Reads the page of a folder and passes its entries to `each` in pages. The last page ends the listing.
 pub fn read_links(
     page: LinkPage<impl Read>,
     origin: &OriginUrl,
@@ -76,7 +77,7 @@ fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<Ind
     )
 }
 
-/// Refuses a page that is not HTML. A script, an image or a JSON page would look like a folder without files.
+/// Refuses a page that is not HTML. Otherwise a script, an image or a JSON page would look like an empty folder.
 fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
     let start = reader.fill_buf().map_err(read_error)?;
     let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
@@ -87,7 +88,7 @@ fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
     }
 }
 
-/// Facts of a page so far.
+/// State of reading a page.
 struct LinkReader {
     place: IndexPlace,
     seen: SeenEntries,
@@ -96,7 +97,7 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Takes the page's base. The first one applies, as in a browser.
+    /// Applies the page's `<base>`. Only the first one counts, as in a browser.
     fn take_base(&mut self, href: &[u8]) -> Result<(), FolderReadError> {
         if std::mem::replace(&mut self.has_base, true) {
             return Ok(());
@@ -132,7 +133,7 @@ mod tests {
         Ok(pages)
     }
 
-    /// Returns the names of files, the names of folders, and how many links were left out.
+    /// Returns the names of files, the names of folders, and the number of skipped links.
     fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let page = read_in(body.as_bytes(), &PendingFolder::default(), true).unwrap().remove(0);

@@ -1,9 +1,9 @@
-//! Index pages of a web server's folders, from Apache, nginx, lighttpd and `python -m http.server`. On request,
-//! `links.rs` reads any other page with links.
+//! Folder index pages from Apache, nginx, lighttpd and `python -m http.server`. On request, `links.rs` reads any other
+//! page with links.
 //!
-//! A page is read as a stream, link by link. It must identify itself as an index and must be complete. A folder's own
-//! page (`index.html`) is not a listing. If a truncated page were accepted, nobody would notice the missing files.
-//! Displayed names are not used, because servers shorten them. The name is taken from the link.
+//! A page is read as a stream, link by link. It must identify itself as an index, because a folder's own page
+//! (`index.html`) is not a listing. It must be complete, because nobody would notice the files missing from a truncated
+//! page. Names are taken from the links, because servers shorten the displayed names.
 
 mod link;
 mod links;
@@ -23,10 +23,11 @@ use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
 use crate::outcome::skips::SkipReason;
 
-/// Starts of headings of index pages, in lower case: first Apache, nginx and lighttpd, then Python.
+/// Starts of index page headings in lower case: first Apache, nginx and lighttpd, then Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];
 
-/// Reads a folder's page from the position in `folder`, and passes its pages to `each`. The last page ends the listing.
+/// Reads a folder's page from the position in `folder` and passes its entries to `each` in pages. The last page ends
+/// the listing.
 pub fn read_folder(
     reader: impl Read,
     origin: &OriginUrl,
@@ -36,8 +37,8 @@ pub fn read_folder(
     let place = IndexPlace::new(origin, &folder.path);
     let mut pages = FolderPages::new(folder, each);
     let mut index = IndexReader::default();
-    // The last entry. If its link belongs to an icon, the link of the name comes next, followed by the facts of the
-    // file.
+    // The last entry. If its link belongs to an icon, the next link belongs to the name and is followed by the file's
+    // size and time.
     let mut last: Option<(Vec<u8>, EntryKind)> = None;
     for token in tokens(reader) {
         match token.map_err(read_error)? {
@@ -73,7 +74,7 @@ pub fn read_folder(
 /// Checks whether a page with this start is an index. If it is not, the error is its title.
 pub fn is_index(page: &[u8]) -> Result<(), String> {
     let mut index = IndexReader::default();
-    // After an error, the tokenizer only repeats it.
+    // After an error, the tokenizer only repeats that error.
     for token in tokens(page).map_while(Result::ok) {
         if let IndexToken::Heading(text) = token {
             index.heading(&text);
@@ -85,7 +86,7 @@ pub fn is_index(page: &[u8]) -> Result<(), String> {
     Err(index.title())
 }
 
-/// Facts of a page so far.
+/// State of reading a page.
 #[derive(Default)]
 struct IndexReader {
     is_index: bool,
@@ -124,7 +125,7 @@ impl IndexReader {
     }
 }
 
-/// Digests of a page's entries so far. Memory: up to [`INDEX_ENTRIES_MAX`] entries.
+/// Digests of a page's entries so far, up to [`INDEX_ENTRIES_MAX`].
 #[derive(Default)]
 struct SeenEntries(HashSet<u128>);
 
@@ -133,7 +134,7 @@ impl SeenEntries {
         self.0.is_empty()
     }
 
-    /// Returns whether the entry is new on the page.
+    /// Returns whether the entry has not occurred on the page before.
     fn is_new(&mut self, name: &[u8], kind: EntryKind) -> Result<bool, FolderReadError> {
         let seed = match kind {
             EntryKind::File(_) => 0,
@@ -150,7 +151,7 @@ impl SeenEntries {
     }
 }
 
-/// Returns the entry of a link. Returns `None` for a link to the folder itself.
+/// Returns the entry for a link, or `None` for a link to the folder itself.
 fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, EntryKind)> {
     if href.len() > INDEX_HREF_BYTES_MAX {
         return Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherPath)));
@@ -164,8 +165,8 @@ fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, 
     }
 }
 
-/// Reads the facts of a file from the text after its link, for example `01-Jan-2026 10:00   1234`. A size is exact only
-/// in nginx's format. A size with a unit, as Apache and lighttpd write it, is rounded.
+/// Reads a file's time and size from the text after its link, for example `01-Jan-2026 10:00 1234`. Sizes are exact
+/// only in nginx's format. Apache and lighttpd write rounded sizes with a unit.
 fn facts(behind: &[u8]) -> FileFacts {
     let mut words = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (Some(day), Some(time)) = (words.next(), words.next()) else { return FileFacts::default() };

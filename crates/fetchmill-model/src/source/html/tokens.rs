@@ -1,7 +1,6 @@
 //! The relevant parts of an index page's HTML: its headings, its links, and the text after a link.
 //!
-//! The tokenizer is html5gum's. This module keeps and truncates what the tokenizer finds, so any page takes only some
-//! KiB.
+//! The tokenizer is html5gum's. This module truncates what it keeps, so any page takes only a few KiB.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,11 +27,11 @@ pub(super) enum IndexToken {
     Link {
         /// Target of the link, with its entities decoded.
         href: Vec<u8>,
-        /// Text after the link, including the following cells of its table row, separated by spaces. Empty if it is too
-        /// long.
+        /// Text after the link, including the following cells of its table row, separated by spaces. Empty if the text
+        /// is too long.
         behind: Vec<u8>,
     },
-    /// The page's `base`, which relative links are resolved against. `None` without an `href`.
+    /// The page's `base`, against which relative links are resolved. `None` without an `href`.
     Base(Option<Vec<u8>>),
     /// The page's end tag.
     End,
@@ -45,7 +44,7 @@ pub(super) fn tokens(reader: impl Read) -> impl Iterator<Item = Result<IndexToke
     Tokenizer::new_with_emitter(IoReader::new(reader), IndexEmitter { silent, ..IndexEmitter::default() })
 }
 
-/// Bytes up to a maximum number, and whether there were more.
+/// Bytes up to a maximum, and whether more were cut off.
 #[derive(Debug, Default)]
 struct CutBytes {
     bytes: Vec<u8>,
@@ -88,11 +87,11 @@ struct IndexEmitter {
     attribute: CutBytes,
     /// The first `href` of the tag.
     href: Option<CutBytes>,
-    /// Whether the current attribute value is that of `href`.
+    /// Whether the current attribute value belongs to `href`.
     is_in_href: bool,
     text: CutBytes,
     text_place: TextPlace,
-    /// A link that is not yet handed over, because the text after it may follow.
+    /// A link that is not returned yet, because the text after it may follow.
     link: Option<Vec<u8>>,
     tokens: VecDeque<IndexToken>,
 }
@@ -140,7 +139,7 @@ impl IndexEmitter {
         }
     }
 
-    /// Begins a cell. Servers put a file's time and size into separate cells.
+    /// Begins a table cell. Servers put a file's time and size into separate cells.
     fn next_cell(&mut self) {
         if self.text_place == TextPlace::BehindLink {
             self.text.push(b" ", TEXT_BYTES_MAX);
@@ -224,7 +223,8 @@ impl Emitter for IndexEmitter {
         self.last_start_tag.bytes.extend_from_slice(&self.tag.bytes);
         self.start_tag();
         match naive_next_state(&self.tag.bytes).filter(|_| !self.tag.is_cut) {
-            // In a script the tokenizer keeps words of any length. Only the end of a script matters.
+            // In script state, the tokenizer keeps words of any length. Raw text state is enough, because only the end
+            // of a script matters.
             Some(State::ScriptData) => Some(State::RawText),
             state => state,
         }
@@ -239,8 +239,8 @@ impl Emitter for IndexEmitter {
     fn set_force_quirks(&mut self) {}
 
     fn push_tag_name(&mut self, name: &[u8]) {
-        // The tokenizer also keeps a name that may turn out to be text, so a long name counts as bytes without a
-        // result.
+        // The tokenizer also keeps the name, which may turn out to be text. The name's bytes therefore count as input
+        // without a result.
         self.tag.push(name, WORD_BYTES_MAX);
     }
 
@@ -260,7 +260,7 @@ impl Emitter for IndexEmitter {
     }
 
     fn init_attribute_value(&mut self) {
-        // Of two attributes with the same name, the first applies.
+        // If an attribute occurs twice, the first one applies.
         self.is_in_href = self.attribute.is("href") && self.href.is_none();
         if self.is_in_href {
             self.href = Some(CutBytes::default());

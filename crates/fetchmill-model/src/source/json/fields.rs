@@ -18,7 +18,7 @@ pub(super) const NULL: &str = "null";
 pub(super) struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Parses an option's value as typed. `.` is the value itself.
+    /// Parses a path as typed in an option. `.` is the value itself.
     pub(super) fn new(option: &str, text: &str) -> Result<Self> {
         if text == "." {
             return Ok(FieldPath(Vec::new()));
@@ -44,10 +44,10 @@ impl FieldPath {
     }
 }
 
-/// A value as written in its page. `None` if there is no such field.
+/// A value as written in its page. `None` if the field does not exist.
 pub(super) type FieldText<'t> = Option<&'t str>;
 
-/// Finds the values of fields in `text`, which is one JSON value. Returns the values in the order of the paths.
+/// Finds the values of fields in `text`, which must be one JSON value. Returns the values in the order of the paths.
 pub(super) fn find_fields<'t, const N: usize>(
     text: &'t str,
     paths: [Option<&FieldPath>; N],

@@ -1,7 +1,7 @@
 //! Items of an API as rows: their columns and values.
 //!
-//! A column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`] names its
-//! field. The row also contains the item itself, so nothing is lost.
+//! Each column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`] names
+//! its field. The row also contains the item itself, so nothing is lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,17 +20,17 @@ use crate::target::extra_columns::{
 /// Text in [`UNFIT_COLUMN`] for an item that is not an object.
 const NOT_AN_OBJECT: &str = ".";
 
-/// The columns that items have had so far, each with the type that fits all its values. There are at most
-/// [`KEPT_COLUMNS_MAX`], including [`UNFIT_COLUMN`].
+/// The columns of all items so far, each with a type that fits all its values. There are at most [`KEPT_COLUMNS_MAX`]
+/// columns, including [`UNFIT_COLUMN`].
 #[derive(Debug, Default)]
 pub struct ItemTypes {
     names: Vec<String>,
-    /// `None` while all values are null.
+    /// A type is `None` while all values are null.
     types: BTreeMap<String, Option<ColumnType>>,
 }
 
 impl ItemTypes {
-    /// Creates columns with given types, which do not change.
+    /// Creates columns with given types. These types do not change.
     pub fn given(given: &TypesByName) -> Self {
         let types = given.iter().map(|(name, kind)| (name.clone(), Some(*kind))).collect();
         ItemTypes { names: given.keys().cloned().collect(), types }
@@ -81,7 +81,7 @@ fn type_of(value: &str) -> Option<ColumnType> {
     }
 }
 
-/// Returns the type that fits the values of both types.
+/// Returns a type that fits the values of both types.
 fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnType> {
     let (Some(one_type), Some(other_type)) = (one, other) else { return one.or(other) };
     if one_type == other_type {
@@ -105,8 +105,8 @@ pub struct ItemColumns {
 }
 
 impl ItemColumns {
-    /// Creates the reader for a job with these columns, the last of which is [`UNFIT_COLUMN`]. A format without columns
-    /// has none.
+    /// Creates the reader for a job with these columns. The last one must be [`UNFIT_COLUMN`]. An output format without
+    /// columns has none.
     pub fn new(columns: impl Iterator<Item = (String, ColumnType)>) -> Self {
         let columns: Vec<_> = columns.filter(|(name, _)| name != UNFIT_COLUMN).collect();
         let places = columns.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
@@ -156,7 +156,7 @@ fn add_name(names: &mut String, name: &str) {
     names.push_str(name);
 }
 
-/// Returns the text of a value in a column of this type. `None` if it is null or does not fit.
+/// Returns a value's text for a column of this type. `None` if the value is null or does not fit.
 fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     let first = value.as_bytes().first();
     match (kind, first) {
@@ -174,7 +174,8 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns whether the float64 is another integer than the text. Fractions may be rounded, as everywhere.
+/// Returns whether the text is an integer that the float64 does not represent exactly. Fractions may be rounded, as
+/// usual for floats.
 fn is_rounded(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|exact| number as i128 != exact)
 }

@@ -30,13 +30,13 @@ pub(super) struct ItemFields {
     pub(super) modified: Option<FieldPath>,
 }
 
-/// Converts the items of a page, one after the other.
+/// Converts the items of a page one by one.
 pub(super) struct ItemReader<'p> {
     pub(super) fields: &'p ItemFields,
     pub(super) filters: &'p Filters,
-    /// Maximum size of an item that is stored itself. `None` if the object at its URL is stored.
+    /// Maximum size of an item if the items themselves are stored. `None` if the objects at their URLs are stored.
     pub(super) item_max: Option<u64>,
-    /// The page's own URL. References are resolved against it.
+    /// The page's own URL. Relative URLs are resolved against it.
     pub(super) page: &'p Url,
     pub(super) read: ReadItems,
 }
@@ -48,7 +48,7 @@ pub(super) struct ReadItems {
     pub(super) names: Names,
     /// Number of items, including skipped ones.
     pub(super) count: u64,
-    /// Items that a filter has excluded.
+    /// Items excluded by a filter.
     pub(super) skipped: Skips,
     /// Number of items without the URL field.
     pub(super) without_url: u64,
@@ -56,9 +56,9 @@ pub(super) struct ReadItems {
     pub(super) digest: Xxh3,
 }
 
-/// Facts of an object from its item.
+/// What an item states about its object.
 struct Item<'t> {
-    /// URL as in a list.
+    /// URL, normalised as in a list.
     url: String,
     name: Option<Cow<'t, str>>,
     size: Option<u64>,
@@ -73,19 +73,17 @@ impl ItemReader<'_> {
         Ok(self.read)
     }
 
-    /// Converts an item. One that cannot be used becomes a target that fails.
+    /// Converts an item. An unusable item becomes a failed target.
     fn push(&mut self, text: &str) -> Result<(), String> {
         self.read.count += 1;
         self.read.digest.update(text.as_bytes());
-        // Separates items: two adjacent numbers are not one.
+        // Separates items, so that two adjacent numbers do not look like one.
         self.read.digest.update(&[0]);
         if let Some(item_max) = self.item_max {
             return self.push_item(text, item_max);
         }
         if text.starts_with('{') && self.fields.url.is_none() {
-            return Err(
-                "the items are objects; use --url-field to name the field that holds the URL".to_owned()
-            );
+            return Err("the items are objects; use --url-field to name the field with the URL".to_owned());
         }
         let mut entry = Vec::new();
         match self.item(text) {
@@ -103,7 +101,7 @@ impl ItemReader<'_> {
         self.push_entry(&entry)
     }
 
-    /// Adds an item that is stored itself. JSON contains no NUL, so the item's text serves as the URL of an entry.
+    /// Adds an item to be stored itself. The item's text serves as the URL of its entry, because JSON contains no NUL.
     fn push_item(&mut self, text: &str, item_max: u64) -> Result<(), String> {
         let item = compact(text);
         if item.len() as u64 <= item_max {
@@ -121,7 +119,7 @@ impl ItemReader<'_> {
         ListEntry { key, kept, ..ListEntry::default() }.write(entry);
     }
 
-    /// Adds an entry. A short reference may become a long URL, so the size of a page is limited again here.
+    /// Adds an entry. A short relative URL may become a long absolute one, so the size of a page is limited again here.
     fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(
@@ -158,8 +156,7 @@ impl ItemReader<'_> {
         })
     }
 
-    /// Returns the URL of an item: a complete one, or a reference that is resolved against the page's own URL (RFC
-    /// 3986).
+    /// Returns the absolute URL of an item. A relative URL is resolved against the page's own URL (RFC 3986).
     fn resolve(&self, text: &str) -> Result<String, &'static str> {
         if is_whole(text) {
             return normalise(text).map(Cow::into_owned);
@@ -172,14 +169,14 @@ impl ItemReader<'_> {
         }
         let url = self.page.join(text.trim()).map_err(|_| "not a URL")?;
         if !matches!(url.scheme(), "http" | "https") {
-            // This also refuses s3: the author of pages must not decide where credentials are used.
+            // This also refuses s3, because the author of pages must not decide where credentials are used.
             return Err("the scheme of its URL is not http or https");
         }
         normalise(url.as_str()).map(Cow::into_owned)
     }
 }
 
-/// Returns whether this is a complete URL in the usual form, which needs no base.
+/// Returns whether this is an absolute URL in the usual form, which needs no base.
 fn is_whole(text: &str) -> bool {
     let scheme = text.get(..8).unwrap_or(text).to_ascii_lowercase();
     scheme.starts_with("http://") || scheme.starts_with("https://")

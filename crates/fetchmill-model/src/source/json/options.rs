@@ -1,4 +1,4 @@
-//! Options for JSON pages, as a user gives them.
+//! Options for JSON pages, as set by the user.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::options::{options, words};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NextPage {
-    /// A field contains a marker, which a parameter of the next request passes on.
+    /// A field contains a marker, which is sent as a parameter of the next request.
     Marker,
-    /// A field contains the URL.
+    /// A field contains the URL of the next page.
     Url,
-    /// The `Link` field of the reply's head contains the URL, with `rel="next"` (RFC 8288).
+    /// The reply's `Link` header field contains the URL, with `rel="next"` (RFC 8288).
     Link,
-    /// A parameter contains the number of the page.
+    /// A parameter contains the page number.
     Page,
-    /// A parameter contains the number of items before the page.
+    /// A parameter contains the number of items to skip.
     Offset,
     /// There is only one page.
     None,
@@ -38,10 +38,10 @@ pub enum Stored {
 words!(NextPage, Stored);
 
 options! {
-    /// Options for reading JSON pages and for finding each next one. They are part of a job's identity.
+    /// Options for reading JSON pages and finding the next page. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct JsonPageOptions {
-        /// Field of the items. Dots separate nested fields. A single dot is the page itself.
+        /// Field with the items. Dots separate nested fields. A single dot is the page itself.
         items_field: String = ".".into();
         /// Field of an item with the URL. `None` if items are strings.
         url_field: Option<String> = None;
@@ -53,17 +53,17 @@ options! {
         modified_field: Option<String> = None;
         /// Method of finding the next page.
         next_page: Option<NextPage> = None;
-        /// Field of a page with the marker or the URL of the next one.
+        /// Field of a page with the marker or URL of the next page.
         next_field: Option<String> = None;
-        /// Query parameter of the page's number.
+        /// Query parameter for the page number.
         page_param: String = "page".into();
-        /// Query parameter of the number of items before a page.
+        /// Query parameter for the number of items to skip.
         offset_param: String = "offset".into();
     }
 }
 
 impl JsonPageOptions {
-    /// Returns the method of finding the next page, which must be given.
+    /// Returns the method of finding the next page. Fails if it is not set or does not fit the other options.
     pub fn check(&self) -> Result<NextPage> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let Some(next_page) = self.next_page else {
@@ -74,9 +74,7 @@ impl JsonPageOptions {
         };
         let has_field = matches!(next_page, NextPage::Marker | NextPage::Url);
         if has_field && self.next_field.is_none() {
-            return refuse(
-                "--next-page marker and url need --next-field, the field that holds the marker or URL",
-            );
+            return refuse("--next-page marker and url need --next-field, the field with the marker or URL");
         }
         if !has_field && self.next_field.is_some() {
             return refuse("--next-field works only with --next-page marker or url");

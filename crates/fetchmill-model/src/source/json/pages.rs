@@ -1,4 +1,4 @@
-//! The pages of a listing: their location, their contents, and the link from one to the next.
+//! The pages of a listing: their URLs, their contents, and the link from each page to the next.
 
 use url::Url;
 
@@ -37,7 +37,7 @@ pub struct PageReply<'p> {
     pub url: &'p Url,
     /// Its bytes.
     pub body: &'p [u8],
-    /// Values of its `Link` fields.
+    /// Values of its `Link` header fields.
     pub links: &'p [&'p [u8]],
 }
 
@@ -50,12 +50,12 @@ pub struct JsonPage {
     pub items: u64,
     /// Whether none of its items has the URL field. The option probably names the wrong field.
     pub is_without_urls: bool,
-    /// Whether the link to the next page is missing altogether. The option probably names the wrong field.
+    /// Whether the page has no field for the link to the next page. The option probably names the wrong field.
     pub has_no_lead: bool,
 }
 
 impl JsonPages {
-    /// Creates the listing of a source with these options.
+    /// Creates a source's listing from these options.
     pub fn new(source: &OriginUrl, options: &JsonPageOptions, api: &ApiNames) -> Result<Self> {
         let next = options.check()?;
         let field = |option: &str, path: &Option<String>| {
@@ -85,13 +85,13 @@ impl JsonPages {
         Ok(pages)
     }
 
-    /// Returns the same listing, with items stored themselves, each of up to `item_max` bytes.
+    /// Returns the same listing, but with the items themselves stored, each up to `item_max` bytes.
     #[must_use]
     pub fn storing_items(self, item_max: u64) -> Self {
         JsonPages { item_max: Some(item_max), ..self }
     }
 
-    /// Returns whether items are stored themselves, and not the objects at their URLs.
+    /// Returns whether the items themselves are stored instead of the objects at their URLs.
     pub fn stores_items(&self) -> bool {
         self.item_max.is_some()
     }
@@ -105,7 +105,7 @@ impl JsonPages {
         }
     }
 
-    /// Returns the source's URL with this value of the parameter. It replaces an existing value.
+    /// Returns the source's URL with the parameter set to this value. An existing value is replaced.
     fn with_param(&self, value: &str) -> Url {
         let mut url = self.source.url().clone();
         let mut query = String::new();
@@ -122,8 +122,8 @@ impl JsonPages {
         url
     }
 
-    /// Returns the number of a page, or of the items before it. The first number is the one in the source's URL, or the
-    /// start of the count.
+    /// Returns a page's number, or the number of items before it. For the first page, it is the number in the source's
+    /// URL or, without one, the default start.
     fn number(&self, from: Option<&str>) -> Result<u64> {
         let (param, start) = match self.next {
             NextPage::Page => (&self.param, 1),
@@ -201,12 +201,12 @@ impl JsonPages {
             read: ReadItems::default(),
         };
         let read = reader.read(array).map_err(not_expected)?;
-        // This is only a hint, so a page with another value here is still valid.
+        // The total is only a hint, so a page with any other value here is still valid.
         let total = find_fields(text, [Some(&self.total)]).ok().and_then(|[total]| whole_number(total?));
         Ok((read, PageRest { lead, total }))
     }
 
-    /// Returns the link to the next page: as the page states it, or computed from its number of items.
+    /// Returns the link to the next page, either as the page states it or computed from a count.
     fn lead(
         &self,
         reply: PageReply<'_>,
@@ -217,7 +217,7 @@ impl JsonPages {
             NextPage::None => None,
             NextPage::Marker | NextPage::Url => {
                 let lead = field.map_or(Ok(None), |field| self.marker(field))?;
-                // After the last page, some servers repeat the last cursor.
+                // Some servers repeat the last cursor after the last page.
                 lead.filter(|lead| read.count > 0 || reply.from != Some(lead.as_str()))
             }
             NextPage::Link => next_link(reply.links.iter().copied())
@@ -242,11 +242,11 @@ impl JsonPages {
         use serde::de::DeserializeSeed as _;
         let read = MarkerSeed.deserialize(&mut serde_json::Deserializer::from_str(field));
         read.map_err(|error| {
-            BadPage(format!("the field {} does not hold a marker: {error}", self.next_field.text()))
+            BadPage(format!("the field {} does not contain a marker: {error}", self.next_field.text()))
         })
     }
 
-    /// Returns the link in the form for the journal. A URL is stored as a whole.
+    /// Returns the link in the form for the journal. A URL is stored as an absolute URL.
     fn resolve(&self, page: &Url, lead: Option<String>) -> Result<Option<String>> {
         match (self.next, lead) {
             (NextPage::Url | NextPage::Link, Some(lead)) => {
@@ -259,12 +259,12 @@ impl JsonPages {
 
 /// Parts of a page other than its items.
 struct PageRest<'p> {
-    /// The field that leads to the next page, as written there.
+    /// The field that leads to the next page, as written in the page.
     lead: Option<&'p str>,
     total: Option<u64>,
 }
 
-/// Returns whether a part of a query belongs to this parameter.
+/// Returns whether a part of a query sets this parameter.
 fn is_param(part: &str, param: &str) -> bool {
     let found = url::form_urlencoded::parse(part.as_bytes()).next();
     found.is_some_and(|(name, _)| name == param)

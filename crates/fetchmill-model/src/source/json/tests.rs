@@ -39,7 +39,7 @@ fn read(options: &JsonPageOptions, body: &str) -> std::result::Result<JsonPage, 
     read_from(&pages(SOURCE, options).unwrap(), None, body, &[]).unwrap()
 }
 
-/// Returns URL, name and size of each target. For a target without a URL, the reason replaces the URL.
+/// Returns the URL, name and size of each target. If a target has no URL, the reason is in its place.
 fn targets(page: &JsonPage) -> Vec<(String, Option<String>, Option<u64>)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let target = |entry| {

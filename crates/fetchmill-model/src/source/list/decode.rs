@@ -85,7 +85,7 @@ impl DecodedInput {
         if self.promised.is_some() && found != self.promised {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the content is not compressed as the file name says",
+                "the content does not have the compression that the file name implies",
             ));
         }
         let input = BufReader::with_capacity(READ_BYTES, io::Cursor::new(head).chain(input));
@@ -127,7 +127,7 @@ impl Read for DecodedInput {
             DecodeState::Zstd(decoder) => decoder.read(buffer).map_err(explain_window),
             DecodeState::Xz(decoder) => decoder.read(buffer).map_err(explain_dictionary),
             DecodeState::Bzip2(decoder) => decoder.read(buffer),
-            DecodeState::Start(..) | DecodeState::Broken => Err(io::Error::other("reading it failed before")),
+            DecodeState::Start(..) | DecodeState::Broken => Err(io::Error::other("an earlier read failed")),
         }
     }
 }

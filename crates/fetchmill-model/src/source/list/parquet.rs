@@ -302,7 +302,7 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
         let shown = crate::name::for_display(name.as_bytes());
         unreadable(
             label,
-            &format!("it lacks the column {shown} with text or numbers that its manifest.json names"),
+            &format!("it has no column {shown} with text or numbers, but manifest.json lists one"),
         )
     })
 }

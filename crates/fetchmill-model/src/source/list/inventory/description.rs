@@ -107,7 +107,7 @@ impl Inventory {
         for file in &document.files {
             if !file.is_below() {
                 return Err(refused(format!(
-                    "its data file {} has a name that could lead outside the folder",
+                    "its data file {} has a name that could point outside the folder",
                     file.text()
                 )));
             }
@@ -207,7 +207,7 @@ mod tests {
     fn a_data_file_is_never_elsewhere_or_twice() {
         for key in ["../x", "a/../x", "..", ".", "a/./b", "a\0b", "a/", "", &"k".repeat(1025)] {
             let refused = refusal(&text("b", "CSV", CSV, &[key]));
-            assert!(refused.contains("could lead outside"), "{key}: {refused}");
+            assert!(refused.contains("could point outside"), "{key}: {refused}");
         }
         assert!(refusal(&text("b", "CSV", CSV, &["a", "b", "a"])).contains("a twice"));
     }

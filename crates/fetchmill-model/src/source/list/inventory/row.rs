@@ -59,7 +59,7 @@ impl RowPlan {
         };
         if places.is_latest.is_none() && columns.find("version_id").is_some() {
             return Err(Error::Usage(format!(
-                "the inventory {label} lists versions of objects, but has no column IsLatest that says which \
+                "the inventory {label} lists versions of objects, but has no column IsLatest to show which \
                  version is the latest"
             )));
         }
