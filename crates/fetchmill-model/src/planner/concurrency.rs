@@ -1,19 +1,19 @@
 //! Finds the number of simultaneous requests that maximises an origin's goodput, and no more.
 //!
-//! Clock-free: time is an argument. A round is a period at one limit, in which goodput and mean latency are measured.
+//! Clock-free: time is an argument. A round is a period at one limit in which goodput and mean latency are measured.
 //! All decisions are based on rounds.
-//! - Climb: the limit doubles each round while goodput grows with it or latency does not. (TCP's slow start and BBR's
-//!   startup work like this.)
-//! - Shrink: the limit falls by 29 % at a time while that costs no goodput. Requests that only wait in a queue gain
-//!   nothing.
-//! - Hold: at intervals, a trial alternates a slightly higher or lower limit with the held one, and the better one is
-//!   kept. If the held limit no longer gives the same goodput, the search climbs again from there. Other clients may be
-//!   the reason. So a doubled limit must then increase goodput, and an increase that costs others more than it gains is
-//!   undone.
+//! - Climb: the limit doubles each round while goodput grows with it or latency does not. TCP's slow start and BBR's
+//!   startup work in the same way.
+//! - Shrink: the limit is lowered by 29 % at a time as long as goodput does not fall. Requests that only wait in a
+//!   queue gain nothing.
+//! - Hold: at intervals, a trial alternates the held limit with a slightly higher or lower one, and the better one is
+//!   kept. If goodput or latency at the held limit changes, the search climbs again. Other clients may have caused the
+//!   change. A doubled limit must therefore increase goodput clearly, and a limit that costs other clients more than it
+//!   gains is lowered again.
 //!
-//! Rounds in which something else limited the job (no targets, a full sink, a pace) decide nothing, with one exception.
-//! If there are no targets and requests wait in a queue, the listing's pages wait in it too, and the limit is lowered
-//! (`docs/internals/decisions/0029`).
+//! Rounds in which something else limited the job (no targets, a full sink, a pace) are ignored, with one exception. If
+//! targets have run out while requests wait in a queue, the listing's pages wait in the same queue, so the limit is
+//! lowered (`docs/internals/decisions/0029`).
 
 mod climb;
 mod hold;
@@ -27,32 +27,34 @@ pub use limit_search::{ConcurrencyBounds, ListingState};
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
 
-/// Minimum duration of a round, and of a round that is compared with only a few others.
+/// Minimum duration of a round. `COMPARED_MIN` applies to a round that is compared with only a few others.
 const ROUND_MIN: Millis = 200;
 const COMPARED_MIN: Millis = 400;
-/// Minimum replies of a round.
+/// Minimum number of replies in a round.
 const ROUND_REPLIES: f64 = 16.0;
-/// Minimum replies of a trial's round, unless they would take longer than `TRIAL_MAX`.
+/// Minimum number of replies in a trial's round, unless they take longer than `TRIAL_MAX`.
 const TRIAL_REPLIES: f64 = 400.0;
 const TRIAL_MAX: Millis = 3_000;
-/// Time, and multiple of the latency, after which a round ends without a result.
+/// Time after which a round ends without a result, or a multiple of the latency if that is longer.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
-/// Multiple of the lowest latency from which latency indicates an overload.
+/// Latency at or above this multiple of the lowest latency indicates an overload.
 const OVERLOADED: f64 = 8.0;
-/// Share of requests whose connections may still be opening when a round begins.
+/// Share of requests that may still be waiting for their connections to open when a round begins.
 const CONNECTING: f64 = 0.125;
-/// Maximum wait for these connections, as a time and as a multiple of the latency. On a full link they may never open.
+/// Maximum wait for these connections: a time, or a multiple of the latency if that is longer. On a full link they may
+/// never open.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
-/// Goodput follows a change of the limit after one latency and the time that the last connections take to open. Up to
-/// `CAREFUL` requests, a climb does not wait for that. With more, it waits for this many latencies, but at most this
-/// many milliseconds.
+/// Goodput follows a change of the limit only after one latency, plus the time in which the last connections open. A
+/// climb up to `CAREFUL` requests does not wait for that. Above `CAREFUL`, it waits for this many latencies, but at
+/// most `CAREFUL_LAG` milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
-/// Memory for requests in flight. A connection has room for its next body and holds some bodies until they are certain.
-/// Half as many more connections rest. So each request counts as two and a half bodies and the connection itself.
-/// Bodies above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
+/// Memory for requests in flight. A connection has room for its next body and keeps some bodies until they are
+/// confirmed. For every two active connections, another one is in quarantine. Each request therefore counts as two and
+/// a half bodies plus the connection itself. Bodies above `COUNTED_BODY_MAX` have a separate budget
+/// (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;
@@ -70,7 +72,7 @@ pub struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// Starts a search without measurements.
+    /// Starts a search that has no measurements yet.
     pub fn new(bounds: ConcurrencyBounds, workers: usize) -> Self {
         ConcurrencyLimit {
             search: LimitSearch::new(bounds),
@@ -81,7 +83,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Maximum number of requests in flight.
+    /// Returns the maximum number of requests in flight.
     pub fn limit(&self) -> usize {
         self.search.limit
     }
@@ -109,7 +111,7 @@ impl ConcurrencyLimit {
         self.search.climbed_beside_pages |= listing == ListingState::ReadsAhead;
     }
 
-    /// Records a worker's report. `is_paced` says that the origin's pace limits the job.
+    /// Records a worker's report. `is_paced` means that the origin's pace limits the job.
     pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
         let Some(state) = self.workers.get_mut(worker) else { return };
         state.note(load, now);
@@ -126,8 +128,8 @@ impl ConcurrencyLimit {
         self.end_round(now);
     }
 
-    /// Begins a round when all workers know the limit and have opened their connections. Except in a climb, it also
-    /// waits until replies are to requests at this limit.
+    /// Begins a round once all workers know the limit and have opened their connections. Except in a climb up to
+    /// `CAREFUL`, it also waits until goodput follows the new limit.
     fn begin_round(&mut self, now: Millis) {
         let waited = now.saturating_sub(self.round.since);
         let have_heard = self.workers.iter().all(|worker| worker.said_at > self.round.since);
@@ -164,8 +166,8 @@ impl ConcurrencyLimit {
         ROUND_MAX.max((self.round_latency() * ROUND_MAX_LATENCIES) as Millis)
     }
 
-    /// Returns the latency, in milliseconds, that sets the length of rounds. It is limited, so that rounds are not as
-    /// long as the queue after an overload.
+    /// Returns the latency in milliseconds from which the length of rounds is computed. It is limited so that long
+    /// queues after an overload do not make rounds equally long.
     fn round_latency(&self) -> f64 {
         self.latency.min(self.search.floor * OVERLOADED) / 1000.0
     }
@@ -173,7 +175,7 @@ impl ConcurrencyLimit {
     fn end_round(&mut self, now: Millis) {
         let Some(begun) = self.round.begun else { return };
         let took = now.saturating_sub(begun);
-        // Replies come in waves, and a round of several latencies has whole waves.
+        // Replies come in waves, and a round of several latencies contains whole waves.
         let (latencies, least, enough) = match self.phase {
             Phase::Climb(_) => (1.0, ROUND_MIN, ROUND_REPLIES),
             Phase::Hold(_) => (2.0, ROUND_MIN, ROUND_REPLIES),

@@ -1,10 +1,10 @@
-//! The pace of an origin that throttles: cubic increase, multiplicative decrease.
+//! The pace for an origin that throttles: cubic increase, multiplicative decrease.
 //!
 //! Clock-free: time is an argument. There is no pace until a request is refused. The first refusals set the pace to the
-//! rate at which the origin succeeded meanwhile, because an origin that refuses requests above a rate delivers that
-//! rate. From there the pace grows back to the last refused rate in some seconds, slowly near it and faster beyond,
-//! like CUBIC's window (RFC 9438). Far above it the pace is removed. Refusals that occur at every pace do not indicate
-//! a rate, and are tolerated (docs/internals/decisions/0018).
+//! rate of successes at that time: an origin that refuses requests above a rate still serves that rate. From there the
+//! pace returns to the last refused rate within some seconds, slowly near it and faster beyond it, like CUBIC's window
+//! (RFC 9438). Far above that rate the pace is removed. Refusals that occur at every pace do not indicate a rate and
+//! are tolerated (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 
@@ -15,52 +15,53 @@ use crate::limits;
 const SLOT: Millis = 50;
 /// Time for which slots are kept.
 const KEPT: Millis = 4000;
-/// Time that a measurement covers. It is longer at a slow pace.
+/// Time that a measurement covers. At a slow pace it is longer.
 const LATELY: Millis = 1000;
-/// Time after a cut in which replies to earlier requests still arrive: a report's interval and a round trip.
+/// Time after a cut during which replies to earlier requests still arrive: one report interval and one round trip.
 const STALE: Millis = 150;
 /// Minimum time of the first measurement, without a pace.
 const FIRST_MEASURED: Millis = 100;
 /// Minimum time of a measurement after a cut.
 const MEASURED: Millis = 300;
-/// Minimum number of replies for measuring the rate, and for measuring the refused share.
+/// Minimum number of replies for measuring the rate. `SHARE_REPLIES` is the number for measuring the refused share.
 const MEASURED_REPLIES: f64 = 20.0;
 const SHARE_REPLIES: f64 = 100.0;
-/// A cut sets the pace to this part of the rate of successes. Without any success, `BLIND_CUT` applies to the pace.
+/// A cut sets the pace to this fraction of the rate of successes. Without any success, it multiplies the pace by
+/// `BLIND_CUT`.
 const CUT: f64 = 0.95;
 const BLIND_CUT: f64 = 0.5;
-/// Refusals up to this share leave the pace unchanged. A larger share cuts it.
+/// Refusals up to this share leave the pace unchanged. A larger share causes a cut.
 const HELD_SHARE: f64 = 0.01;
 /// Growth of the pace: t seconds after its plateau it is 1 + t³ x `GROWTH` times the plateau. Growing by 5 % takes 3
 /// seconds.
 const GROWTH: f64 = 0.05 / 27.0;
 /// Factor by which the first pace grows in a second.
 const GUESS_GROWTH: f64 = 2.0;
-/// From this multiple of the plateau on, the pace grows like the first pace.
+/// Above this multiple of the plateau, the pace grows like the first pace.
 const FAR_ABOVE: f64 = 4.0;
-/// Beyond that, the pace is removed once no more than this part of it is used.
+/// Above `FAR_ABOVE`, the pace is removed once less than this fraction of it is used.
 const UNUSED: f64 = 0.5;
-/// A measured rate confirms the last one if it reaches at least this part of it. Otherwise one of the two was measured
-/// at a bad moment.
+/// A measured rate confirms the previous one if it is at least this fraction of it. Otherwise one of the two was
+/// measured at a bad moment.
 const CONFIRMED: f64 = 0.7;
-/// After this number of useless cuts in a row, refusals do not depend on the pace.
+/// After this number of consecutive useless cuts, refusals are assumed not to depend on the pace.
 const USELESS_CUTS: u32 = 3;
-/// Minimum number of refusals in these cuts. Fewer may be chance.
+/// Minimum number of refusals in these cuts. Fewer may be a coincidence.
 const USELESS_REFUSED: f64 = 10.0;
-/// A cut is useless if the refused share afterwards is between this multiple of the share before and the inverse
-/// multiple.
+/// A cut is useless if it changes the refused share by a factor between `UNCHANGED` and `1 / UNCHANGED`.
 const UNCHANGED: f64 = 0.6;
-/// A cut counts as useless only if the requests also fell to this part or less. Otherwise it hardly took effect.
+/// Cuts count as useless only if the request rate also fell to this fraction or less. Otherwise they hardly took
+/// effect.
 const LOWERED: f64 = 0.9;
-/// First time for which refusals are then tolerated. It doubles, up to `PUT_UP_MAX`.
+/// Time for which refusals are tolerated after the first useless cuts. It doubles each time, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
 /// Largest refused share that is tolerated.
 const PUT_UP_SHARE: f64 = 0.5;
-/// A time without reports counts as at most this.
+/// A time without reports counts as this much at most.
 const STEP_MAX: Millis = 1000;
 
-/// Replies of a short time.
+/// Replies in a short period.
 #[derive(Debug, Clone, Copy, Default)]
 struct TimeSlot {
     number: u64,
@@ -101,12 +102,12 @@ impl ReplyCounts {
 struct ActivePace {
     /// Requests/s.
     rate: f64,
-    /// Rate of the last refusals, as far as known. Growth is slowest there.
+    /// Rate at which requests were last refused, as far as known. Growth is slowest there.
     plateau: f64,
     /// Seconds of growth since the plateau was reached. Negative before that.
     grown: f64,
-    /// Whether this is the first pace, measured in a short time. Such a pace grows fast until a request is refused
-    /// again.
+    /// Whether this is a first pace, which was measured in a short time. Such a pace grows fast until a request is
+    /// refused again.
     is_guess: bool,
 }
 
@@ -141,7 +142,8 @@ struct CutSeries {
     share: f64,
     /// Replies between the first and the last cut.
     since: ReplyCounts,
-    /// Number of cuts without effect. They are judged by all replies together, because at a slow pace one cut has few.
+    /// Number of cuts without effect. Cuts are judged by all their replies together, because at a slow pace a single
+    /// cut has few.
     useless: u32,
 }
 
@@ -150,12 +152,13 @@ struct CutSeries {
 struct UnrelatedRefusals {
     share: f64,
     until: Millis,
-    /// Duration of the next toleration.
+    /// Duration of the next tolerance period.
     next: Millis,
 }
 
 impl UnrelatedRefusals {
-    /// Returns the share of these replies that may be refused: the tolerated share plus two standard deviations.
+    /// Returns the share of these replies that may be refused, which is the tolerated share plus two standard
+    /// deviations.
     fn allowed(&self, replies: &ReplyCounts, now: Millis) -> f64 {
         if now >= self.until {
             return 0.0;
@@ -170,7 +173,7 @@ impl UnrelatedRefusals {
 pub struct Congestion {
     slots: VecDeque<TimeSlot>,
     held: Option<ActivePace>,
-    /// Start of the measurement: the first reply, or the end of the stale replies after a cut.
+    /// Start of the measurement: the first reply, or after a cut the time when stale replies have ended.
     since: Option<Millis>,
     seen_at: Millis,
     series: CutSeries,
@@ -196,7 +199,7 @@ impl Congestion {
         self.held.map(|held| held.rate)
     }
 
-    /// Begins with the pace of an earlier run. It grows from there, and is removed if it is not needed.
+    /// Begins with the pace of an earlier run. The pace grows from there and is removed if it is not needed.
     pub fn resume(&mut self, rate: f64) {
         self.held = Some(ActivePace::below(rate, rate * CUT));
     }
@@ -222,7 +225,7 @@ impl Congestion {
         }
     }
 
-    /// Discards the measurements, because the origin has rested.
+    /// Discards the measurements after a rest of the origin.
     pub fn forget(&mut self, now: Millis) {
         self.slots.clear();
         self.since = Some(now);
@@ -247,7 +250,7 @@ impl Congestion {
         }
     }
 
-    /// Returns the time of a measurement: a second, or longer if this number of replies takes longer at the pace.
+    /// Returns the duration of a measurement: a second, or longer if this number of replies takes longer at the pace.
     fn window(&self, replies: f64) -> Millis {
         self.time_of(replies).clamp(LATELY, KEPT)
     }
@@ -268,7 +271,7 @@ impl Congestion {
         self.held.map_or(0, |held| (replies * 1000.0 / held.rate) as Millis)
     }
 
-    /// Returns the minimum time of a measurement.
+    /// Returns the minimum duration of a measurement.
     fn enough(&self) -> Millis {
         match self.held {
             None => FIRST_MEASURED,
@@ -280,8 +283,8 @@ impl Congestion {
         self.since.is_some_and(|since| now >= since + self.enough())
     }
 
-    /// Returns the start of the measurement of the rate. Without a pace, it is the first refusal, because fewer
-    /// requests were sent before that.
+    /// Returns the time from which the rate is measured. Without a pace, this is the first refusal, because fewer
+    /// requests were sent before it.
     fn counted_from(&self, now: Millis) -> Millis {
         let from = now.saturating_sub(self.window(MEASURED_REPLIES));
         if self.held.is_some() {
@@ -311,11 +314,11 @@ impl Congestion {
         self.since = Some(now + STALE);
     }
 
-    /// Returns whether this would be one more cut without effect.
+    /// Counts this cut. Returns whether so many cuts were useless that refusals must be tolerated.
     fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
         let series = &mut self.series;
         series.since.add(measured);
-        // Judge one cut if it has many replies, otherwise all cuts together.
+        // Judge a single cut if it has many replies, and all cuts together otherwise.
         let expected = measured.replies() * series.share;
         let seen = if expected >= USELESS_REFUSED { measured } else { series.since };
         if !(UNCHANGED..=1.0 / UNCHANGED).contains(&(seen.share() / series.share)) {
@@ -336,12 +339,12 @@ impl Congestion {
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        // The best rate is unknown, because refusals or a busy machine allowed only a few requests.
+        // The best rate is unknown, because refusals or a busy machine allowed only few requests.
         self.held = Some(ActivePace { is_guess: true, ..ActivePace::below(before, before) });
         self.since = Some(now + STALE);
     }
 
-    /// Holds the pace. With few refusals, it is the origin's rate.
+    /// Holds the pace. If there are only a few refusals, the pace is the origin's rate.
     fn hold(&mut self) {
         if let Some(held) = &mut self.held {
             *held = ActivePace::below(held.rate, held.rate);
@@ -351,7 +354,7 @@ impl Congestion {
     fn grow(&mut self, step: Millis, lately: ReplyCounts) {
         let Some(held) = &mut self.held else { return };
         held.grow(step as f64 / 1000.0);
-        // Among few replies, the absence of refusals may be chance.
+        // If there are few replies, the absence of refusals may be a coincidence.
         if held.grown >= 0.0 && lately.replies() >= MEASURED_REPLIES {
             self.series = CutSeries::default();
         }

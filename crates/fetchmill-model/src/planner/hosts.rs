@@ -1,16 +1,16 @@
-//! The hosts of a job over many hosts: how many requests each may receive now, and which are dead.
+//! The hosts of a multi-host job: how many requests each host may receive now, and which hosts are dead.
 //!
 //! Clock-free: time is an argument. Each host belongs to one worker ([`HostId::worker`]), so a table has one owner and
-//! needs no lock. A host is scheme, name and port, like an [origin](super::origin).
+//! needs no lock. A host consists of scheme, name and port, like an [origin](super::origin).
 //!
 //! - Limits: requests in flight, and requests per second (the generic cell rate algorithm, ITU-T I.371).
-//! - After a 429 or 503, the host gets no request until the time that it named, or during a rest that doubles each
-//!   time.
-//! - Prompt hosts always find a place. While there are targets of such hosts, all other hosts share the remaining
+//! - After a 429 or 503, the host gets no requests until the time that it named. If it named none, it rests, twice as
+//!   long each time.
+//! - Prompt hosts always get a place. While there are targets on prompt hosts, all other hosts share the remaining
 //!   places, so slow hosts cannot take every place.
-//! - Breaker: a host rests after a number of consecutive failures to reach it, if these are at least half of its last
-//!   results. After a rest one target tests the host. If these tests fail as often as a target may be tried, the host
-//!   is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
+//! - Breaker: a host rests after several consecutive failures to reach it, if these are at least half of its latest
+//!   results. After each rest, one target tests the host. If these tests fail as often as a target may be tried, the
+//!   host is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use super::origin::Millis;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 
-/// Burst of requests that a host may get after a quiet time, as time: a tenth of a second's worth.
+/// Burst that a host may get after a quiet time, expressed as time: the requests of a tenth of a second.
 const BURST_MICROS: u64 = 100_000;
 /// Number of results that are remembered for a host, one bit each.
 const HISTORY: u32 = 20;
 
-/// A host, identified by the hash of its origin's text. Two hosts with the same hash share their limits, which is
-/// harmless.
+/// A host, identified by the hash of its origin's text. If two hosts have the same hash, they share their limits, which
+/// is harmless.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(u64);
 
@@ -34,9 +34,9 @@ impl HostId {
         HostId(xxhash_rust::xxh3::xxh3_64(origin_text(url)))
     }
 
-    /// Returns the worker, out of `workers`, that the host belongs to.
+    /// Returns which of `workers` workers owns the host.
     pub fn worker(self, workers: usize) -> usize {
-        // Use the upper bits, because the lower ones choose the position in the tables.
+        // Use the upper bits, because the lower bits determine the position in the tables.
         ((self.0 >> 32) % workers.max(1) as u64) as usize
     }
 
@@ -78,30 +78,31 @@ pub struct HostRules {
 /// Whether a target of a host may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// The target may go. It counts as in flight until [`HostTable::left`].
+    /// The target may start. It counts as in flight until [`HostTable::left`].
     Go,
-    /// The target may go after another target of the host has left.
+    /// The target may start after another target of the host has left.
     Full,
-    /// The target may go after a target of another host not known to be prompt has left ([`HostTable::has_room`]).
+    /// The target may start after a target on another host that is not known to be prompt has left
+    /// ([`HostTable::has_room`]).
     Crowded,
-    /// The target may go at this time, because of the rate.
+    /// The target may start at this time, because of the rate.
     Later(Millis),
-    /// The target may go at this time, long from now, because the host asked for a pause or rests.
+    /// The target may start at this time, which is far away, because the host requested a pause or rests.
     Resting(Millis),
-    /// The target may never go, because the host is dead. Contains the failure.
+    /// The target may never start, because the host is dead. Contains the failure kind.
     Closed(FailureKind),
 }
 
 /// Result of a request, as far as it concerns the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Nothing is known: there was no request, or its result says nothing about the host.
+    /// Unknown: there was no request, or its result says nothing about the host.
     Nothing,
     /// The host answered.
     Answer,
-    /// The host throttles, until this time if it named one.
+    /// The host throttles. Contains the time that it named, if any.
     Throttled(Option<Millis>),
-    /// No complete reply.
+    /// There was no complete reply.
     Failure(FailureKind),
 }
 
@@ -110,8 +111,8 @@ struct HostState {
     /// Time at which the rate allows the next request, in microseconds.
     due: u64,
     not_before: Millis,
-    /// Failures of the last requests, one bit each, with the latest in the lowest bit. `seen` is their number, at most
-    /// [`HISTORY`].
+    /// Failures among the last requests, one bit per request, with the latest request in the lowest bit. `seen` is the
+    /// number of these requests, at most [`HISTORY`].
     history: u32,
     seen: u8,
     /// Consecutive failures to reach the host.
@@ -119,7 +120,7 @@ struct HostState {
     /// Consecutive rests without an answer.
     rests: u8,
     kind: Option<FailureKind>,
-    /// Whether the host is dead: it is not tested for a long time.
+    /// Whether the host is dead, that is, not tested for a long time.
     is_dead: bool,
     /// Start of the last rest.
     rested_at: Millis,
@@ -137,7 +138,7 @@ pub struct HostTable {
     /// Time between two requests to a host, in microseconds. 0 for no rate.
     interval: u64,
     known: HashMap<HostId, HostState>,
-    /// Requests in flight to prompt hosts, and to all others.
+    /// Number of requests in flight to prompt hosts. `others` counts those to all other hosts.
     prompt: usize,
     others: usize,
     /// Time of the last request for a prompt host.
@@ -162,7 +163,7 @@ impl HostState {
         }
     }
 
-    /// Returns whether the state can be forgotten without an effect.
+    /// Returns whether the state can be forgotten without any effect.
     fn is_plain(&self, now: Millis) -> bool {
         self.in_flight == 0
             && self.rests == 0
@@ -189,7 +190,7 @@ impl HostTable {
         HostTable { rules, interval, known: HashMap::new(), prompt: 0, others: 0, prompt_wanted_at: None }
     }
 
-    /// Returns why no target of a host may go now. `None` if the host neither rests nor is dead. Does not count a
+    /// Returns why no target of a host may start now. `None` if the host neither rests nor is dead. Does not count a
     /// target as in flight.
     pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
         let host = self.known.get(&id).filter(|host| now < host.not_before)?;
@@ -206,7 +207,7 @@ impl HostTable {
         }
     }
 
-    /// Decides whether a target of a host may go now. If it may, it counts as in flight.
+    /// Decides whether a target of a host may start now. If so, the target counts as in flight.
     pub fn admit(&mut self, id: HostId, now: Millis) -> Admission {
         if let Some(refusal) = self.refusal(id, now) {
             return refusal;
@@ -240,8 +241,8 @@ impl HostTable {
         Admission::Go
     }
 
-    /// Returns whether a host that is not known to be prompt may have one more request in flight. While targets of
-    /// prompt hosts come, one more place than these hosts use is kept for them, up to a quarter of all places.
+    /// Returns whether a host that is not known to be prompt may have one more request in flight. While targets on
+    /// prompt hosts keep coming, these hosts get one more place than they use, up to a quarter of all places.
     pub fn has_room(&self, now: Millis) -> bool {
         let lately = limits::PROMPT_WITHIN.as_millis() as Millis;
         let is_wanted = self.prompt_wanted_at.is_some_and(|at| now.saturating_sub(at) < lately);
@@ -289,7 +290,7 @@ impl HostTable {
         self.note(id, seen, now);
     }
 
-    /// Records a result for a host that has no target in flight, such as a failed lookup of its name.
+    /// Records a result for a host that has no target in flight, such as a failed name lookup.
     pub fn note(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let rules = self.rules;
         if matches!(seen, RequestOutcome::Failure(kind) if tells_of_host(kind))
@@ -325,9 +326,9 @@ impl HostTable {
                 host.remember(true);
                 host.failures = host.failures.saturating_add(1);
                 host.is_probed = false;
-                // Requests sent before a rest may fail during it, and show nothing new.
+                // Requests sent before a rest may fail during the rest. They show nothing new.
                 if host.cannot_be_reached() && now >= host.not_before {
-                    // If another attempt does not help, a rest does not help either.
+                    // If another attempt would not help, a rest would not help either.
                     let probes = if kind.is_retryable() { rules.probes } else { 0 };
                     host.rest(kind, probes, rules.dead_for, now);
                 }
@@ -340,8 +341,8 @@ impl HostTable {
         self.interval
     }
 
-    /// Returns the earliest time at which a target of a host that arrives now may start, for callers that defer it.
-    /// `ahead` targets of the host go before it.
+    /// Returns the earliest time at which a target that arrives now may start, for callers that defer the target.
+    /// `ahead` targets of the same host start before it.
     pub fn outlook(&self, id: HostId, ahead: usize, now: Millis) -> Millis {
         let Some(host) = self.known.get(&id) else { return now };
         let by_rate =
@@ -349,7 +350,7 @@ impl HostTable {
         host.not_before.max(by_rate / 1000)
     }
 
-    /// Forgets hosts without relevant state. If too many remain, forgets all hosts without requests in flight.
+    /// Forgets hosts without relevant state. If too many hosts remain, forgets all hosts without requests in flight.
     fn make_room(&mut self, now: Millis) {
         if self.known.len() < self.rules.held_max {
             return;
@@ -379,8 +380,8 @@ fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Mi
     (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
 }
 
-/// Returns whether a failure means that the host cannot be reached for any request. A name that does not exist fails
-/// immediately and costs nothing, so it needs no breaker.
+/// Returns whether a failure means that no request can reach the host. A name that does not exist fails immediately and
+/// costs nothing, so it needs no breaker.
 fn tells_of_host(kind: FailureKind) -> bool {
     use FailureKind::{
         ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
@@ -391,14 +392,15 @@ fn tells_of_host(kind: FailureKind) -> bool {
     ) || kind.is_untrusted()
 }
 
-/// Returns whether a target with this failure may be dead. It may also be unreachable only now, or only from here.
+/// Returns whether a target with this failure may be dead. Alternatively, it may be unreachable only now or only from
+/// here.
 pub fn may_be_dead(kind: FailureKind) -> bool {
     use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
     let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);
     tells_of_host(kind) || is_silent || matches!(kind, DnsEmpty | DnsNotFound)
 }
 
-/// Returns what a failed attempt shows about its host. `until` is the end of the pause that the host asked for.
+/// Returns what a failed attempt shows about its host. `until` is the end of the pause that the host requested.
 pub fn seen(kind: FailureKind, until: Option<Millis>) -> RequestOutcome {
     match (kind, kind.class()) {
         (_, FailureClass::Throttle) => RequestOutcome::Throttled(until),
@@ -457,7 +459,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 0), Admission::Go);
         hosts.left_after(id(1), RequestOutcome::Answer, 5, 5);
 
-        // From now on, one place more than the host uses is kept for it.
+        // From now on, one more place than the host uses is reserved for it.
         assert_eq!(hosts.admit(id(1), 5), Admission::Go);
         for number in 0..4 {
             hosts.left_after(slow(number), RequestOutcome::Failure(FailureKind::HeadTimeout), 4000, 10);
@@ -467,7 +469,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 10), Admission::Go);
         assert_eq!(hosts.admit(slow(30), 10), Admission::Crowded);
 
-        // If no target needs it, no place is kept.
+        // If no target needs it, no place is reserved.
         assert!(!hosts.has_room(1_009));
         assert!(hosts.has_room(1_010));
         assert_eq!(hosts.admit(slow(30), 1_010), Admission::Go);
@@ -565,7 +567,7 @@ mod tests {
 
         hosts.doubt(id(1), 1_000, 20_998);
         assert_eq!(hosts.admit(id(1), 20_998), closed);
-        // The caller's clock may be a tick behind that of the thread that set the time.
+        // The caller's clock may be a tick behind the clock of the thread that set the time.
         hosts.doubt(id(1), 21_003, 20_999);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Go);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Full);

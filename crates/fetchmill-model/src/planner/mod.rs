@@ -1,8 +1,8 @@
-//! The planner: which targets go out next, which wait, and when the job is done.
+//! The planner. It decides which targets to fetch next, which must wait, and when the job is done.
 //!
-//! It does no I/O and has no clock: time is an argument. A single lock protects it, taken once for each batch. A target
-//! is first announced (listed, not yet in the journal), then ready, then outstanding (with a worker), then finished. An
-//! outstanding target may also wait and become outstanding again.
+//! It does no I/O and has no clock: time is an argument. A single lock protects it and is taken once per batch. A
+//! target is first announced (listed, but not yet in the journal), then ready, then outstanding (with a worker), then
+//! finished. An outstanding target may also wait and become outstanding again.
 
 pub mod concurrency;
 pub mod congestion;
@@ -41,19 +41,19 @@ pub struct PlannerOptions {
     pub workers: usize,
     /// Maximum number of requests in flight.
     pub limit: usize,
-    /// Maximum while the job has one host. `None` if only `limit` applies.
+    /// Maximum number while the job has only one host. `None` if only `limit` applies.
     pub host_limit: Option<usize>,
-    /// Bounds for finding that number while the job has one origin. `None` if the number is fixed.
+    /// Bounds for finding the best number while the job has only one origin. `None` if the number is fixed.
     pub auto: Option<ConcurrencyBounds>,
-    /// Length of a commit window. A target that waits longer goes to the journal.
+    /// Length of a commit window. A target that waits longer is written to the journal.
     pub commit_window: Millis,
     /// See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Millis,
-    /// Number of waiting targets in memory. The others stay in the journal.
+    /// Maximum number of waiting targets in memory. The others stay in the journal.
     pub held_max: usize,
     /// Seed of the jitter.
     pub seed: u64,
-    /// Only targets before this one are handed out.
+    /// Only targets before this one are handed out. `None` for all.
     pub end: Option<Sequence>,
 }
 
@@ -66,7 +66,7 @@ pub enum NextWork {
     WaitUntil(Millis),
     /// Ask again when woken.
     Wait,
-    /// Stop: nothing more will come.
+    /// Stop: there will be no more work.
     Done,
 }
 
@@ -79,9 +79,9 @@ pub struct WorkerReport {
     pub retries: Vec<Retry>,
     /// Observations of the origin.
     pub observed: Observations,
-    /// A fetched target, as in its page.
+    /// A fetched target, as it is in its page.
     pub fetched: Option<Box<[u8]>>,
-    /// Measurements for finding the number of useful requests.
+    /// Measurements for finding the best number of requests in flight.
     pub load: Option<Load>,
 }
 
@@ -95,7 +95,7 @@ pub struct Planner {
     outstanding: usize,
     waiting: WaitingTargets,
     listing_done: bool,
-    /// Whether targets from [`PlannerOptions::end`] on were listed.
+    /// Whether targets at or after [`PlannerOptions::end`] were listed.
     is_past_end: bool,
     read_ahead: ReadAhead,
     /// State of the job's only origin.
@@ -104,10 +104,10 @@ pub struct Planner {
     concurrency: Option<ConcurrencyLimit>,
     /// The current probe of the origin.
     probing: Probing,
-    /// Set in a job over many hosts. The workers that own the hosts have the hosts' state.
+    /// Set in a multi-host job. The workers that own the hosts keep the hosts' state.
     routes: Option<Routes>,
     jitter: Jitter,
-    /// End of a pause that was not caused by the origin's state. 0 = no pause.
+    /// End of a pause that was not caused by the origin's state. 0 if there is no pause.
     paused_until: Millis,
 }
 
@@ -137,13 +137,13 @@ impl Planner {
         }
     }
 
-    /// Makes this a job over many hosts. From now on, each worker gets only targets of its own hosts.
+    /// Makes this a multi-host job. From now on, each worker gets only targets of its own hosts.
     pub fn route_by_host(&mut self) {
         if self.routes.is_none() {
             self.routes = Some(Routes::new(self.options.workers));
             self.concurrency = None;
-            // The state of the first host does not apply to the others. A target that waits for a health check still
-            // gets its answer.
+            // The first host's state does not apply to the others. A target that waits for a health check still gets
+            // its result.
             self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
         }
     }
@@ -153,12 +153,12 @@ impl Planner {
         self.probing.can_ask_first_page();
     }
 
-    /// Adds a number of targets that are listed and on the way into the journal.
+    /// Adds targets that are listed and being written to the journal.
     pub fn announce(&mut self, targets: usize) {
         self.announced += targets;
     }
 
-    /// Adds a page that is in the journal. `positions` are the announced targets to fetch.
+    /// Adds a page that is in the journal. `positions` selects the announced targets to fetch.
     pub fn add_page(&mut self, page: &Arc<Page>, positions: impl IntoIterator<Item = Range<usize>>) {
         for range in positions.into_iter().filter(|range| !range.is_empty()) {
             self.announced = self.announced.saturating_sub(range.len());
@@ -188,7 +188,7 @@ impl Planner {
         self.listing_done = true;
     }
 
-    /// Begins with the pace of an earlier run, in requests a second.
+    /// Begins with the pace of an earlier run, in requests/s.
     pub fn resume_rate(&mut self, rate: f64) {
         self.origin.resume_rate(rate);
     }
@@ -198,18 +198,18 @@ impl Planner {
         self.waiting.all_in_journal();
     }
 
-    /// Returns whether there is room for another page. Unfetched targets count. Targets that wait for another attempt
-    /// do not, and neither do fetched targets that are not committed yet.
+    /// Returns whether there is room for another page. Only targets that were not fetched yet count. Targets that wait
+    /// for another attempt do not count, nor do fetched targets that are not committed yet.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
         let listed = self.unassigned_targets();
         !self.is_past_end
             && listed + self.outstanding < limits::WINDOW_TARGETS_MAX
-            // For many hosts, list far ahead, so that there is work for all of them.
+            // In a multi-host job, list far ahead so that there is work for all hosts.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
 
-    /// Returns whether few listed targets are left to hand out, so that listing more in parallel would help.
+    /// Returns whether so few listed targets are left to hand out that more parallel listing would help.
     pub fn needs_targets(&self) -> bool {
         !self.listing_done && self.unassigned_targets() < limits::HUNGRY_TARGETS
     }
@@ -219,7 +219,7 @@ impl Planner {
         !self.listing_done && self.unassigned_targets() == 0
     }
 
-    /// Returns the number of targets that are listed and not handed out.
+    /// Returns the number of targets that are listed but not handed out yet.
     fn unassigned_targets(&self) -> usize {
         self.announced + self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
@@ -275,7 +275,7 @@ impl Planner {
         NextWork::Batch(batch)
     }
 
-    /// Takes a random target that was never handed out, because adjacent targets may all be broken.
+    /// Takes a random target that was never handed out. Adjacent targets might all be broken.
     fn take_any_ready(&mut self) -> Option<Batch> {
         if self.ready.is_empty() {
             return None;
@@ -292,7 +292,7 @@ impl Planner {
         Some(Batch::Page(page, position..position + 1))
     }
 
-    /// [`Planner::next_batch`] in a job over many hosts.
+    /// [`Planner::next_batch`] for a multi-host job.
     fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if let Some(routes) = &mut self.routes {
             for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {
@@ -330,7 +330,7 @@ impl Planner {
         if !due.is_empty() {
             return Some(Batch::Retries(due));
         }
-        // Near the end, divide the rest among the workers, so that no worker gets all of it.
+        // Near the end, divide the remaining targets so that no single worker gets all of them.
         let fair = if self.listing_done { self.ready_targets.div_ceil(self.options.workers) } else { max };
         let (page, range) = self.ready.front_mut()?;
         let count = range.len().min(max).min(fair.max(1));
@@ -364,14 +364,13 @@ impl Planner {
         }
     }
 
-    /// Makes targets outstanding again that were reported as settled. Their process died before their outcomes were
-    /// durable.
+    /// Makes settled targets outstanding again, because their process died before their outcomes were durable.
     pub fn take_back(&mut self, targets: usize) {
         self.outstanding += targets;
     }
 
-    /// Records a worker's report. Returns targets that must go into the journal's table. Write them before the next
-    /// load for [`Planner::wants_waiting`].
+    /// Records a worker's report. Returns targets to write to the journal's table. Write them before the next load for
+    /// [`Planner::wants_waiting`].
     pub fn report(&mut self, report: WorkerReport, now: Millis) -> Vec<WaitingTarget> {
         let WorkerReport { settled, mut retries, observed, fetched, load: _ } = report;
         self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
@@ -386,8 +385,8 @@ impl Planner {
         to_journal
     }
 
-    /// Records a worker's requests in flight, and its replies. The goodput of an origin that is paced or in trouble
-    /// does not show its capacity.
+    /// Records a worker's requests in flight and its replies. While an origin is paced or in trouble, its goodput does
+    /// not show its capacity.
     pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
         let is_held = self.rate().is_some() || self.held_until(now).is_some();
         let listing = self.listing_state();
@@ -434,23 +433,23 @@ impl Planner {
         }
     }
 
-    /// Returns whether the number of requests in flight is searched for, and not fixed.
+    /// Returns whether the number of requests in flight is determined by a search instead of being fixed.
     pub fn finds_concurrency(&self) -> bool {
         self.concurrency.is_some()
     }
 
-    /// Returns whether this search is still going on.
+    /// Returns whether the search for the number of requests in flight has not settled yet.
     pub fn tries_concurrency(&self) -> bool {
         self.concurrency.as_ref().is_some_and(ConcurrencyLimit::is_trying)
     }
 
-    /// Returns the number of requests in flight that was found, if only its bound kept it from being higher.
+    /// Returns the number of requests in flight if only its upper bound keeps it from being higher.
     pub fn concurrency_reached(&self) -> Option<usize> {
         let searched = self.concurrency.as_ref().filter(|_| self.reached_host_limit().is_none())?;
         searched.is_at_most().then(|| searched.limit())
     }
 
-    /// Returns whether there is something to probe the origin with.
+    /// Returns whether there is anything with which to probe the origin.
     fn can_be_asked(&self) -> bool {
         self.routes.is_none() && (self.probing.can_check() || !self.ready.is_empty())
     }
@@ -472,8 +471,8 @@ impl Planner {
         to_journal.extend(not_held.filter(|not_held| !is_long || not_held.sequence != sequence));
     }
 
-    /// Ends the probe if its target has come back, or if something else has shown that the origin is well. Returns
-    /// targets that must go into the journal's table.
+    /// Ends the probe if its target was returned, or if something else has shown that the origin is healthy. Returns
+    /// targets to write to the journal's table.
     fn end_probe(
         &mut self,
         retries: &mut Vec<Retry>,
@@ -495,12 +494,12 @@ impl Planner {
         }
         self.probing.state = ProbeState::Idle;
         if observed.probes == 0 {
-            // Its process has died before it sent the request.
+            // The target's process died before it sent the request.
             return to_journal;
         }
         let failed = at.filter(|_| is_first).map(|at| retries.remove(at));
         match failed {
-            // The origin itself says that it is overloaded.
+            // The origin itself reports that it is overloaded.
             Some(retry) if retry.target.kind.class() == FailureClass::Throttle => {
                 self.origin.rest(retry.retry_after.unwrap_or(0).min(RETRY_AFTER_MAX), now);
                 retries.push(retry);
@@ -518,7 +517,7 @@ impl Planner {
         to_journal
     }
 
-    /// Handles the result of a health check. Returns targets that must go into the journal's table.
+    /// Handles the result of a health check. Returns targets to write to the journal's table.
     pub fn health_checked(
         &mut self,
         asked: &HealthCheck,
@@ -532,7 +531,7 @@ impl Planner {
         let ProbeState::Check(failed) = std::mem::take(&mut self.probing.state) else { return to_journal };
         if self.origin.gate(now) == Gate::Asking {
             match (status, &failed) {
-                // A page says little about objects, and none was fetched yet.
+                // A page says little about objects, and no object was fetched yet.
                 (HealthStatus::Healthy, _) if *asked == HealthCheck::FirstPage => {
                     self.origin.is_partly_healthy(now);
                 }
@@ -551,7 +550,7 @@ impl Planner {
         to_journal
     }
 
-    /// Takes the health check that is to be made.
+    /// Takes the requested health check.
     pub fn take_health_check(&mut self) -> Option<HealthCheck> {
         self.probing.question.take()
     }
@@ -561,19 +560,19 @@ impl Planner {
         self.probing.target()
     }
 
-    /// Returns the number of attempts that sets a target's delay. With a pace it is 0 for a refused target, because the
-    /// pace already prevents a burst of retries.
+    /// Returns the number of attempts from which a target's delay is computed. It is 0 for a refused target if there is
+    /// a pace, because the pace already prevents a burst of retries.
     fn patience(&self, target: &WaitingTarget) -> u32 {
         let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
         if is_paced { 0 } else { target.attempts }
     }
 
-    /// Returns the pace of the job's only origin in requests a second. `None` if it does not throttle.
+    /// Returns the pace of the job's only origin in requests/s. `None` if the origin does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.origin.rate().filter(|_| self.routes.is_none())
     }
 
-    /// Records the result of a request of the listing: a page that came, or that failed.
+    /// Records the result of a listing request: a page that was received or that failed.
     pub fn observe_listing(&mut self, observed: Observations, now: Millis) {
         if observed.successes > 0 {
             return self.origin.note_page(now);
@@ -593,7 +592,7 @@ impl Planner {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
-    /// Returns until when targets that were handed out must not start, except for the [`Planner::probe`]. `None` if
+    /// Returns the time before which handed-out targets must not start, except for the [`Planner::probe`]. `None` if
     /// they may start.
     pub fn held_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {
@@ -603,32 +602,32 @@ impl Planner {
         }
     }
 
-    /// Holds targets until `until`, regardless of the origin's state.
+    /// Holds all targets until `until`, regardless of the origin's state.
     pub fn pause(&mut self, until: Millis) {
         self.paused_until = until;
     }
 
-    /// Returns the last fetched object, as in its page.
+    /// Returns the last fetched object, as it is in its page.
     pub fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.probing.last_fetched()
     }
 
-    /// Returns the end of the origin's rest, or of a pause. `None` if there is neither, and during a probe.
+    /// Returns the end of the origin's rest or of a pause. `None` if there is neither, or during a probe.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
         self.held_until(now).filter(|until| *until < Millis::MAX)
     }
 
-    /// Returns whether the origin was without success for the limit, so that the job ends.
+    /// Returns whether the origin has had no success for [`PlannerOptions::give_up_after`], so that the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
         self.origin.is_given_up(now)
     }
 
-    /// Returns where to load waiting targets from the journal, and how many. `None` if there is no room.
+    /// Returns where to load waiting targets from in the journal, and how many. `None` if there is no room.
     pub fn wants_waiting(&mut self) -> Option<(DueKey, usize)> {
         self.waiting.wants_load()
     }
 
-    /// Adds the rows loaded for [`Planner::wants_waiting`]. Returns targets that must go into the journal's table.
+    /// Adds the rows loaded for [`Planner::wants_waiting`]. Returns targets to write to the journal's table.
     #[must_use]
     pub fn loaded_waiting(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.waiting.loaded(rows, complete)
@@ -639,7 +638,7 @@ impl Planner {
         self.waiting.held()
     }
 
-    /// Returns when the next of them is due, with the failure of its last attempt. `None` if no target waits.
+    /// Returns when the next waiting target is due, and the failure of its last attempt. `None` if no target waits.
     pub fn next_waiting(&self) -> Option<(Millis, FailureKind)> {
         self.waiting.next()
     }
@@ -649,7 +648,7 @@ impl Planner {
         self.listing_done && !self.is_past_end && self.is_idle()
     }
 
-    /// Returns whether every target before [`PlannerOptions::end`] has an outcome, and there are more targets.
+    /// Returns whether all targets before [`PlannerOptions::end`] have an outcome but there are more targets.
     pub fn is_at_end(&self) -> bool {
         self.is_past_end && self.is_idle()
     }
@@ -662,7 +661,7 @@ impl Planner {
 /// Longest `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis;
 
-/// Removes the last attempt from the count, because it was made while the origin was down.
+/// Removes the last attempt from the count because it was made while the origin was down.
 fn uncounted(mut retry: Retry) -> Retry {
     retry.target.attempts = retry.target.attempts.saturating_sub(1);
     retry

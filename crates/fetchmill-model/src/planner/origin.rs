@@ -1,15 +1,15 @@
-//! The state of one origin: how many requests may be in flight, when the next one may go, and its retry tokens.
+//! The state of one origin: how many requests may be in flight, when the next one may start, and its retry tokens.
 //!
-//! Clock-free: time is an argument, milliseconds on the job's clock. All limits for an origin belong here.
+//! Clock-free: time is an argument, in milliseconds on the job's clock. All limits for an origin belong here.
 //!
-//! The first failure of a target takes tokens, and a success returns some. An origin without tokens seems to be down:
-//! then only probes are sent, which test this ([`super::probing`]). If it is down, it rests and is tested again, with
-//! longer rests each time, until the first success. So an outage costs a few requests, not an attempt of every target.
-//! A target that fails again takes no tokens, because the target itself may be broken. But if there has been no success
-//! for a moment, its failure is a reason to probe (docs/internals/decisions/0025).
+//! The first failure of a target uses up tokens, and a success returns some. If an origin has no tokens left, it seems
+//! to be down. From then on, only probes are sent to find out ([`super::probing`]). If the origin is down, it rests and
+//! is tested again, with longer rests each time, until the first success. An outage therefore costs only a few requests
+//! instead of an attempt for every target. A target that fails again uses no tokens, because the target itself may be
+//! broken. But if there was no success for a moment, its failure causes a probe (docs/internals/decisions/0025).
 //!
-//! If an origin refuses requests but others succeed meanwhile, this is not an outage: the refusals set its pace
-//! ([`super::congestion`]).
+//! If an origin refuses some requests while others succeed, this is not an outage. The refusals then set the origin's
+//! pace ([`super::congestion`]).
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ pub use super::millis::Millis;
 /// Results of requests to an origin since the workers' last report.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observations {
-    /// Complete replies that are not a sign of trouble. A 404 counts as a success.
+    /// Complete replies that do not indicate trouble. A 404 counts as a success.
     pub successes: u32,
     /// Transient failures of targets that had not failed before.
     pub transient: u32,
-    /// Transient failures of targets that had failed before: they may be broken.
+    /// Transient failures of targets that had failed before. These targets may be broken.
     pub repeated: u32,
     /// Throttling replies.
     pub throttled: u32,
@@ -41,8 +41,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Adds a failed attempt of a target with `attempts` earlier attempts that counted. `Retry-After` is obeyed up to
-    /// its bound.
+    /// Adds a failed attempt for a target. `attempts` earlier attempts have counted. `Retry-After` is obeyed up to its
+    /// bound.
     pub fn note_failure(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if kind.is_retryable() {
             self.last_failure = Some(kind);
@@ -74,15 +74,15 @@ impl Observations {
 /// Whether requests may go to an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// At most this many requests in flight.
+    /// Up to this number of requests may be in flight.
     Open(usize),
-    /// No requests before this time.
+    /// No requests may be sent before this time.
     Resting(Millis),
     /// Only a probe may be sent.
     Asking,
 }
 
-/// Trouble of an origin that the job waits for.
+/// Trouble of an origin for which the job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTrouble {
     /// Start of the trouble.
@@ -99,16 +99,16 @@ pub struct OriginState {
     limit: usize,
     tokens: u32,
     not_before: Millis,
-    /// Only probes are sent, until something succeeds.
+    /// Whether only probes are sent, until something succeeds.
     is_closed: bool,
-    /// Number of rests since the origin was last well.
+    /// Number of rests since the origin was last healthy.
     rests: u32,
     /// Start of the current trouble.
     trouble_since: Option<Millis>,
-    /// Time and kind of the last failure.
+    /// Time of the last failure. `last_failure` is its kind.
     failed_at: Millis,
     last_failure: Option<FailureKind>,
-    /// Time of the last sign that the origin is well. A page or a health check counts, too.
+    /// Time of the last sign that the origin is healthy. A page or a health check also counts.
     healthy_at: Option<Millis>,
     give_up_after: Millis,
     congestion: Congestion,
@@ -137,8 +137,8 @@ impl Refusals {
         }
     }
 
-    /// Returns whether the refusals are an outage: there was no success for a while and they used up all tokens, or
-    /// there was no success for a long time.
+    /// Returns whether the refusals mean an outage: there was no success for a while and the refusals used up all
+    /// tokens, or there was no success for a long time.
     fn are_outage(&self, now: Millis) -> bool {
         let millis = now.saturating_sub(self.since);
         let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
@@ -168,7 +168,7 @@ impl OriginState {
         }
     }
 
-    /// Returns the pace in requests a second. `None` if the origin does not throttle.
+    /// Returns the pace in requests/s. `None` if the origin does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.congestion.rate()
     }
@@ -189,9 +189,9 @@ impl OriginState {
         }
     }
 
-    /// Records observations. `can_be_asked` says that there is something to probe the origin with.
+    /// Records observations. `can_be_asked` means that there is something with which to probe the origin.
     pub fn observe(&mut self, seen: Observations, can_be_asked: bool, now: Millis) {
-        // Successes that are reported together with failures may be from before the origin went down.
+        // Successes that are reported together with failures may date from before the origin went down.
         let is_stale = self.is_closed && seen.probes == 0 && (seen.transient > 0 || seen.repeated > 0);
         if seen.successes > 0 && !is_stale {
             self.succeed(now);
@@ -204,7 +204,7 @@ impl OriginState {
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         self.refusals.note(seen, now);
         if self.is_closed || now < self.not_before {
-            // Requests sent before may fail now, and show nothing new.
+            // Requests sent earlier may fail now. They show nothing new.
             return;
         }
         let is_drained = self.tokens == 0 && cost > 0;
@@ -242,7 +242,7 @@ impl OriginState {
         self.trouble_since.get_or_insert(now);
     }
 
-    /// Starts a rest, because the origin is down or asks for one.
+    /// Starts a rest, because the origin is down or requested one.
     pub fn rest(&mut self, retry_after: Millis, now: Millis) {
         self.close(now);
         self.failed_at = now;
@@ -258,17 +258,17 @@ impl OriginState {
         self.congestion.forget(self.not_before);
     }
 
-    /// Returns `base` in milliseconds, or less: the origin is probed a few times before the job ends.
+    /// Returns `base` in milliseconds, or less so that the origin is probed a few times before the job ends.
     fn rest_from(&self, base: Duration) -> Millis {
         (base.as_millis() as Millis).min(self.give_up_after / 4).max(1)
     }
 
-    /// Records a page of the listing as a sign that the origin is well.
+    /// Records a page of the listing as a sign that the origin is healthy.
     pub fn note_page(&mut self, now: Millis) {
         self.healthy_at = Some(now);
     }
 
-    /// Opens the origin again: it is well, and targets that failed more than once are broken.
+    /// Opens the origin again, because it is healthy and targets that failed more than once are broken.
     pub fn is_healthy(&mut self, now: Millis) {
         self.healthy_at = Some(now);
         if self.rests == 0 {
@@ -277,9 +277,9 @@ impl OriginState {
         self.open();
     }
 
-    /// Opens the origin after a rest, because a health check succeeded but a target failed that had never failed
-    /// before. Many targets may be broken, or the origin may serve only objects that it has served before. After the
-    /// rest, as many targets are tried as tokens allow.
+    /// Opens the origin after a rest, because a health check succeeded but a target that had never failed before
+    /// failed. Many targets may be broken, or the origin may serve only objects that it has served before. After the
+    /// rest, as many targets are tried as the tokens allow.
     pub fn is_partly_healthy(&mut self, now: Millis) {
         self.open();
         self.rests = 1;
@@ -289,13 +289,13 @@ impl OriginState {
         self.congestion.forget(self.not_before);
     }
 
-    /// Returns the trouble of the origin, and how long the job waits for its end.
+    /// Returns the origin's trouble, including how long the job waits for its end.
     pub fn trouble(&self) -> Option<OriginTrouble> {
         let since = self.trouble_since.filter(|_| self.rests > 0)?;
         Some(OriginTrouble { since, until: since + self.give_up_after, kind: self.last_failure })
     }
 
-    /// Returns whether the origin was without success for the limit, so that the job ends.
+    /// Returns whether the origin has had no success for `give_up_after`, so that the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
         // While targets are tried, time counts only up to the last failure.
         let now = if self.is_closed { now } else { self.failed_at };

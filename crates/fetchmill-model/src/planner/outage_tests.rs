@@ -1,4 +1,4 @@
-//! Simulates an origin with broken objects and outages, the planner, and the engine's reactions. Time is a number.
+//! Simulates an origin with broken objects and outages, the planner, and the engine's reactions. Time is just a number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -285,7 +285,7 @@ fn neighbours_may_be_broken_together() {
 #[test]
 fn an_outage_while_only_those_that_failed_are_left_costs_none() {
     for seed in 0..20 {
-        // All were requested at its start, so no target has a first attempt left.
+        // All targets were requested at the start, so none has a first attempt left.
         let play = Play {
             targets: 30,
             broken: BTreeSet::new(),
@@ -341,7 +341,7 @@ fn an_origin_that_never_comes_back_is_given_up() {
 
 #[test]
 fn what_always_fails_ends_where_nothing_can_be_asked_for() {
-    // A list of one host, from which nothing was ever fetched.
+    // A list with one host, from which nothing was ever fetched.
     let broken: BTreeSet<_> = (0..30).collect();
     let play = Play {
         targets: 30,

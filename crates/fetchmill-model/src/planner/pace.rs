@@ -1,4 +1,4 @@
-//! A request rate: the generic cell rate algorithm (ITU-T I.371), with two numbers that all threads share.
+//! A request rate, limited by the generic cell rate algorithm (ITU-T I.371) with two numbers that all threads share.
 //!
 //! Clock-free: time is an argument, in microseconds on any clock that all callers share.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Limits requests to a number per second, evenly spaced.
 #[derive(Debug)]
 pub struct Pace {
-    /// Time between two requests in nanoseconds. 0 for no rate.
+    /// Time between two requests, in nanoseconds. 0 if there is no rate.
     interval: AtomicU64,
     /// Time at which the next request is due, in nanoseconds.
     due: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a rate above 0 requests per second. After a quiet time, a tenth of a second's worth of requests may be
+    /// Creates a pace with a rate above 0 requests/s. After a quiet time, the requests of a tenth of a second may be
     /// sent together.
     pub fn new(per_second: f64) -> Self {
         let pace = Self::unset(Duration::from_millis(100));
@@ -30,7 +30,7 @@ impl Pace {
         Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
     }
 
-    /// Sets a new rate, or removes it. Times that are already reserved stay unchanged.
+    /// Sets or removes the rate. Times that are already reserved stay unchanged.
     pub fn set(&self, per_second: Option<f64>) {
         let interval = per_second.map_or(0, |per_second| (1e9 / per_second).clamp(1.0, 1e15) as u64);
         self.interval.store(interval, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Pace {
         self.interval.load(Ordering::Relaxed) > 0
     }
 
-    /// Reserves the next time. Returns how long to wait for it, in microseconds.
+    /// Reserves the time for the next request. Returns how long to wait for it, in microseconds.
     pub fn reserve(&self, now: u64) -> u64 {
         let interval = self.interval.load(Ordering::Relaxed);
         if interval == 0 {
@@ -56,12 +56,12 @@ impl Pace {
     }
 }
 
-/// A byte rate that is charged when bytes arrive. Before requesting more, the caller waits until the arrived bytes are
-/// within the rate.
+/// A byte rate. Bytes are charged when they arrive. Before it requests more, the caller waits until the bytes received
+/// so far are within the rate.
 #[derive(Debug)]
 pub struct ByteRate {
     per_second: f64,
-    /// Time at which the arrived bytes are within the rate, in nanoseconds.
+    /// Time at which the received bytes are within the rate, in nanoseconds.
     due: AtomicU64,
 }
 
@@ -69,17 +69,17 @@ impl ByteRate {
     /// Burst after a quiet time, as time in nanoseconds.
     const BURST: u64 = 100_000_000;
 
-    /// Creates a rate of any number of bytes/s above 0.
+    /// Creates a rate above 0 bytes/s.
     pub fn new(per_second: f64) -> Self {
         ByteRate { per_second, due: AtomicU64::new(0) }
     }
 
-    /// Returns the time of these bytes at the rate, in nanoseconds.
+    /// Returns how long these bytes take at the rate, in nanoseconds.
     fn cost(&self, bytes: usize) -> u64 {
         (bytes as f64 * 1e9 / self.per_second).min(1e18) as u64
     }
 
-    /// Charges bytes that have arrived. `now` is in microseconds.
+    /// Charges bytes that were received. `now` is in microseconds.
     pub fn take(&self, bytes: usize, now: u64) {
         let cost = self.cost(bytes);
         let earliest = now.saturating_mul(1000).saturating_sub(Self::BURST);
@@ -87,7 +87,7 @@ impl ByteRate {
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Corrects a charge: `taken` bytes were charged, and `came` bytes have arrived.
+    /// Corrects a charge: `taken` bytes were charged, but `came` bytes were received.
     pub fn correct(&self, taken: usize, came: usize) {
         let next = |due: u64| Some(due.saturating_add(self.cost(came)).saturating_sub(self.cost(taken)));
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -147,7 +147,7 @@ mod tests {
         let now = 10_000_000;
         assert_eq!(rate.wait(now), None);
 
-        // A tenth of a second's worth of bytes may arrive together.
+        // The bytes of a tenth of a second may arrive together.
         rate.take(100_000, now);
         assert_eq!(rate.wait(now), None);
         rate.take(1_000_000, now);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(rate.wait(now + 400_000), Some(Duration::from_millis(600)));
         assert_eq!(rate.wait(now + 1_000_000), None);
 
-        // The bytes are charged as an estimate before they come, and corrected afterwards.
+        // An estimate is charged before the bytes arrive, and corrected afterwards.
         rate.take(300_000, now + 1_000_000);
         rate.correct(300_000, 500_000);
         assert_eq!(rate.wait(now + 1_000_000), Some(Duration::from_millis(500)));

@@ -1,28 +1,29 @@
-//! The preflight checks whether the files of a job fit into a file system, before it is full.
+//! The preflight check: finds out whether a job's files fit into the file system before it is full.
 //!
-//! Each file needs an inode and a block. By default, an ext4 of about 16 TB has inodes for a billion files. Both needs
-//! are known long before the last file is written: the listing gives the number of objects, and the first thousand give
-//! their size. The free space is read once when a run begins, and everything that the run stores is counted against it.
-//! So the result does not depend on uncommitted data, and a page or a block costs only some arithmetic.
+//! Each file needs an inode and at least one block. By default, an ext4 file system needs about 16 TB to have inodes
+//! for a billion files. Both needs are known long before the last file is written: the listing states the number of
+//! objects, and the first thousand objects indicate their size. The free space is read once when a run begins, and
+//! everything that the run stores is counted against it. The result therefore does not depend on uncommitted data, and
+//! checking a page or a block costs only some arithmetic.
 //!
-//! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders of names and
-//! folder entries are not counted, and only nine tenths of a mean are.
+//! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders in names and
+//! folder entries are not counted, and a mean counts only at nine tenths of its value.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 
-/// Minimum space of a file, even if the file system has larger blocks. Such blocks may be shared or compressed, which
-/// no field of its statistics shows.
+/// Maximum block size that is assumed. Larger blocks may be shared by files or compressed, which the file system's
+/// statistics do not show.
 const BLOCK_MAX: u64 = 4096;
-/// Maximum bytes counted for the journal, whose write-ahead log is truncated at a thousand pages of 4 KiB.
+/// Maximum bytes counted for the journal. Its write-ahead log is truncated at a thousand pages of 4 KiB.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of a small job's journal per object.
+/// Journal bytes per object in a small job.
 const JOURNAL_BYTES_AN_OBJECT: u64 = 64;
 /// Inodes of the journal's files and of the stage.
 const INODES_OF_A_JOB: u64 = 6;
 /// Inodes of a worker's stage and of its failures shard.
 const INODES_OF_A_WORKER: u64 = 2;
 
-/// Free room of a file system.
+/// Free space of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Free inodes. `None` if the file system creates them on demand, as btrfs does.
@@ -34,8 +35,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Creates the room from the numbers of the file system. File systems that report no number of inodes store small
-    /// files inside other structures.
+    /// Creates the free space from the file system's statistics. File systems that report no inodes store small files
+    /// inside other structures.
     pub fn new(inodes: (u64, u64), blocks: u64, block: u64) -> Self {
         let (inodes, free) = inodes;
         let is_limited = inodes > 0;
@@ -46,7 +47,7 @@ impl Room {
         }
     }
 
-    /// Returns the space of a file with this many bytes.
+    /// Returns the space that a file of this size occupies.
     pub fn space(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block).saturating_mul(self.block)
     }
@@ -57,7 +58,7 @@ impl Room {
 pub struct SizeSample {
     /// Number of fetched targets.
     pub stored: u64,
-    /// Number of absent or failed targets, which take no room.
+    /// Number of absent or failed targets, which take no space.
     pub others: u64,
     /// Space of the fetched targets in bytes.
     pub space: u64,
@@ -73,30 +74,30 @@ impl SizeSample {
     }
 }
 
-/// Work of a run.
+/// The work of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Number of targets that were not settled at its start, as far as known.
+    /// Number of targets without an outcome at its start, as far as known.
     pub targets: u64,
     /// Outcomes of some of them.
     pub sample: SizeSample,
-    /// Outcomes of targets of earlier runs.
+    /// Outcomes of targets in earlier runs.
     pub before: SizeSample,
-    /// Number of workers. Each has a stage.
+    /// Number of workers. Each worker has a staging folder.
     pub workers: u64,
 }
 
-/// The resource that is too small, with the needed and the free amount.
+/// The resource that is insufficient, with the needed and the free amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Inodes: one per file, and those of the stage.
+    /// Inodes: one per file, plus those of the stage.
     Inodes {
         /// Minimum number of needed inodes.
         needed: u64,
         /// Number of free inodes at the start of the run.
         free: u64,
     },
-    /// Bytes, estimated from the mean size of fetched objects. Until there is a mean, one block per file.
+    /// Bytes, estimated from the mean size of fetched objects. Until there is a mean, one block per file is assumed.
     Bytes {
         /// Approximate number of needed bytes.
         needed: u64,
@@ -105,7 +106,7 @@ pub enum Shortage {
     },
 }
 
-/// Returns the resource that is too small. `None` if the job fits, or while that is unknown.
+/// Returns the insufficient resource. `None` if the job fits, or while that is unknown.
 pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {
@@ -116,7 +117,7 @@ pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
         .or_else(|| find_too_few_bytes(room, work, folders))
 }
 
-/// Returns the number of a stage's folders. They are created on demand and stay until the end of the run.
+/// Returns the number of folders in the workers' stages. They are created on demand and stay until the end of the run.
 fn stage_folders(files: u64, workers: u64) -> u64 {
     workers.saturating_mul(files.div_ceil(STAGE_FOLDER_FILES).min(STAGE_FOLDERS))
 }
@@ -140,8 +141,8 @@ fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Shortage
         .then_some(Shortage::Bytes { needed: certain.saturating_add(of_rest), free })
 }
 
-/// Returns the space of the remaining targets, and whether it is based on a mean. A space of one block per file is
-/// exact, not based on a mean.
+/// Returns the space for the remaining targets, and whether it is estimated from a mean. One block per file is not an
+/// estimate.
 fn space_of_rest(room: &Room, work: &Work, rest: u64) -> (u64, bool) {
     match [work.sample, work.before].iter().find(|sample| sample.is_enough()) {
         Some(sample) => {

@@ -1,18 +1,18 @@
-//! Probes: what to request in order to find out whether an origin is down, after a rest or if it seems to be down.
+//! Probes, which find out whether an origin is down. One is sent after a rest or if the origin seems to be down.
 //!
-//! A target that has never failed goes first. If there is none, or it has failed too, something that is known to exist
-//! is requested again: a fetched object, or the first page of the listing. This is a health check, whose reply is
-//! discarded. If it fails there is an outage, and the target's attempt does not count. If it succeeds the target is
-//! broken, and the attempt counts. If nothing is known to exist, a waiting target is the probe, and its attempts count,
-//! so that there is always progress (docs/internals/decisions/0025).
+//! The first choice is a target that has never failed. If there is none, or it also fails, something that is known to
+//! exist is requested again: a fetched object, or the first page of the listing. This is a health check, and its reply
+//! is discarded. If the health check fails, there is an outage, and the target's attempt does not count. If it
+//! succeeds, the target is broken, and the attempt counts. If nothing is known to exist, a waiting target is the probe.
+//! Its attempts count, so that there is always progress (docs/internals/decisions/0025).
 
 use super::retry::Retry;
 use crate::target::Sequence;
 
-/// Object of a health check.
+/// What a health check requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// A fetched object, as in its page.
+    /// A fetched object, as it is in its page.
     Object(Box<[u8]>),
     /// The first page of the listing.
     FirstPage,
@@ -25,7 +25,7 @@ pub enum HealthStatus {
     Healthy,
     /// No reply, or a reply that shows that the server is in trouble.
     Down,
-    /// This client cannot make the request, so nothing is known.
+    /// This client cannot make the request, so the status is unknown.
     Unknown,
 }
 
@@ -38,10 +38,10 @@ pub(super) enum ProbeState {
     /// A target.
     Target {
         sequence: Sequence,
-        /// Whether it has never failed.
+        /// Whether the target has never failed.
         is_first: bool,
     },
-    /// A health check, with the target that failed before it and waits for the result.
+    /// A health check. Contains the target that failed before it and waits for the result.
     Check(Option<Retry>),
 }
 
@@ -78,7 +78,7 @@ impl Probing {
         self.fetched.is_some() || self.has_first_page
     }
 
-    /// Removes something that can no longer be requested.
+    /// Removes an object or a page that can no longer be requested.
     pub(super) fn forget(&mut self, asked: &HealthCheck) {
         match asked {
             HealthCheck::Object(_) => self.fetched = None,

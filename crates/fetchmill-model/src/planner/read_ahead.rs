@@ -1,10 +1,10 @@
-//! Limits how far the listing of a job's only origin may be ahead of the fetching. Pages that are not needed yet take
+//! Limits how far the listing of a job's only origin may run ahead of fetching. Pages that are not needed yet take
 //! bandwidth, server time and memory from objects. At 10 Mbit/s, 256 Ki names took a third of the bandwidth for 15 s.
 
 use super::millis::Millis;
 use crate::limits;
 
-/// Length of the read-ahead, in milliseconds of fetching.
+/// Length of the read-ahead, as milliseconds of fetching.
 const AHEAD: f64 = 10_000.0;
 /// Interval of rate measurements. The rate is measured over one to two seconds, because the targets of a batch finish
 /// together.
@@ -14,9 +14,9 @@ const MEASURED: Millis = 1_000;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadAhead {
     settled: usize,
-    /// Number of settled targets one and two intervals ago, with the time.
+    /// Number of settled targets one and two intervals ago, each with its time.
     before: [(Millis, usize); 2],
-    /// Fetching rate, in targets a millisecond.
+    /// Fetching rate in targets per millisecond.
     rate: f64,
     has_been_ahead: bool,
 }
@@ -32,13 +32,13 @@ impl ReadAhead {
         }
     }
 
-    /// Returns whether the listing has not yet been fully ahead. `listed` targets are listed and not handed out.
+    /// Returns whether the listing has not yet run fully ahead. `listed` targets are listed but not handed out.
     pub(super) fn is_behind(&mut self, listed: usize) -> bool {
         self.has_been_ahead |= listed >= self.targets();
         !self.has_been_ahead
     }
 
-    /// Maximum number of targets that may be listed and not handed out.
+    /// Returns the maximum number of targets that may be listed but not handed out.
     pub(super) fn targets(&self) -> usize {
         ((self.rate * AHEAD) as usize).clamp(limits::READ_AHEAD_TARGETS_MIN, limits::WINDOW_TARGETS_MAX)
     }

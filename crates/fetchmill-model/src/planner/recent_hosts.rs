@@ -1,7 +1,7 @@
 //! A bounded cache of facts about the most recently used hosts.
 //!
-//! It has two generations. When the younger one is full, it becomes the older one, and the older one is dropped. A host
-//! in the older generation becomes young when it is used again.
+//! The cache has two generations. When the younger one is full, it replaces the older one, which is dropped. A host in
+//! the older generation moves to the younger one when it is used again.
 
 use std::collections::HashMap;
 
@@ -35,13 +35,14 @@ impl<V> Default for Generation<V> {
 }
 
 impl<V> RecentHosts<V> {
-    /// Keeps up to `hosts_max` hosts, and values of up to `bytes_max` bytes plus the two largest values.
+    /// Creates a cache for up to `hosts_max` hosts. The values take up to `bytes_max` bytes plus the two largest
+    /// values.
     pub fn new(hosts_max: usize, bytes_max: usize) -> Self {
         let (hosts_max, bytes_max) = ((hosts_max / 2).max(1), bytes_max / 2);
         RecentHosts { young: Generation::default(), old: HashMap::new(), hosts_max, bytes_max }
     }
 
-    /// Returns what is known of a host.
+    /// Returns what is known about a host.
     pub fn get(&mut self, host: HostId) -> Option<&V> {
         if !self.young.hosts.contains_key(&host) {
             let RecentHost { value, bytes } = self.old.remove(&host)?;
@@ -50,7 +51,7 @@ impl<V> RecentHosts<V> {
         self.young.hosts.get(&host).map(|known| &known.value)
     }
 
-    /// Keeps what is known of a host. `bytes` is the memory of the value in addition to its entry.
+    /// Stores what is known about a host. `bytes` is the memory that the value takes in addition to its entry.
     pub fn insert(&mut self, host: HostId, value: V, bytes: usize) {
         self.remove(host);
         if self.young.hosts.len() >= self.hosts_max || self.young.bytes + bytes > self.bytes_max {

@@ -1,7 +1,7 @@
-//! The delay before a target is tried again. [`crate::verdict`] decides whether it is.
+//! The delay before a target is tried again. [`crate::verdict`] decides whether it is tried again.
 //!
-//! Full jitter: a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is obeyed up to
-//! `RETRY_AFTER_MAX`.
+//! Full jitter: the delay is a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is obeyed up
+//! to `RETRY_AFTER_MAX`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,16 +15,16 @@ use crate::target::WaitingTarget;
 pub struct Retry {
     /// The target. The planner sets its not-before time.
     pub target: WaitingTarget,
-    /// Pause that the server asked for.
+    /// Pause that the server requested.
     pub retry_after: Option<Millis>,
-    /// Due time, if it is known. The target is then deferred without an attempt.
+    /// Due time, if known. The target is then deferred without an attempt.
     pub not_before: Option<Millis>,
 }
 
 /// Maximum of [`delay`]: `Retry-After` plus some jitter.
 pub const LONGEST_DELAY: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis * 11 / 10;
 
-/// Returns how long a target waits. `random` is any number, `retry_after` the pause that the server asked for.
+/// Returns how long a target waits. `random` is a random number, and `retry_after` the pause that the server requested.
 pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, random: u64) -> Millis {
     let (base, cap) = match kind.class() {
         FailureClass::Throttle => (limits::THROTTLE_BASE, limits::THROTTLE_CAP),
@@ -38,7 +38,7 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
     if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 
-/// A small random number generator. Jitter needs no better one (splitmix64, public domain, Vigna 2015).
+/// A small random number generator (splitmix64, public domain, Vigna 2015). Jitter needs no better one.
 #[derive(Debug, Clone)]
 pub struct Jitter(u64);
 

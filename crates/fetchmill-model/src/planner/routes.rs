@@ -1,8 +1,8 @@
-//! Distributes the targets of a job over many hosts to the workers that own the hosts.
+//! Distributes the targets of a multi-host job to the workers that own the hosts.
 //!
-//! Pages are divided when they are about to be handed out, so this data is part of the planner's window of targets. It
-//! takes 4 bytes for each target of a page, and up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) targets
-//! that are tried again.
+//! Pages are divided just before they are handed out, so this data is part of the planner's window of targets. It takes
+//! 4 bytes per target of a page, plus up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) targets that are
+//! tried again.
 
 use std::collections::VecDeque;
 use std::ops::Range;

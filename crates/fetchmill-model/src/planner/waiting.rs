@@ -1,10 +1,11 @@
-//! Targets that wait for another attempt: the next ones are in memory, the others in the journal.
+//! Targets that wait for another attempt. The next ones are in memory, the others in the journal.
 //!
 //! Keys are (not before, sequence). Everything below the `horizon` is in memory. Everything at or above it is only in
-//! the journal's table, and is loaded when there is space again. Without a horizon everything is in memory.
+//! the journal's table and is loaded when there is space again. Without a horizon, everything is in memory.
 //!
-//! When a target is added, the caller gets back the targets that no longer fit, and must put them into the journal.
-//! This must happen in order with the requested loads. Otherwise a load could overtake such a target and miss it.
+//! When a target is added, the caller gets back a target that no longer fits and must write it to the journal. These
+//! writes and the requested loads must happen in order. Otherwise a load could overtake the write of a target and miss
+//! the target.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +22,10 @@ pub struct WaitingTargets {
     held: BTreeMap<DueKey, WaitingTarget>,
     held_max: usize,
     horizon: Option<DueKey>,
-    /// Latest due time of a taken target. Rows of taken targets in the journal are below the horizon, so they are not
+    /// Latest due time of any taken target. The journal's rows of taken targets are below the horizon, so they are not
     /// loaded again.
     taken: Millis,
-    /// Targets that were added while a load is in progress; `None` without a load.
+    /// Targets that were added during a load. `None` if no load is in progress.
     during_load: Option<Vec<WaitingTarget>>,
 }
 
@@ -33,12 +34,13 @@ fn key(target: &WaitingTarget) -> DueKey {
 }
 
 impl WaitingTargets {
-    /// Creates an empty set with room for `held_max` targets in memory.
+    /// Creates an empty set that keeps up to `held_max` targets in memory.
     pub(super) fn with_room(held_max: usize) -> Self {
         WaitingTargets { held: BTreeMap::new(), held_max, horizon: None, taken: 0, during_load: None }
     }
 
-    /// Adds a target. If there is no room, returns this target or another one. The caller puts it into the journal.
+    /// Adds a target. If there is no room, returns this target or another one, which the caller must write to the
+    /// journal.
     #[must_use]
     pub fn add(&mut self, target: WaitingTarget) -> Option<WaitingTarget> {
         if let Some(came) = &mut self.during_load {
@@ -53,14 +55,14 @@ impl WaitingTargets {
             return None;
         }
         let (_, mut evicted) = self.held.pop_last()?;
-        // Put it after all taken targets, so that a load from here on does not bring those again.
+        // Put it after all taken targets, so that a load from this point does not return those again.
         evicted.not_before = evicted.not_before.max(self.taken + 1);
         let key = key(&evicted);
         self.horizon = Some(self.horizon.map_or(key, |horizon| horizon.min(key)));
         Some(evicted)
     }
 
-    /// Takes back a target that was due and not started. It is always held in memory, because the journal may not have
+    /// Takes back a target that was due but not started. It always stays in memory, because the journal may not contain
     /// it.
     pub fn put_back(&mut self, target: WaitingTarget) {
         self.held.insert(key(&target), target);
@@ -86,13 +88,13 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Returns when the next target is due, with the failure of its last attempt.
+    /// Returns when the next target is due, and the failure of its last attempt.
     pub fn next(&self) -> Option<(Millis, FailureKind)> {
         self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
     }
 
-    /// Returns where to continue loading from the journal, and how many rows. `None` if there is no room. The caller
-    /// answers with [`Self::loaded`].
+    /// Returns where to continue loading from the journal, and how many rows to load. `None` if there is no room. The
+    /// caller then calls [`Self::loaded`].
     pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
         if self.during_load.is_some() || self.held.len() > self.held_max / 2 {
@@ -102,8 +104,8 @@ impl WaitingTargets {
         Some((horizon, self.held_max / 2))
     }
 
-    /// Adds the rows from the horizon on, in their order. `complete` says that no more rows follow. Returned targets
-    /// are not held, as with [`Self::add`].
+    /// Adds the rows starting at the horizon, in order. `complete` means that no more rows follow. Returns targets that
+    /// do not fit, as [`Self::add`] does.
     #[must_use]
     pub fn loaded(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.horizon =
@@ -115,7 +117,7 @@ impl WaitingTargets {
         came.into_iter().filter_map(|target| self.add(target)).collect()
     }
 
-    /// Marks all waiting targets as being in the journal, for a resumed job.
+    /// Assumes that all waiting targets are in the journal, for a resumed job.
     pub fn all_in_journal(&mut self) {
         self.horizon = Some((0, 0));
     }
@@ -125,7 +127,7 @@ impl WaitingTargets {
         self.held.len()
     }
 
-    /// Returns whether no target waits, in memory or in the journal.
+    /// Returns whether no target waits, neither in memory nor in the journal.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.horizon.is_none() && self.during_load.is_none()
     }
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The table, with requests on the way to it, in order.
+    /// The journal's table, and the requests on their way to it in order.
     #[derive(Default)]
     struct Table {
         rows: BTreeMap<Sequence, WaitingTarget>,
@@ -180,14 +182,14 @@ mod tests {
                     rows.sort_by_key(key);
                     let complete = rows.len() <= max;
                     rows.truncate(max);
-                    // After the requests on the way, because a target may be among them.
+                    // These come after the requests on their way, because a target may be among those.
                     self.requests.extend(waiting.loaded(rows, complete).into_iter().map(Request::Write));
                 }
             }
         }
     }
 
-    /// Plays targets that each wait a number of times before they are settled. Every step is random.
+    /// Simulates targets that each wait several times before they are settled. Every step is random.
     fn play(seed: u64) {
         let mut random = Jitter::new(seed);
         let mut waiting = WaitingTargets::with_room(16);
@@ -258,7 +260,7 @@ mod tests {
         let mut spilled = std::collections::BTreeSet::new();
 
         for sequence in 0..count {
-            // Like the targets of a worker's process that has died: all are due together, and the later ones are added
+            // Like the targets of a worker process that has died: all are due together, and the later ones are added
             // first.
             let not_held = waiting.add(target(count - sequence, 7));
             spilled.extend(not_held.map(|target| target.sequence));

@@ -1,25 +1,26 @@
-//! The climb: higher limits, one after the other.
+//! The climb, which tries one higher limit after another.
 
 use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// Growth of goodput that makes a doubled limit worth it. While latency shows no queue, no growth is needed.
+/// Growth of goodput that makes a doubled limit worthwhile. No growth is needed while latency does not indicate a
+/// queue.
 const GROWTH: f64 = 1.1;
-/// Required growth above [`CAREFUL`]. It is higher, because replies in waves looked like a growth of a tenth by chance
-/// alone.
+/// Required growth above [`CAREFUL`]. It is higher because replies come in waves, which can look like a growth of a
+/// tenth by chance.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// Required growth after the origin has changed for the worse, because other clients of it may have caused the change.
-/// A job that uses half of the origin would grow by 4 / 3 if it doubled its requests, and the other clients would take
-/// that back. A listing that reads ahead counts as another client.
+/// Required growth after latency or goodput has become worse, because other clients may be the cause. A job that uses
+/// half of the origin would grow by a factor of 4 / 3 if it doubled its requests, and other clients would then do the
+/// same. A listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
 /// If a limit gives this much more goodput than the one before it, no requests wait in a queue.
 const PAID: f64 = 1.2;
-/// Number of consecutive limits without enough growth that ends a climb.
+/// A climb ends after this number of consecutive rounds without enough growth.
 const STRIKES: u32 = 2;
-/// Number of rounds in which such a limit does not count while the listing reads ahead for the first time. Its pages
-/// may fill a narrow link.
+/// Number of such rounds that do not count while the listing reads ahead for the first time. The listing's pages may
+/// fill a narrow link.
 const READ_AHEAD_ROUNDS: u32 = 20;
-/// Shrinking begins at the lowest limit that gave this part of the maximum goodput.
+/// Shrinking begins at the lowest limit that achieved at least this fraction of the maximum goodput.
 const NEARLY: f64 = 0.95;
 
 impl Climb {
@@ -27,13 +28,13 @@ impl Climb {
         self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
     }
 
-    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so this is still that of the limit
-    /// before.
+    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so this value still belongs to the
+    /// previous limit.
     fn at_first(&self, limit: usize) -> f64 {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
-    /// Returns the lowest limit that gave this part of the maximum.
+    /// Returns the lowest limit that achieved this fraction of the maximum goodput.
     fn lowest_good(&self, part: f64) -> Option<usize> {
         let enough = self.best() * part;
         self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
@@ -45,12 +46,12 @@ impl LimitSearch {
     pub(super) fn climb(&mut self, mut climb: Climb, measured: Measured) -> Phase {
         let best = climb.best();
         let has_queue = measured.latency > self.floor * QUEUED;
-        // At the highest limit, two rounds without growth are enough.
+        // At the highest limit, two rounds without growth end the climb.
         let is_at_most = self.limit >= self.most;
         let is_harm = measured.goodput < best * HARM;
         let may_grow = !has_queue && !is_at_most && !is_harm;
         let reads_ahead = self.listing == ListingState::ReadsAhead;
-        // If a limit has too little growth, the limit before it gave at least this part.
+        // If a limit brought too little growth, the previous limit achieved at least the fraction `part`.
         let (growth, part) = if self.is_shared || reads_ahead {
             (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
         } else if self.limit > CAREFUL {
@@ -76,7 +77,7 @@ impl LimitSearch {
             self.set(good);
             return Phase::Shrink(Shrink::from(good, best));
         }
-        // Goodput lags by a latency, so measure a limit without enough growth again before a higher one is tried.
+        // Goodput lags by a latency, so a limit without enough growth is measured again before a higher one is tried.
         if is_worth_it {
             self.set(self.limit * 2);
         }

@@ -1,4 +1,4 @@
-//! Holding a limit: tries other limits in turns with it, and detects changes.
+//! Holding a limit: alternates it with other limits in trials, and detects changes.
 
 use super::limit_search::{
     CAREFUL, CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN,
@@ -7,28 +7,30 @@ use super::limit_search::{
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// A round whose values differ from the held ones by more than this factor is odd. This many consecutive odd rounds
-/// over this time count as a change. A page of the listing may fill a narrow link too, but for a shorter time.
+/// A round whose values differ from the held ones by more than this factor is odd. `CHANGED_ROUNDS` consecutive odd
+/// rounds that last at least `CHANGED_FOR` count as a change. A page of the listing may also fill a narrow link, but
+/// for a shorter time.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;
 /// Weight of a new round in the held values.
 const HELD_WEIGHT: f64 = 0.3;
-/// A higher limit is on probation for this number of rounds, which take 2 s or more. It needs them because some of its
-/// new connections rest after a second, and others take their place. The limit is abandoned if it gives less than this
-/// part of the lower one's goodput. The next trial then comes after `PROBATION_CALM` calm rounds.
+/// A higher limit is on probation for this number of rounds, which take 2 s or more. This is necessary because some of
+/// its new connections go into quarantine after a second, and others replace them. The limit is abandoned if goodput
+/// falls below `PROBATION_KEEPS` times that of the lower limit. The next trial then starts after `PROBATION_CALM` calm
+/// rounds.
 const PROBATION_ROUNDS: u32 = 10;
 const PROBATION_KEEPS: f64 = 0.95;
 const PROBATION_CALM: u32 = 16;
 /// Upper bound for a trial's step, which grows after each successful trial.
 const STEP_MAX: f64 = 2.0;
-/// Upper bound for the calm rounds before a trial. They double after each failed trial.
+/// Upper bound for the number of calm rounds before a trial. The number doubles after each failed trial.
 const CALM_MAX: u32 = 32;
-/// The same bound if other clients may use the origin, so that changes of their share are found sooner.
+/// The same bound if other clients may use the origin, so that changes in their share are detected sooner.
 const SHARED_CALM_MAX: u32 = 8;
-/// A lower limit is kept if goodput falls by at most this part of the step.
+/// A lower limit is kept if goodput falls by at most this fraction of the step.
 const STEP_LOSS: f64 = 0.25;
-/// The same part if other clients may use the origin: what a job with three fifths of the goodput loses.
+/// The same fraction if other clients may use the origin. A job with three fifths of the goodput loses this much.
 const SHARED_LOSS: f64 = 0.4;
 
 fn differs(now: f64, then: f64) -> bool {
@@ -36,13 +38,13 @@ fn differs(now: f64, then: f64) -> bool {
 }
 
 impl Hold {
-    /// Holds a limit that has replaced the lower limit `limit`, which gave `goodput`.
+    /// Holds a limit that has replaced the lower limit `limit`. The goodput at the lower limit was `goodput`.
     pub(super) fn on_probation(limit: usize, goodput: f64) -> Self {
         let replaced = Some(Replaced { limit, goodput, rounds: PROBATION_ROUNDS });
         Hold { replaced, ..Hold::default() }
     }
 
-    /// Records the goodput of a round. Returns the lower limit if that was better.
+    /// Records the goodput of a round. Returns the lower limit if it was better.
     fn given_up(&mut self, goodput: f64) -> Option<usize> {
         let replaced = self.replaced.as_mut()?;
         if goodput < replaced.goodput * PROBATION_KEEPS {
@@ -71,7 +73,7 @@ impl LimitSearch {
         self.floor = self.floor.min(latency);
         if self.climbed_beside_pages && self.listing == ListingState::Ahead {
             self.climbed_beside_pages = false;
-            // If the limit is already in the thousands, pages have not ended the climb.
+            // If the limit is already in the thousands, pages did not end the climb.
             if self.limit <= CAREFUL && latency <= self.floor * QUEUED {
                 return self.climb(Climb::default(), held);
             }
@@ -91,7 +93,7 @@ impl LimitSearch {
         }
     }
 
-    /// Handles an odd round, which may be chance or a change.
+    /// Handles an odd round, which may be a coincidence or a change.
     fn hold_while_odd(&mut self, mut hold: Hold, held: Measured, measured: Measured) -> Phase {
         (hold.odd, hold.odd_for, hold.calm) = (hold.odd + 1, hold.odd_for + measured.took, 0);
         if hold.odd < CHANGED_ROUNDS || hold.odd_for < CHANGED_FOR {
@@ -100,8 +102,8 @@ impl LimitSearch {
         self.climb_again(measured.latency * CHANGE < held.latency, measured)
     }
 
-    /// Climbs again, because the origin or the network has changed. If replies are faster, the climb starts from the
-    /// beginning, since a lower limit may be enough.
+    /// Climbs again, because the origin or the network has changed. If replies are faster, the climb restarts from the
+    /// first limit, because a lower limit may be enough.
     fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
         self.floor = measured.latency;
         self.is_shared = !is_faster;
@@ -166,7 +168,8 @@ impl LimitSearch {
         if trial.other < self.held
             && let Some(held) = hold.held
         {
-            // A lower limit costs goodput to the same degree, so the latency is not caused by a queue of our requests.
+            // The lower limit reduced goodput in proportion, so the latency is not caused by a queue of our own
+            // requests.
             self.floor = held.latency;
         }
         let calm_max = if self.is_shared { SHARED_CALM_MAX } else { CALM_MAX };

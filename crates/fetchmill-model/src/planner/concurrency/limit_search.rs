@@ -3,26 +3,26 @@
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// Multiple of the lowest latency below which no requests wait in a queue.
+/// Below this multiple of the lowest latency, no requests wait in a queue.
 pub(super) const FREE: f64 = 1.15;
-/// Multiple of the lowest latency below which a doubled limit may be worth it.
+/// Below this multiple of the lowest latency, a doubled limit may be worthwhile.
 pub(super) const QUEUED: f64 = 1.25;
-/// Multiple of the lowest latency above which no higher limit is tried.
+/// Above this multiple of the lowest latency, no higher limit is tried.
 pub(super) const CROWDED: f64 = 1.5;
-/// A limit that gives less than this part of a lower one's goodput is too high, regardless of latency.
+/// If a limit achieves less than this fraction of a lower limit's goodput, it is too high, regardless of latency.
 pub(super) const HARM: f64 = 0.8;
-/// A climb is careful above this limit. An origin can bear four times too many requests if these are a hundred, but not
-/// if they are thousands.
+/// A climb is careful above this limit. An origin can cope with four times too many requests if that means hundreds,
+/// but not if it means thousands.
 pub(super) const CAREFUL: usize = 1024;
-/// A higher limit is kept if goodput grows by at least this part of the step.
+/// A higher limit is kept if goodput grows by at least this fraction of the step.
 pub(super) const STEP_GAIN: f64 = 0.6;
 
-/// Factor by which a limit is lowered.
+/// A limit is lowered by this factor.
 const SHRINK: f64 = 1.4;
-/// First step of a trial, and number of calm rounds before it.
+/// First step of a trial. `CALM_FIRST` is the number of calm rounds before it.
 const STEP: f64 = 1.06;
 const CALM_FIRST: u32 = 4;
-/// First step if other clients may use the origin, so that changes of their share are found sooner.
+/// First step if other clients may use the origin, so that changes in their share are detected sooner.
 const SHARED_STEP: f64 = 1.2;
 
 /// State of the listing.
@@ -30,10 +30,10 @@ const SHARED_STEP: f64 = 1.2;
 pub enum ListingState {
     /// The listing reads ahead for the first time.
     ReadsAhead,
-    /// There are targets, or no listing uses the origin.
+    /// There are targets to hand out, or no listing uses the origin.
     #[default]
     Ahead,
-    /// The listing continues, and all its targets are handed out.
+    /// The listing continues, but all its targets are already handed out.
     Behind,
 }
 
@@ -58,24 +58,24 @@ pub(super) enum Phase {
     Trial(Hold, Trial),
 }
 
-/// A climb: higher limits, one after the other.
+/// A climb, which tries one higher limit after another.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Climb {
     /// Measured limits, each with its goodput.
     pub(super) levels: Vec<(usize, f64)>,
     pub(super) strikes: u32,
-    /// Rounds that did not count, because the listing was reading ahead.
+    /// Number of rounds that did not count because the listing was reading ahead.
     pub(super) read_ahead: u32,
 }
 
-/// Shrinking: a good limit, and lower limits that are tried.
+/// Shrinking, which tries lower limits than a good one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shrink {
     pub(super) good: usize,
     /// Highest goodput so far. `None` until `good` itself is measured.
     pub(super) goodput: Option<f64>,
-    /// Goodput before a higher limit was tried, goodput during the recovery from that limit, and number of rounds of
-    /// the recovery.
+    /// Goodput before a higher limit was tried. `recovered` is the goodput during the recovery from that limit, and
+    /// `recoveries` the number of rounds in it.
     pub(super) before: f64,
     pub(super) recovered: f64,
     pub(super) recoveries: u32,
@@ -83,7 +83,7 @@ pub(super) struct Shrink {
     pub(super) doubted: Option<f64>,
 }
 
-/// A raise: a good limit with its goodput, and the factor by which a higher one is tried.
+/// A raise: a good limit, its goodput, and the factor for the next higher limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Raise {
     pub(super) good: usize,
@@ -98,15 +98,15 @@ pub(super) struct Raise {
 pub(super) struct Hold {
     /// Mean values of earlier rounds.
     pub(super) held: Option<Measured>,
-    /// Number of consecutive odd rounds, and their total time.
+    /// Number of consecutive odd rounds. `odd_for` is their total time.
     pub(super) odd: u32,
     pub(super) odd_for: Millis,
     pub(super) calm: u32,
-    /// The lower limit that it replaced, during the probation.
+    /// The lower limit that it replaced. Set during probation.
     pub(super) replaced: Option<Replaced>,
 }
 
-/// A limit that a higher one has replaced, its goodput, and the remaining rounds of the probation.
+/// A limit that a higher one has replaced, its goodput, and the remaining rounds of probation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Replaced {
     pub(super) limit: usize,
@@ -114,7 +114,7 @@ pub(super) struct Replaced {
     pub(super) rounds: u32,
 }
 
-/// A trial of another limit: the held limit, twice the other, the held limit.
+/// A trial of another limit. Its four rounds use the held limit, the other limit twice, and the held limit again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub(super) other: usize,
@@ -134,18 +134,18 @@ pub(super) struct TrialPlan {
 #[derive(Debug, Clone)]
 pub(super) struct LimitSearch {
     pub(super) bounds: ConcurrencyBounds,
-    /// Highest limit for which there is memory, with bodies as long as those of the last round.
+    /// Highest limit that fits into memory if bodies are as long as in the last round.
     pub(super) most: usize,
-    /// The current limit, and the limit that is held during a trial.
+    /// The current limit. `held` is the limit that is held during a trial.
     pub(super) limit: usize,
     pub(super) held: usize,
     pub(super) listing: ListingState,
-    /// The listing read ahead during the climb, so its pages may have ended the climb.
+    /// Whether the listing read ahead during the climb, so that its pages may have ended the climb.
     pub(super) climbed_beside_pages: bool,
     /// Lowest mean latency since the last change, in microseconds.
     pub(super) floor: f64,
     pub(super) trials: TrialPlan,
-    /// Other clients may use the origin: it has become slower or gives less goodput, and this job is not the reason.
+    /// Whether other clients may use the origin: latency or goodput has become worse, and this job is not the cause.
     pub(super) is_shared: bool,
 }
 

@@ -1,30 +1,30 @@
-//! A round: measurements of the workers at one limit.
+//! A round: the workers' measurements at one limit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::planner::millis::Millis;
 
-/// A round counts if at most this share of its reports were starved, and if on average at least this part of the limit
-/// was in flight.
+/// A round counts if at most this share of its reports were starved. The average number of requests in flight must also
+/// be at least `USED` times the limit.
 const STARVED: f64 = 0.25;
 const USED: f64 = 0.6;
-/// A reply counts as one unit, plus one for this many bytes of its body.
+/// A reply counts as one unit, plus one unit for this number of body bytes.
 const UNIT_BYTES: f64 = 16.0 * 1024.0;
 
 /// Measurements of a worker since its last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Complete replies that are not a sign of trouble.
+    /// Number of complete replies that do not indicate trouble.
     pub replies: u32,
-    /// Total bytes of their bodies.
+    /// Total size of their bodies in bytes.
     pub bytes: u64,
-    /// Total time from their requests to their ends.
+    /// Total time from each request to the end of its reply.
     pub latency_micros: u64,
     /// Targets in flight now.
     pub in_flight: u32,
     /// Targets in flight whose request has been sent.
     pub exchanging: u32,
-    /// Whether something other than the limit kept the worker from making more requests.
+    /// Whether anything but the limit kept the worker from making more requests.
     pub is_starved: bool,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Measured {
 /// Sums of the reports at one limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
-    /// Times at which the limit was set, at which all workers knew it and its connections were open, and at which
-    /// counting began.
+    /// Time at which the limit was set. At `ready`, all workers knew the limit and the connections were open. At
+    /// `begun`, counting began.
     pub(super) since: Millis,
     pub(super) ready: Option<Millis>,
     pub(super) begun: Option<Millis>,
     pub(super) reports: u32,
     pub(super) starved: u32,
-    /// Starved reports while all listed targets were handed out.
+    /// Number of starved reports while all listed targets were handed out.
     pub(super) behind: u32,
     pub(super) in_flight: f64,
     pub(super) replies: f64,
@@ -76,7 +76,7 @@ impl Round {
         f64::from(self.behind) > STARVED * f64::from(self.reports)
     }
 
-    /// Returns whether nothing but the limit held the job back.
+    /// Returns whether only the limit held the job back.
     pub(super) fn is_telling(&self, limit: usize) -> bool {
         let reports = f64::from(self.reports.max(1));
         f64::from(self.starved) <= STARVED * reports && self.in_flight >= USED * reports * limit as f64

@@ -1,21 +1,21 @@
-//! Shrinking after a climb, or a small raise if no requests wait in a queue.
+//! Shrinking after a climb, or raising the limit a little if no requests wait in a queue.
 
 use super::limit_search::{FREE, HARM, Hold, LimitSearch, Phase, Raise, STEP_GAIN, Shrink};
 use super::round::Measured;
 
-/// Part of the goodput that a lower limit must keep.
+/// Fraction of the goodput that a lower limit must keep.
 const SHRINK_KEEPS: f64 = 0.97;
-/// Goodput below this part is clearly less, even after a short round.
+/// Goodput below this fraction is clearly less, even after a short round.
 const CLEARLY_LESS: f64 = 0.85;
-/// If no requests wait in a queue yet, the limit is raised by this factor, and then by its root.
+/// If no requests wait in a queue yet, the limit is raised by this factor, and then by its square root.
 const RAISE: f64 = 1.4;
-/// While goodput grows by this factor per round, requests and idle connections of a higher limit still slow the origin
-/// down. The end of this growth is awaited for at most this many rounds.
+/// While goodput grows by this factor per round, the origin is still slowed down by the requests and idle connections
+/// of a higher limit. The search waits for the end of this growth, for up to `RECOVERIES` rounds.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 
 impl Shrink {
-    /// Returns whether a lower limit gives so much less that a short round is enough. The limit before it is then
+    /// Returns whether a lower limit achieves so much less that a short round is enough. The previous limit is then
     /// measured again.
     pub(super) fn is_clearly_less(&self, goodput: f64) -> bool {
         self.doubted.is_none()
@@ -23,13 +23,13 @@ impl Shrink {
             && self.goodput.is_some_and(|most| goodput < most * CLEARLY_LESS)
     }
 
-    /// Starts from the limit `good`, which gave `before` until a higher one was tried.
+    /// Starts from the limit `good`, whose goodput was `before` until a higher limit was tried.
     pub(super) fn from(good: usize, before: f64) -> Self {
         Shrink { good, goodput: None, before, recovered: 0.0, recoveries: 0, doubted: None }
     }
 
-    /// Returns whether a lower limit may soon give more: it gives more in each round, or its first round differs from
-    /// the goodput `before` of the limit before it.
+    /// Returns whether goodput at a lower limit may still rise. This is the case if it grows from round to round, or if
+    /// the first round differs from `before`, the previous limit's goodput.
     fn is_recovering(&self, before: f64, goodput: f64) -> bool {
         if self.recoveries == 0 {
             return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);
@@ -55,7 +55,7 @@ impl LimitSearch {
                 return Phase::Shrink(shrink);
             }
             (Some(goodput), None) if measured.goodput < goodput * SHRINK_KEEPS => {
-                // It may be chance, so measure the higher limit again.
+                // This may be a coincidence, so measure the higher limit again.
                 self.set(shrink.good);
                 return Phase::Shrink(Shrink { doubted: Some(measured.goodput), ..shrink });
             }
@@ -71,7 +71,7 @@ impl LimitSearch {
         self.try_less(Shrink { good: self.limit, goodput: Some(goodput), ..shrink })
     }
 
-    /// Decides after a lower limit gave less and the one before it was measured again.
+    /// Decides after a lower limit achieved less and the previous limit was measured again.
     fn shrink_again(&mut self, shrink: Shrink, lower: f64, measured: Measured) -> Phase {
         let goodput = f64::midpoint(shrink.goodput.unwrap_or(measured.goodput), measured.goodput);
         if lower < goodput * SHRINK_KEEPS {

@@ -1,4 +1,4 @@
-//! Simulates origins of several kinds and a client: the behaviour of the limit, and its goodput.
+//! Simulates a client and origins of several kinds, to test the limit and its goodput.
 
 mod two_jobs;
 
@@ -12,28 +12,28 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
 /// Share of an origin's capacity that pages leave to requests while a listing reads ahead, and while a single page
-/// arrives later. A page has 10,000 names, and as many bytes as 10,000 replies.
+/// arrives later. A page has 10,000 names and as many bytes as 10,000 replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
 const PAGE_REPLIES: f64 = 800.0;
 const WORKERS: usize = 2;
-/// Resting connections per active one.
+/// Quarantined connections per active one.
 const RESTING: f64 = 0.5;
 const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 16_384 };
 
-/// An origin: the latency of its replies in a given second, in microseconds, and its capacity in replies/s with a given
+/// An origin: the latency of its replies in a given second, in microseconds, and its capacity in replies/s for a given
 /// number of requests.
 #[derive(Clone, Copy)]
 struct Origin {
     latency: fn(u64) -> (u64, u64),
     capacity: fn(usize) -> f64,
-    /// Duration of a new connection, in microseconds.
+    /// Time to open a connection, in microseconds.
     connect_micros: u64,
     /// Maximum relative deviation of its capacity. Each deviation lasts a tenth of a second.
     noise: f64,
     /// Number of connections above which replies take longer, in proportion to the square of the excess. As in a real
-    /// client, half as many connections as the active ones rest a second later.
+    /// client, half as many connections as the active ones are in quarantine a second later.
     crowd: f64,
 }
 
@@ -82,7 +82,7 @@ struct World {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     workers: [Worker; WORKERS],
     free_at: f64,
-    /// Number of connections, including resting ones.
+    /// Number of connections, including quarantined ones.
     connections: f64,
     /// `None` for a fixed number of requests.
     controller: Option<ConcurrencyLimit>,
@@ -92,7 +92,8 @@ struct World {
     taken: f64,
     /// End of the listing's read-ahead, in microseconds.
     reads_ahead_until: u64,
-    /// Number of names handed out since the last page, if pages share capacity with requests. Then the rest of a page.
+    /// If pages share capacity with requests: number of names handed out since the last page, and then the rest of the
+    /// next page.
     names_taken: Option<f64>,
     page_left: f64,
     /// Bytes of a body.
@@ -210,7 +211,7 @@ impl World {
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
     }
 
-    /// Begins the next page, or receives more of one.
+    /// Begins the next page, or receives more of the current one.
     fn list(&mut self, now: u64) {
         let Some(names) = &mut self.names_taken else { return };
         if *names >= PAGE_NAMES && now >= self.reads_ahead_until {
@@ -248,7 +249,7 @@ impl World {
     }
 }
 
-/// Returns the highest goodput of any fixed number.
+/// Returns the highest goodput of any fixed number of requests.
 fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
     let limits = (1..=14).map(|power| 1 << power).chain([200]).filter(|limit| *limit <= most);
     let goodput = |limit| {
@@ -452,7 +453,7 @@ fn pages_that_fill_the_link_at_first_do_not_end_the_climb() {
     }
 }
 
-/// A page takes half of the link for a third of a second, every two seconds.
+/// Every two seconds, a page takes half of the link for a third of a second.
 #[test]
 fn pages_that_come_now_and_then_are_no_change() {
     let (_, quiet) = ORIGINS[3];

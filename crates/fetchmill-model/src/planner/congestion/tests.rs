@@ -1,4 +1,4 @@
-//! Simulates an origin that refuses requests above its rate, and a client whose pace is tested.
+//! Simulates an origin that refuses requests above its rate, and the client whose pace is tested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use super::super::retry::Jitter;
 use super::Congestion;
 use crate::limits;
 
-/// Processor time of a client per request, in microseconds. It limits the client to 40,000 requests/s.
+/// Processor time per request of a client, in microseconds. It limits the client to 40,000 requests/s.
 const REQUEST_MICROS: u64 = 25;
 /// The same while other programs use the machine: 80 requests/s.
 const BUSY_REQUEST_MICROS: u64 = 12_500;
@@ -20,10 +20,10 @@ const REPORTED_AT: u32 = 16;
 /// The origin's handling of a request.
 #[derive(Clone, Copy)]
 struct Server {
-    /// Requests/s, and the burst after a quiet time.
+    /// Rate in requests/s. `burst` is the number of requests allowed together after a quiet time.
     rate: fn(u64) -> f64,
     burst: f64,
-    /// Share of all other requests that it refuses at any rate.
+    /// Share of all other requests that are refused at any rate.
     stray: f64,
     /// `Retry-After` of refused requests.
     retry_after: Millis,
@@ -49,7 +49,7 @@ struct World {
     /// Successes and refusals of each second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
-    /// End of the time for which the client's machine is busy, in microseconds.
+    /// Time until which the client's machine is busy, in microseconds.
     busy_until: u64,
 }
 
@@ -113,7 +113,7 @@ impl World {
         self.pace.set(self.origin.rate());
     }
 
-    /// Runs `clients` connections for `seconds`. Each sends another request after each reply.
+    /// Runs `clients` connections for `seconds`. Each connection sends its next request after a reply.
     fn run(&mut self, clients: usize, latency_micros: u64, seconds: u64) {
         let mut events = BinaryHeap::from([Reverse((0, Event::Free)), Reverse((TICK_MICROS, Event::Tick))]);
         let (mut idle, mut free_at) = (clients, 0);
@@ -161,8 +161,8 @@ impl World {
 }
 
 impl Server {
-    /// Creates an origin whose token bucket holds its rate times `bucket_seconds`. A bucket of less than three requests
-    /// would refuse some only because timers are inexact.
+    /// Creates an origin whose token bucket holds the requests of `bucket_seconds`. A bucket for fewer than three
+    /// requests would refuse some only because timers are inexact.
     fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
         Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0, retry_after: 0 }
     }

@@ -1,4 +1,5 @@
-//! Two jobs at one origin, each with its own limit: neither takes nearly all, and the limits stay bounded.
+//! Two jobs at one origin, each with its own limit. Neither takes nearly all of the origin, and the limits stay
+//! bounded.
 
 use super::*;
 
