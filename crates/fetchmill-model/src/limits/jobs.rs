@@ -1,19 +1,19 @@
-//! Bounds of jobs and streams: descriptors, requests in flight, samples.
+//! Bounds of jobs and streams: descriptors, requests in flight and samples.
 
 use std::time::Duration;
 
 use super::MIB;
 use super::replies::REPLIES_BYTES_MAX;
 
-/// Descriptors of the process itself: standard streams, journal (4), listing (4), lock, and some for Python.
+/// Descriptors of the process itself: standard streams, journal (4), listing (4), the lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
-/// Additional descriptors per transform process: its socket and, while the process starts, the other end of the socket
-/// and both ends of a pipe.
+/// Additional descriptors per transform process: its socket, and during its start also the other end of the socket and
+/// both ends of a pipe.
 pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
-/// Descriptors per worker and its sink: three event queues with two each, 16 open folders, the stage, the destination,
-/// the failures file, and three that are open briefly.
+/// Descriptors per worker and its sink: two for each of three event queues, 16 open folders, the stage, the
+/// destination, the failures file, and three that are open briefly.
 pub const DESCRIPTORS_A_WORKER: u64 = 28;
-/// Descriptors of each worker that looks up names itself: a few sockets to each of two or three servers, and a few TCP
+/// Descriptors per worker that looks up names itself: a few sockets for each of two or three servers, and a few TCP
 /// connections.
 pub const DESCRIPTORS_OF_NAMES: u64 = 16;
 /// Minimum number of connections per worker. If descriptors are scarce, a job uses fewer workers rather than fewer
@@ -22,17 +22,17 @@ pub const WORKER_CONNECTIONS_MIN: u64 = 8;
 /// Default number of requests in flight, without `--concurrency`.
 pub const CONCURRENCY_DEFAULT: u32 = 64;
 
-/// Number of requests in flight with which `--concurrency auto` starts.
+/// Initial number of requests in flight with `--concurrency auto`.
 pub const AUTO_CONCURRENCY_FIRST: u32 = 32;
 /// Maximum number of requests in flight with `--concurrency auto` and small bodies. With larger bodies, memory sets a
-/// lower limit (128 MiB, see `planner/concurrency.rs`). Active and resting connections together take 24,576 of the
+/// lower limit (128 MiB, see `planner/concurrency.rs`). Active and resting connections together use up to 24,576 of the
 /// usual 28,232 local ports.
 pub const AUTO_CONCURRENCY_MAX: u32 = 16_384;
 
-/// Maximum for an origin at a public address with `--concurrency auto`, without `--concurrency-max`. It equals
-/// [`CONCURRENCY_DEFAULT`].
+/// Maximum number of requests in flight to an origin at a public address with `--concurrency auto` and without
+/// `--concurrency-max`. It equals [`CONCURRENCY_DEFAULT`].
 pub const COURTESY_PUBLIC: u32 = 64;
-/// The same limit for AWS S3, which is built for many requests.
+/// The same limit for AWS S3, which is built for large numbers of requests.
 pub const COURTESY_AWS: u32 = 256;
 /// Number of local ports that Linux usually offers for connections.
 pub const LOCAL_PORTS: u64 = 28_232;
@@ -41,41 +41,42 @@ pub const LOCAL_PORTS: u64 = 28_232;
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Interval between polls of values that change faster than once per sample.
 pub const SAMPLE_LOOK: Duration = Duration::from_millis(100);
-/// Maximum number of stored samples per job. Each covers one second or more and takes 200 bytes in memory and 300 in
+/// Maximum number of stored samples per job. Each covers one second or more. It takes 200 bytes in memory and 300 in
 /// the journal.
 pub const SAMPLES_MAX: usize = 720;
 /// Delay before the first test connection to a server that seems to be at its limit. The delay doubles each time.
 pub const CONNECT_PROBE_FIRST: Duration = Duration::from_secs(1);
-/// Longest delay between test connections. They show whether requests queue in the network. A server may log each one.
+/// Longest delay between test connections, which show whether requests queue in the network. It is long because servers
+/// may log each connection.
 pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Upper bound of a measured connection time. Slower connections count as this.
+/// Upper bound for a measured connection time. Slower connections count as this time.
 pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of requests that a stream has taken from its input, in addition to those in flight. They are on the
-/// way to the fetching thread or back: a few batches in each direction.
+/// Maximum number of requests that a stream has taken from its input in addition to those in flight. They are on their
+/// way to the fetching thread or back, a few batches in each direction.
 pub const STREAM_WINDOW: usize = 256;
-/// The same limit if replies are held until they are confirmed. It includes requests that are taken while connections
+/// The same limit if replies are held until they are certain. It includes requests that are taken while connections
 /// rest for 50 ms.
 pub const STREAM_CERTAIN_WINDOW: usize = 4096;
-/// Maximum number of unconfirmed replies that a connection has handed over. Their positions in the input are
+/// Maximum number of replies that a connection has passed on before they are certain. Their positions in the input are
 /// remembered. At this number the connection rests.
 pub const STREAM_UNCERTAIN_MAX: usize = 16 * 1024;
 /// Maximum number of replies in one batch of a stream.
 pub const STREAM_BATCH_REPLIES: usize = 64;
 /// Maximum bytes of replies in one batch of a stream.
 pub const STREAM_BATCH_BYTES: usize = MIB;
-/// Bodies of at least this size are handed over without a copy. Smaller ones are copied, so that a kept body does not
-/// keep its whole buffer alive.
+/// Bodies of at least this size are passed on without a copy. Smaller ones are copied, so that a body that the program
+/// keeps does not keep a whole buffer alive.
 pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
-/// Maximum bytes of stream bodies in memory, whether they are still being received or wait to be taken. Above it no
-/// request starts, and a body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
+/// Maximum bytes of stream bodies in memory, whether they are still being received or wait to be taken. Above this
+/// limit no request starts. A body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
 pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
-/// Maximum number of tries to get a descriptor or a port, 200 ms apart, before a reply counts as unreachable: 10 s in
-/// total.
+/// Maximum number of tries to get a descriptor or a port before the origin counts as unreachable. The tries are 200 ms
+/// apart, so they take 10 s in total.
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
-/// Maximum number of requests in flight per stream. Each has a task and a connection, which take about 4 KiB.
+/// Maximum number of requests in flight per stream. Each needs a task and a connection, which take about 4 KiB.
 pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
-/// Cache per thread of a server that serves a destination. A quarter holds decoded manifest frames of about 400 KiB
-/// each. The rest holds rows of Parquet files, about 300 KiB per batch if bodies are small. An open scan takes a few
-/// more MiB, and there are two of them.
+/// Cache per thread of a server that serves a destination. A quarter of it is for decoded manifest frames of about 400
+/// KiB each. The rest is for rows of Parquet files, about 300 KiB per batch if bodies are small. Each of the two open
+/// scans takes a few MiB more.
 pub const LOOKUP_CACHE_BYTES: usize = 32 * MIB;

@@ -4,43 +4,44 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// Maximum size of the file of `--ca-file`. A bundle of all public authorities has 220 KiB.
+/// Maximum size of a `--ca-file`. A bundle of all public authorities has 220 KiB.
 pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
-/// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, so 1.3 MiB in
-/// total. A ticket has at most 64 KiB, so malicious servers can make a worker use 16 MiB.
+/// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, 1.3 MiB in
+/// total. A ticket may have up to 64 KiB, so malicious servers can make a worker use 16 MiB.
 pub const TLS_SESSIONS_MAX: usize = 256;
 /// Maximum number of requests in flight on one HTTP/2 connection, even if the server allows more.
 pub const HTTP2_STREAMS_MAX: usize = 256;
-/// The same maximum until the server announces its own: the value that the standard asks every server to allow.
+/// The same maximum until the server announces its own. It is the value that the standard recommends every server to
+/// allow.
 pub const HTTP2_STREAMS_FIRST: usize = 100;
 /// Flow-control window of an HTTP/2 stream. Bodies are read as they arrive, so these bytes are in transit, not in
 /// memory.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
-/// The same for all streams of a connection. It is large because it also bounds the number of unread small frames
-/// (`docs/internals/decisions/0010`).
+/// The same for all streams of a connection together. It is large because it also bounds the number of unread small
+/// frames (`docs/internals/decisions/0010`).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
-/// Maximum number of simultaneous lookups with one thread each. A thread that hangs counts too.
+/// Maximum number of simultaneous lookups with one thread each. A hanging thread also counts.
 pub const DNS_THREADS_MAX: usize = 64;
-/// Maximum number of names that wait for one of these threads or are being looked up: 255 bytes and about as much
-/// again, 4 MiB in total.
+/// Maximum number of names that are being looked up by these threads or wait for one. Each takes 255 bytes and about as
+/// much again, 4 MiB in total.
 pub const DNS_ASKED_MAX: usize = 8192;
-/// Maximum number of addresses of a name that are tried.
+/// Maximum number of addresses that are tried for a name.
 pub const DNS_ADDRESSES_MAX: usize = 8;
-/// Delay before the next address of a host is tried, in parallel with earlier ones that have not answered. So opening a
-/// connection may briefly take up to `DNS_ADDRESSES_MAX` descriptors. If none is left, the attempt to connect ends and
-/// is repeated.
+/// Delay before the next address of a host is tried in parallel with earlier ones that have not answered. Opening a
+/// connection may therefore briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt
+/// to connect ends and is repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Maximum number of names whose addresses are cached. Each has 255 bytes, 8 addresses of 17 bytes and overhead, less
-/// than 0.6 KiB: 10 MiB in total.
+/// Maximum number of names whose addresses are cached. Each takes less than 0.6 KiB (255 bytes, 8 addresses of 17
+/// bytes, and overhead), 10 MiB in total.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
-/// Lifetime of cached addresses. The system's lookup does not report the TTL of the name's owner.
+/// Lifetime of cached addresses. The system's lookup does not report the TTL set by the name's owner.
 pub const DNS_TTL: Duration = Duration::from_secs(60);
 /// Time after a failed lookup during which it is not repeated.
 pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
-/// Default maximum of requests in flight per host in a job over many hosts, without `--limit-per-host`.
+/// Default maximum number of requests in flight per host in a multi-host job, without `--limit-per-host`.
 pub const HOST_CONNECTIONS: u32 = 4;
-/// Default maximum of requests/s per host in such a job, without `--rate-per-host`.
+/// Default maximum number of requests/s per host in such a job, without `--rate-per-host`.
 pub const HOST_RATE: f64 = 50.0;
 /// A host whose last reply took less than this is prompt. Slow hosts yield their places in flight to prompt hosts.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
@@ -49,20 +50,20 @@ pub const HOST_FAILURES_MAX: u32 = 5;
 /// Time during which a dead host gets no requests.
 pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
 /// Maximum number of hosts whose state is kept, for all workers together. Each takes 57 bytes in a table that is at
-/// most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14. Hosts without known problems are forgotten
-/// first.
+/// most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14 MiB. Hosts without known problems are
+/// forgotten first.
 pub const HOSTS_HELD_MAX: usize = 224 * 1024;
-/// Maximum number of targets that wait in memory for their host or for its address, for all workers together. Each
-/// takes about 0.5 KiB, 8 MiB in total. Further targets are deferred: they wait on disk.
+/// Maximum number of targets that wait in memory for their host or its address, for all workers together. Each takes
+/// about 0.5 KiB, 8 MiB in total. Further targets are deferred, that is, they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
-/// Divisor of [`HOST_TARGETS_MAX`] that gives the maximum for one host, so that it does not crowd out the others.
+/// The maximum for a single host is [`HOST_TARGETS_MAX`] divided by this, so that no host crowds out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
 /// Minimum time for which a target is deferred if there is no room for it in memory.
 pub const DEFERRED_FOR: Duration = Duration::from_secs(2);
 /// Delay before a target that seems dead is checked again. By then, the cause may be gone.
 pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
-/// Maximum number of unused connections that a job over many hosts keeps, for all workers together. With TLS, each
-/// takes about 40 KiB: 10 MiB in total.
+/// Maximum number of idle connections that a multi-host job keeps, for all workers together. With TLS, each takes about
+/// 40 KiB, 10 MiB in total.
 pub const HOST_IDLE_CONNECTIONS: usize = 256;
 /// Maximum number of deferred targets that wait to be written to the journal. No more are deferred until some are
 /// written.
@@ -71,13 +72,13 @@ pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 /// Maximum number of names that are being looked up and are not slow yet, for all workers together.
 pub const DNS_FAST_MAX: usize = 256;
 /// Maximum number of names that are being looked up and are slow, for all workers together. A lookup takes at most 2
-/// KiB: its name twice (2 x 255 bytes), two questions with 8 tries (2 x 8 x 56), and its entries in the tables of its
-/// sockets (16 x 24). In total, (8,192 + 256) x 2 KiB = 16.5 MiB of the general budget if all names have the maximum
+/// KiB: its name twice (2 x 255 bytes), two questions with 8 tries (2 x 8 x 56), and its entries in the socket tables
+/// (16 x 24). In total, this is (8,192 + 256) x 2 KiB = 16.5 MiB of the general budget if all names have the maximum
 /// length, and 5 MiB with usual names.
 pub const DNS_SLOW_MAX: usize = 8192;
 /// A lookup that takes longer than this is slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
-/// Timeout of a lookup's first try. The timeout of each further try is 1.5 times the one before: 1.5 + 2.25 + 3.4 =
+/// Timeout of a lookup's first try. Each further try has 1.5 times the timeout of the previous one: 1.5 + 2.25 + 3.4 =
 /// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Upper bound for that timeout if it comes from the system's configuration.
@@ -86,114 +87,116 @@ pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 pub const DNS_TRIES: u32 = 3;
 /// Upper bound for that number if it comes from the system's configuration.
 pub const DNS_TRIES_MAX: u32 = 5;
-/// Timeout of a whole lookup, with all its tries and all search domains of a short name.
+/// Timeout of a whole lookup, including all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Extra wait for the second address family after the first one has arrived (RFC 8305, section 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
-/// The same wait for IPv4 addresses after IPv6 ones. By then, a second try has been answered.
+/// The same wait for IPv4 addresses after IPv6 ones. It is long enough for the answer to a second try.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
-/// Maximum number of name servers that are asked.
+/// Maximum number of name servers that are queried.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
 /// Maximum number of search domains for a short name.
 pub const DNS_SEARCH_MAX: usize = 6;
-/// Maximum bytes that are read of a system file about names.
+/// Maximum number of bytes that are read from a system file for name lookups.
 pub const DNS_FILE_BYTES_MAX: u64 = MIB as u64;
 /// Number of sockets per worker and server, each with its own random port.
 pub const DNS_SOCKETS: usize = 4;
-/// Receive buffer of a socket in the kernel. It has room for an answer to each fast slot: with the kernel's overhead,
-/// 256 x 2 x 2 KiB = 1 MiB.
+/// Receive buffer of a socket in the kernel. It has room for the answers to all fast lookups: with the kernel's
+/// overhead, 256 x 2 x 2 KiB = 1 MiB.
 pub const DNS_RECEIVE_BYTES: usize = MIB;
 /// Maximum size of a UDP answer. Queries announce it, so that answers are not fragmented. Each socket has one buffer: 8
 /// servers x 4 x 2 KiB = 64 KiB per worker.
 pub const DNS_UDP_PAYLOAD: u16 = 1232;
 /// See [`DNS_UDP_PAYLOAD`]. A longer answer is truncated and therefore malformed.
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
-/// Maximum number of answers that one socket delivers before others get their turn.
+/// Maximum number of answers that are read from one socket before others get their turn.
 pub const DNS_UDP_BURST: usize = 64;
-/// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB: 2 MiB in
+/// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB, 2 MiB in
 /// total.
 pub const DNS_TCP_MAX: usize = 32;
-/// Maximum length of a chain of names in which each leads to the next.
+/// Maximum length of a chain of names (CNAME) in which each refers to the next.
 pub const DNS_CHAIN_MAX: usize = 16;
-/// Minimum lifetime of cached addresses. Between the minimum and the maximum, the owner's TTL applies.
+/// Minimum lifetime of cached addresses. Between the minimum and the maximum, the TTL set by the owner applies.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
 /// See [`DNS_TTL_MIN`].
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
-/// Maximum time for which a missing name is cached. From 1 s up to this, the TTL of the zone's owner applies.
+/// Maximum time for which a missing name is cached. From 1 s up to this time, the TTL set by the zone's owner applies.
 pub const DNS_ABSENT_TTL_MAX: Duration = Duration::from_secs(60);
-/// Number of random bytes that are fetched together: enough for about 50 queries.
+/// Number of random bytes that are obtained together, enough for about 50 queries.
 pub const DNS_RANDOM_BYTES: usize = 1024;
 
 /// Timeout of a name look-up.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of a TCP connection, over all addresses of a host. The TLS handshake has the same timeout again.
+/// Timeout for opening a TCP connection, over all addresses of a host. The TLS handshake has a separate timeout of the
+/// same length.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time that a page waits for a free descriptor or local port. Five attempts together last longer than the minute for
-/// which a port is blocked after its connection has ended.
+/// Time for which a page waits for a free descriptor or local port. Five attempts together last longer than the minute
+/// for which a port stays blocked after its connection has ended.
 pub const EXHAUSTED_WAIT: Duration = Duration::from_secs(15);
 /// Pause between two tries in [`EXHAUSTED_WAIT`].
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// Timeout from the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// Timeout of a body of which no byte arrives.
+/// Timeout of a body while no byte arrives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Timeout of a whole attempt, plus one second for each 64 KiB of the body.
+/// Timeout of a whole attempt. One second is added for each 64 KiB of the body.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Slowest body that `TOTAL_TIMEOUT` allows, in bytes/s.
 pub const BODY_RATE_MIN: u64 = 64 * 1024;
 /// Timeout of a listing page of any size.
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Timeout of the head of a store's reply for a small object of a job directory. After it the object is requested
-/// again.
+/// Timeout of the head of a store's reply for a small object of a job directory. After this time, the object is
+/// requested again.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
 /// The same if more connections to an origin are open than requests may be in flight. This time is shorter, because
-/// some servers are slow with many connections. It is as long as the time for which replies are collected before a
-/// connection rests, so connections that are needed only while others rest stay open.
+/// some servers are slow with many connections. Before a connection rests, it collects replies for the same time.
+/// Connections that are needed only while others rest therefore stay open.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
-/// The same directly after the number of requests was lowered.
+/// The same immediately after the number of requests was lowered.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
-/// Interval between checks of deadlines, and so their precision.
+/// Interval between checks of deadlines, which determines their precision.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Time that requests in flight are given to end after the job was asked to stop.
+/// Time in which requests in flight may finish after a request to stop the job.
 pub const DRAIN: Duration = Duration::from_secs(3);
-/// Number of targets with an outcome that `--max-failed` with a percentage needs to stop a job early. A smaller number
-/// says little about the rest.
+/// Minimum number of targets with an outcome before `--max-failed` with a percentage stops a job early. A smaller
+/// number says little about the rest.
 pub const FAILED_SHARE_TARGETS_MIN: u64 = 1000;
-/// Time that other threads have to end after a panic. A thread that waits for the panicked one is abandoned.
+/// Time in which other threads may end after a panic. A thread that waits for the panicked one is abandoned.
 pub const PANIC_END: Duration = Duration::from_secs(3);
 
-/// Maximum size of a profile file, a token, a reply with credentials, or a command's output. Real ones are far smaller.
+/// Maximum size of a profile file, a token, a reply with credentials, or a command's output. In practice they are far
+/// smaller.
 pub const CREDENTIALS_BYTES_MAX: usize = MIB;
 /// Timeout from the request for credentials to the whole reply, including the connection.
 pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of tries to get credentials before this counts as failed. The wait between tries starts at `CREDENTIALS_WAIT`
-/// and doubles.
+/// Number of tries to obtain credentials before giving up. The wait between tries starts at `CREDENTIALS_WAIT` and
+/// doubles each time.
 pub const CREDENTIALS_TRIES: u32 = 3;
 /// See `CREDENTIALS_TRIES`.
 pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
-/// Timeout of the first request to the metadata service, which is tried once. A machine without the service does not
-/// answer.
+/// Timeout of the first request to the metadata service, which is tried only once. On a machine without the service,
+/// nothing answers.
 pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout of a `credential_process` or a `--bearer-command`. The command may ask its user for a password.
+/// Timeout of a `credential_process` or `--bearer-command`. The command may prompt for a password.
 pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of a token that a command prints. It goes into a request's head, for which servers rarely accept more
-/// than 16 KiB.
+/// Maximum size of a token that a command prints. The token is part of a request's head, for which servers rarely
+/// accept more than 16 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Number of consecutive refused tokens after which the job stops. It is less than `CORRECTIONS_MAX`, so no target has
+/// The job stops after this number of consecutive refused tokens. It is less than `CORRECTIONS_MAX`, so no target has
 /// failed by then.
 pub const TOKENS_REFUSED_MAX: u32 = 3;
-/// Maximum length of a chain of profiles in which the role of each is assumed with the credentials of the next.
+/// Maximum length of a chain of profiles. The role of each profile is assumed with the credentials of the next one.
 pub const PROFILES_CHAINED_MAX: usize = 8;
 /// Credentials are renewed this long before they expire, or when a quarter of their lifetime is left if that is later.
 pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
 /// First wait between two tries to renew credentials. The wait doubles each time.
 pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);
-/// Longest wait between two tries. A caller that asks again during the wait gets the result of the last try.
+/// Longest wait between two tries. A caller that requests credentials during the wait gets the result of the last try.
 pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Maximum number of cookies that replies set while the redirects of one target are followed.
+/// Maximum number of cookies that replies may set while the redirects of one target are followed.
 pub const CHAIN_COOKIES_MAX: usize = 50;
 /// Maximum bytes of these cookies. Only redirected targets have any: 16 MiB if 1,024 of them are in flight.
 pub const CHAIN_COOKIE_BYTES_MAX: usize = 16 << 10;
@@ -203,7 +206,7 @@ pub const SET_COOKIES_MAX: usize = 100;
 pub const COOKIE_BYTES_MAX: usize = 4096;
 /// Maximum bytes of a cookie's path.
 pub const COOKIE_PATH_BYTES_MAX: usize = 1024;
-/// Maximum bytes of a request's `Cookie` field. Cookies that do not fit are left out. Servers accept about 8 to 32 KiB.
+/// Maximum bytes of a request's `Cookie` field. Cookies that do not fit are omitted. Servers accept about 8 to 32 KiB.
 pub const COOKIE_FIELD_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of a cookie file.
 pub const COOKIE_FILE_BYTES_MAX: u64 = 4 << 20;

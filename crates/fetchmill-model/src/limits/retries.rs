@@ -1,14 +1,14 @@
-//! Bounds of retries: attempts, waits, and the end of a job without success.
+//! Bounds of retries: attempts, waits, and the time after which a job without success ends.
 
 use std::time::Duration;
 
-/// Maximum number of attempts per target: the first and four retries.
+/// Maximum number of attempts per target: the first one and four retries.
 pub const ATTEMPTS_MAX: u32 = 5;
 /// Time after the first throttling status during which attempts that end with such a status do not count.
 pub const THROTTLE_FREE: Duration = Duration::from_secs(600);
 /// Maximum number of waiting targets that the planner holds. The rest stay in the journal.
 pub const WAITING_HELD_MAX: usize = 100_000;
-/// Base of the backoff. The wait is a random part of base x 2^attempt, up to the cap (full jitter).
+/// Base of the backoff. The wait is a random fraction of base x 2^attempt, up to the cap (full jitter).
 pub const BACKOFF_BASE: Duration = Duration::from_millis(50);
 /// Cap of the backoff.
 pub const BACKOFF_CAP: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ pub const THROTTLE_BASE: Duration = Duration::from_secs(1);
 pub const THROTTLE_CAP: Duration = Duration::from_secs(60);
 /// Longest `Retry-After` that is obeyed.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// Retry tokens of an origin.
+/// Maximum number of retry tokens of an origin.
 pub const RETRY_TOKENS_MAX: u32 = 500;
 /// Tokens that a target's first transient failure costs.
 pub const RETRY_COST_TRANSIENT: u32 = 14;
@@ -35,34 +35,34 @@ pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
 /// Time with only refusals that counts as an outage, for any number of refusals.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
-/// Maximum number of origins that refuse some requests and to which a stream therefore paces its requests. Each takes
-/// about 4 KiB, with four seconds of replies in slots of 50 ms. Requests to further origins are not paced.
+/// Maximum number of origins for which a stream paces its requests because they refuse some. Each takes about 4 KiB,
+/// with four seconds of replies in slots of 50 ms. Requests to further origins are not paced.
 pub const STREAM_THROTTLED_MAX: usize = 4096;
-/// An origin that has only refused requests for this long is not paced. The program receives the refusals.
+/// If an origin has refused all requests for this time, it is not paced. The program receives the refusals.
 pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
 /// Time after the last refusal for which a pace is kept.
 pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Minimum pace in requests/s, for any number of refusals.
 pub const PACE_MIN: f64 = 1.0;
-/// Burst after a quiet time if an origin has a pace. It is short, so that its requests are not refused: those of a few
-/// timer ticks.
+/// Burst after a quiet time if an origin has a pace: the requests of a few timer ticks. It is short so that the origin
+/// does not refuse these requests.
 pub const PACE_BURST: Duration = Duration::from_millis(20);
 /// First rest of an origin that is down. Each rest is twice as long as the one before it.
 pub const REST_BASE: Duration = Duration::from_secs(1);
 /// Longest rest of an origin or of a host.
 pub const REST_CAP: Duration = Duration::from_secs(120);
-/// Rest of an origin that serves earlier objects again, but no new target.
+/// Rest of an origin that serves earlier objects again, but no new targets.
 pub const PARTLY_HEALTHY_REST: Duration = Duration::from_secs(5);
-/// Time of the first rest of a host, in a job over many hosts. It is longer than [`REST_BASE`], because other hosts
-/// have work meanwhile, and because a host counts as dead after a few consecutive rests.
+/// First rest of a host in a multi-host job. It is longer than [`REST_BASE`], because there is work for other hosts in
+/// the meantime, and because a host counts as dead after a few consecutive rests.
 pub const HOST_REST_BASE: Duration = Duration::from_secs(5);
-/// The job ends (exit code 5) after this long without any success.
+/// Time without any success after which the job ends (exit code 5).
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);
 
 /// A run that resumes a job within this time reuses the pace of an origin that throttled.
 pub const PACE_KEPT: Duration = Duration::from_secs(900);
 
-/// Number of consecutive equal 401 or 403 replies after which a job without a success stops.
+/// A job that has had no success stops after this number of consecutive 401 or 403 replies with the same status.
 pub const REFUSED_TARGETS_MAX: u64 = 200;
-/// Timeout of the request that shows whether all requests are refused.
+/// Timeout of the request that checks whether all requests are refused.
 pub const ACCESS_CHECK: Duration = Duration::from_secs(30);

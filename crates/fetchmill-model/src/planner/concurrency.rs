@@ -51,10 +51,9 @@ const CONNECTING_LATENCIES: f64 = 4.0;
 /// most `CAREFUL_LAG` milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
-/// Memory for requests in flight. A connection has room for its next body and keeps some bodies until they are
-/// confirmed. For every two active connections, another one is in quarantine. Each request therefore counts as two and
-/// a half bodies plus the connection itself. Bodies above `COUNTED_BODY_MAX` have a separate budget
-/// (docs/internals/decisions/0024).
+/// Memory for requests in flight. A connection has room for its next body and keeps some bodies until they are certain.
+/// For every two active connections, another one rests. Each request therefore counts as two and a half bodies plus the
+/// connection itself. Bodies above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;

@@ -16,9 +16,8 @@ const CHANGED_FOR: Millis = 700;
 /// Weight of a new round in the held values.
 const HELD_WEIGHT: f64 = 0.3;
 /// A higher limit is on probation for this number of rounds, which take 2 s or more. This is necessary because some of
-/// its new connections go into quarantine after a second, and others replace them. The limit is abandoned if goodput
-/// falls below `PROBATION_KEEPS` times that of the lower limit. The next trial then starts after `PROBATION_CALM` calm
-/// rounds.
+/// its new connections rest after a second, and others replace them. The limit is abandoned if goodput falls below
+/// `PROBATION_KEEPS` times that of the lower limit. The next trial then starts after `PROBATION_CALM` calm rounds.
 const PROBATION_ROUNDS: u32 = 10;
 const PROBATION_KEEPS: f64 = 0.95;
 const PROBATION_CALM: u32 = 16;

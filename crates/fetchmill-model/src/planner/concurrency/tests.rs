@@ -18,7 +18,7 @@ const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
 const PAGE_REPLIES: f64 = 800.0;
 const WORKERS: usize = 2;
-/// Quarantined connections per active one.
+/// Number of resting connections per active one.
 const RESTING: f64 = 0.5;
 const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 16_384 };
 
@@ -33,7 +33,7 @@ struct Origin {
     /// Maximum relative deviation of its capacity. Each deviation lasts a tenth of a second.
     noise: f64,
     /// Number of connections above which replies take longer, in proportion to the square of the excess. As in a real
-    /// client, half as many connections as the active ones are in quarantine a second later.
+    /// client, half as many connections as the active ones rest a second later.
     crowd: f64,
 }
 
@@ -82,7 +82,7 @@ struct World {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     workers: [Worker; WORKERS],
     free_at: f64,
-    /// Number of connections, including quarantined ones.
+    /// Number of connections, including resting ones.
     connections: f64,
     /// `None` for a fixed number of requests.
     controller: Option<ConcurrencyLimit>,
