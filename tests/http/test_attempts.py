@@ -207,7 +207,7 @@ def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path:
     ("behaviour", "kind", "reason"),
     [
         (then_close(b""), "reset", "the connection broke"),
-        (then_close(reply(b"abc", length=10)), "truncated", "the connection was closed within the body"),
+        (then_close(reply(b"abc", length=10)), "truncated", "the connection was closed before the body was complete"),
         (then_close(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "framing", "Content-Length"),
         (then_close(b"SSH-2.0-x\r\n"), "not-http", "HTTP/1.x"),
     ],

@@ -25,7 +25,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "unauthorized": (
         reply(status="401 Unauthorized").replace(b"\r\n", b'\r\nWWW-Authenticate: Basic realm="a\x1b[31m"\r\n', 1),
         "status",
-        "401 Unauthorized; no credentials were given, see --bearer; the server asks for Basic",
+        "401 Unauthorized; no credentials were given, see --bearer; the server requests Basic",
     ),
     "forbidden": (reply(status="403 No"), "status", "403 Forbidden; no credentials were given, see --bearer"),
     "bad-request": (reply(status="400 x"), "status", "400 Bad Request"),
@@ -59,7 +59,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "encoding": (bare_reply("Transfer-Encoding: gzip") + b"a", "framing", "Transfer-Encoding"),
     "ssh": (then_close(b"SSH-2.0-x\r\n"), "not-http", "HTTP/1.x"),
     "closed": (then_close(b""), "reset", "before the reply began"),
-    "short": (then_close(reply(b"abc", length=10)), "truncated", "closed within the body"),
+    "short": (then_close(reply(b"abc", length=10)), "truncated", "closed before the body was complete"),
     "endless": (then_close(bare_reply("Connection: close") + b"abc"), "unverified-length", "--allow-eof-bodies"),
     "large": (reply(b"x" * 100), "body-too-large", "--max-size"),
     "head": (bare_reply(*(f"X-{number}: x" for number in range(200))), "head-too-large", "128 header fields"),

@@ -1,12 +1,12 @@
-//! A part of an object: the requested bytes, and the bytes that a reply claims to contain.
+//! A part of an object: the bytes that are requested, and the bytes that a reply claims to contain.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Maximum position of the last byte, because servers use 63-bit numbers.
+/// Maximum position of the last byte. Servers use 63-bit numbers.
 const LAST_MAX: u64 = i64::MAX as u64;
 
-/// Bytes of an object, at least one.
+/// A range of at least one byte of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
     first: u64,
@@ -14,11 +14,11 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// Creates a range of `length` bytes from an offset on. The error says why the range is invalid.
+    /// Creates a range of `length` bytes that starts at `offset`. The error says why the range is invalid.
     pub fn new(offset: u64, length: u64) -> Result<Self, &'static str> {
         let before_last = length.checked_sub(1).ok_or("its length is 0")?;
         let last = offset.checked_add(before_last).filter(|last| *last <= LAST_MAX);
-        Ok(ByteRange { first: offset, last: last.ok_or("its range ends above 2^63")? })
+        Ok(ByteRange { first: offset, last: last.ok_or("its range ends beyond 2^63")? })
     }
 
     /// Returns the number of bytes.
@@ -26,7 +26,7 @@ impl ByteRange {
         self.last - self.first + 1
     }
 
-    /// Returns the range from the first byte of both to the last, if at most `gap_max` bytes are between them.
+    /// Returns the smallest range that contains both ranges, if the gap between them has at most `gap_max` bytes.
     pub fn join(self, other: Self, gap_max: u64) -> Option<Self> {
         let behind = self.first.max(other.first);
         let gap = behind.saturating_sub(self.last.min(other.last).saturating_add(1));
@@ -34,7 +34,7 @@ impl ByteRange {
         (gap <= gap_max).then_some(joined)
     }
 
-    /// Returns the position of this range within the bytes of `whole`, if it is a part of it.
+    /// Returns the position of this range within the bytes of `whole`, if `whole` contains it.
     pub fn position_in(self, whole: Self) -> Option<Range<usize>> {
         if self.first < whole.first || self.last > whole.last {
             return None;
@@ -54,7 +54,7 @@ impl ByteRange {
         (first <= last && last <= LAST_MAX).then_some(ByteRange { first, last })
     }
 
-    /// Returns whether a `Content-Range` value states exactly this part. The length of the object may be unknown.
+    /// Returns whether a `Content-Range` value states exactly this part. The object's length may be unknown.
     pub fn is_content_range(self, value: &[u8]) -> bool {
         let Some((unit, rest)) = value.split_at_checked(b"bytes ".len()) else { return false };
         let Some(slash) = memchr::memchr(b'/', rest) else { return false };
@@ -64,7 +64,7 @@ impl ByteRange {
             && (total == b"*" || number(total).is_some_and(|total| total > self.last))
     }
 
-    /// Returns the length of an object if the value of a `Content-Range` field states that the whole object has come.
+    /// Returns the object's length if a `Content-Range` value states that the reply contains the whole object.
     pub fn whole_of_content_range(value: &[u8]) -> Option<u64> {
         let slash = memchr::memrchr(b'/', value)?;
         let length = number(&value[slash + 1..])?;
@@ -79,14 +79,14 @@ impl ByteRange {
     }
 }
 
-/// Writes the range as in the `Range` field.
+/// Formats the range as in a `Range` field.
 impl fmt::Display for ByteRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "bytes={}-{}", self.first, self.last)
     }
 }
 
-/// Parses a number of digits only.
+/// Parses a number that consists only of digits.
 pub fn number(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok())?

@@ -1,8 +1,8 @@
-//! Decodes the chunked coding: it reads control bytes one by one, and data in slices.
+//! Decodes the chunked coding. Control bytes are read one by one, and data in slices.
 //!
-//! It is strict where parsers differ. A size is 1 to 16 hex digits, followed by CR or `;`. Every line ends with CR LF.
-//! Only CR LF may follow the data, and the last chunk must come. Extensions and trailers are bounded and discarded. Old
-//! servers pad a size with blanks. A reply with such blanks is suspect.
+//! The decoder is strict where parsers differ. A size has 1 to 16 hex digits, followed by CR or `;`. Every line ends
+//! with CR LF. Only CR LF may follow the data, and the last chunk is required. Extensions and trailers are bounded and
+//! discarded. Old servers pad a size with blanks. A reply with such blanks is suspect.
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
@@ -16,9 +16,9 @@ pub(super) struct ChunkedDecoder {
     step: ChunkState,
     /// Number of digits of the size so far.
     digits: u8,
-    /// The size while it is read, then the remaining bytes of the chunk.
+    /// The size while it is being read, and then the number of remaining bytes in the chunk.
     size: u64,
-    /// Total size of the chunks whose size lines were read.
+    /// Total size of all chunks whose size lines were read.
     total: u64,
     extension_bytes: usize,
     trailer_bytes: usize,
@@ -26,7 +26,7 @@ pub(super) struct ChunkedDecoder {
     is_padded: bool,
 }
 
-/// State of the decoder: what the next byte belongs to.
+/// State of the decoder: the element to which the next byte belongs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -47,7 +47,7 @@ enum ChunkState {
 }
 
 impl ChunkedDecoder {
-    /// Returns whether the end of the trailers has come.
+    /// Returns whether the end of the trailers was reached.
     pub(super) fn is_done(&self) -> bool {
         self.step == ChunkState::Done
     }
@@ -62,7 +62,8 @@ impl ChunkedDecoder {
         self.total
     }
 
-    /// Passes the data in `input` to `body`. Returns the number of consumed bytes: all, or up to the end of the body.
+    /// Passes the data in `input` to `body`. Returns the number of consumed bytes. Only the end of the body leaves
+    /// bytes unconsumed.
     pub(super) fn read(
         &mut self,
         input: &[u8],
@@ -108,7 +109,7 @@ impl ChunkedDecoder {
         Ok(input.len() - rest.len())
     }
 
-    /// Handles a byte of a line with a size.
+    /// Handles a byte of a size line.
     fn size_line(&mut self, byte: u8, max_body: u64) -> Result<(), MalformedReply> {
         match (self.step, byte) {
             (ChunkState::SizeStart | ChunkState::Size, digit) if digit.is_ascii_hexdigit() => {

@@ -2,22 +2,22 @@
 
 use crate::text::dates::{number, parse_http_date};
 
-/// Time at which the server wants the next request.
+/// Time at which the server wants to receive the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
     /// After this number of seconds.
     Seconds(u64),
-    /// At a time of the server's clock, in seconds since 1970 UTC.
+    /// At a time on the server's clock, in seconds since 1970 UTC.
     Date {
         /// Time on the server's clock.
         at: u64,
-        /// Time at which the server sent the reply, on the same clock. `None` if it is not stated.
+        /// Time at which the server sent the reply, on the same clock. `None` if not stated.
         sent: Option<u64>,
     },
 }
 
 impl RetryAfter {
-    /// Parses a value. `None` for anything else. `date` is the value of the `Date` field.
+    /// Parses a `Retry-After` value. `None` if it is malformed. `date` is the value of the `Date` field.
     pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
         let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         if value.first()?.is_ascii_digit() && value.iter().all(is_number) {
@@ -31,7 +31,7 @@ impl RetryAfter {
     }
 
     /// Returns how long to wait, in seconds. `now` (seconds since 1970 UTC) is used only if the server did not send its
-    /// own time, because the two clocks may differ.
+    /// own time, because the clocks may differ.
     pub fn wait(self, now: u64) -> u64 {
         match self {
             RetryAfter::Seconds(seconds) => seconds,

@@ -1,4 +1,4 @@
-//! The meaning of a head: status, framing of the body, and whether the connection can be used again.
+//! The meaning of a head: its status, the framing of the body, and whether the connection can be used again.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use crate::outcome::FailureKind;
 pub enum Framing {
     /// There is no body, even if fields describe one.
     None,
-    /// The announced length.
+    /// The stated length.
     Length(u64),
     /// The last chunk.
     Chunked,
@@ -31,7 +31,7 @@ pub enum Version {
     Http10,
     /// HTTP/1.1.
     Http11,
-    /// HTTP/2: the reply came in its frames.
+    /// HTTP/2. The reply arrived in frames.
     Http2,
 }
 
@@ -57,12 +57,12 @@ pub struct Head {
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
-    /// Whether other parsers may see another end of the reply, although RFC 9112, 6.3, defines it. Such a reply counts
-    /// only as the first one of its connection, which is closed after it.
+    /// Whether other parsers may see a different end of the reply, although RFC 9112, 6.3, defines it. Such a reply
+    /// counts only if it is the first one on its connection, which is then closed.
     pub is_suspect: bool,
-    /// Time at which the server wants the next try.
+    /// Time at which the server wants to receive the next try.
     pub retry_after: Option<RetryAfter>,
-    /// Positions of the fields that packs keep.
+    /// Positions of the field values that packs store.
     pub kept: FieldSpans,
     /// Size of the head in bytes.
     pub length: u32,
@@ -79,7 +79,7 @@ pub struct FieldSpans {
     pub etag: Option<Span>,
     /// `Last-Modified`.
     pub last_modified: Option<Span>,
-    /// `Location`, where a redirect leads.
+    /// `Location`, the target of a redirect.
     pub location: Option<Span>,
 }
 
@@ -111,7 +111,7 @@ pub struct Span {
 }
 
 impl Head {
-    /// Returns the head for a message without a length, whose end is marked by HTTP/2 frames.
+    /// Returns the head of a message from HTTP/2 frames. If no length is stated, the frames mark its end.
     pub(super) fn of_frames(self) -> Self {
         let head = Head { version: Version::Http2, ..self };
         match self.framing {
@@ -138,7 +138,7 @@ impl Span {
 /// A head that was read.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
-    /// A 1xx: the final head follows.
+    /// A 1xx head. The final head follows.
     Interim,
     /// The reply's head.
     Final(Head),
@@ -150,7 +150,8 @@ pub(super) const START_BYTES: usize = 9;
 /// Number of bytes of a status line before its reason.
 const STATUS_BYTES: usize = START_BYTES + 4;
 
-/// Refuses anything but HTTP/1.0 or 1.1 as soon as the first bytes show it. `input` may contain fewer bytes.
+/// Refuses anything but HTTP/1.0 or 1.1 as soon as the first bytes show it. `input` may contain fewer than
+/// [`START_BYTES`] bytes.
 pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     let start = &input[..input.len().min(START_BYTES)];
     if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {
@@ -160,8 +161,8 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     }
 }
 
-/// Parses the head at the start of `input`, and returns it with its length. `None` if it is not complete. If it is
-/// `bodiless`, an answer to `HEAD`, no body follows.
+/// Parses the head at the start of `input`. Returns the head and its length, or `None` if it is not complete. With
+/// `bodiless`, it is the reply to a `HEAD` request, so no body follows.
 pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     #[cfg(test)]
     super::tests::count_parse();
@@ -201,7 +202,7 @@ pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message
     Ok(Some((fields.message(version, status, head, bodiless)?, head.len())))
 }
 
-/// Returns version and status of a head with an odd line. In its status line only the reason may be odd.
+/// Returns the version and status of a head with odd lines. In the status line, only the reason may be odd.
 fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut reply = httparse::Response::new(&mut []);
@@ -215,7 +216,7 @@ fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
     Some((reply.version?, reply.code?)).filter(|_| is_odd)
 }
 
-/// Returns whether a status line is odd only because of control bytes in its reason, which can be ignored.
+/// Returns whether a status line is odd only because its reason contains control bytes, which can be ignored.
 fn has_odd_reason(head: &[u8]) -> bool {
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
     let line = head[..end].strip_suffix(b"\r").unwrap_or(&head[..end]);
@@ -242,7 +243,7 @@ pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
     check(head).ok().map(|()| (status, length))
 }
 
-/// Returns the values of all fields with a name, in order, from the bytes of a head that was parsed before.
+/// Returns the values of all fields with a name, in order. `head` must have been parsed successfully before.
 pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<Cow<'h, [u8]>> {
     field_lines(head).filter(|line| line.is(name)).map(|line| line.unfolded()).collect()
 }
@@ -301,8 +302,8 @@ impl<'a> HeadFields<'a> {
         Ok(found)
     }
 
-    /// Keeps only values that have one line and no control bytes. Control bytes in a `Location` are escaped when it is
-    /// followed.
+    /// Keeps only values that have one line and no control bytes. Control bytes in a `Location` are escaped when the
+    /// redirect is followed.
     fn without_odd_values(self) -> Self {
         HeadFields {
             content_type: self.content_type.and_then(kept_value),
@@ -312,8 +313,8 @@ impl<'a> HeadFields<'a> {
         }
     }
 
-    /// Adds a `Content-Length` of digits only. Equal repeated fields count once. A list is refused, because nothing
-    /// needs it and parsers differ on it.
+    /// Adds a `Content-Length`, which must consist of digits only. Repeated fields with the same value count once. A
+    /// list of values is refused, because nobody needs it and parsers treat it differently.
     fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
         if self.length.is_some_and(|other| other != length) {
@@ -350,7 +351,7 @@ impl<'a> HeadFields<'a> {
         if self.chunked && version == 0 {
             return Err(MalformedReply::framing("Transfer-Encoding in HTTP/1.0"));
         }
-        // Chunks take precedence (RFC 9112, 6.3).
+        // `Transfer-Encoding` takes precedence (RFC 9112, 6.3).
         let is_suspect = self.chunked && self.length.is_some();
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
@@ -402,7 +403,7 @@ impl<'a> HeadFields<'a> {
     }
 }
 
-/// Compares the name of a field. `name` must be in lower case and of the same length.
+/// Compares a field's name with `name`, which must be in lower case and of the same length.
 fn is(field: &httparse::Header<'_>, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Fields that define the end of a message or the host, or that ask for replies that [`crate::http1::ReplyReader`]
+/// Fields that define the end of a message or the host, or that request replies that [`crate::http1::ReplyReader`]
 /// refuses.
 const REFUSED_FIELDS: &[&str] = &[
     "connection",
@@ -22,7 +22,7 @@ pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Refuses a field that could change the meaning of a request. Errors show its name, never its value.
+/// Refuses a field that could change the meaning of a request. Errors show the field's name, never its value.
 pub fn check_field(name: &str, value: &str) -> Result<()> {
     let usage = |problem: &str| {
         let name = name::for_display(name.as_bytes());

@@ -6,7 +6,7 @@ use crate::outcome::FailureKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", .kind.name())]
 pub struct MalformedReply {
-    /// Failure of the target.
+    /// Failure kind of the target.
     pub kind: FailureKind,
     /// Reason in words.
     pub reason: &'static str,

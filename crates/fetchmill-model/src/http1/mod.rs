@@ -1,15 +1,15 @@
 //! HTTP/1.1 for a client: bytes in, bytes out, no I/O and no clock.
 //!
-//! Requests and replies are independent: [`RequestTemplate`] writes requests, and [`ReplyReader`] reads replies one
-//! after another from a stream of bytes. So a transport may pipeline.
+//! Requests and replies are independent. [`RequestTemplate`] writes requests, and [`ReplyReader`] reads replies one
+//! after another from a stream of bytes. A transport may therefore use pipelining.
 //!
 //! # Rules
 //! - The body stored under a name must come from its own reply, never from a neighbouring one. A reply whose end is
-//!   ambiguous is refused, or is suspect ([`Head::is_suspect`]) if RFC 9112, 6.3, decides.
-//! - Lines of a head that do not define its end may be odd: see `odd_head`. They are checked only after `httparse` has
-//!   refused the head.
+//!   ambiguous is refused. If RFC 9112, 6.3, resolves the ambiguity, it is suspect ([`Head::is_suspect`]) instead.
+//! - Lines of a head that do not define where the reply ends may be odd (see `odd_head`). They are checked only after
+//!   `httparse` has refused the head.
 //! - Every loop and counter is bounded by `limits`. The work is linear in the bytes received, however they are split.
-//! - Acceptance of a reply does not depend on how the stream is split into inputs.
+//! - Whether a reply is accepted does not depend on how the stream is split into inputs.
 //!
 //! # Never
 //!
@@ -17,7 +17,7 @@
 //!
 //! # Cost
 //!
-//! A reply of 100 bytes with its head in one input costs one `httparse` run and one pass over the field names (see
+//! For a reply of 100 bytes with its head in one input, `httparse` runs once, with one pass over the field names (see
 //! `examples/http1_cost.rs`).
 
 mod body_sink;

@@ -1,20 +1,19 @@
 //! Heads with lines that violate RFC 9112 but that other clients accept: folded values, lines that are not fields,
-//! control bytes in a value or in the reason of the status line, blanks before a colon.
+//! control bytes in a value or in the reason of the status line, and blanks before a colon.
 //!
-//! Such a line is dropped or read as intended. That must never change where a reply ends or to which request it
-//! belongs. So a head is refused if an odd line
+//! Such a line is dropped or read as intended. This must never change where a reply ends or to which request it
+//! belongs. A head is therefore refused if an odd line
 //! - names one of the fields in [`GUARDED_FIELDS`], in any spelling, or continues one,
 //! - begins with `HTTP/`, because another reply may begin there,
-//! - contains a NUL, or a CR that does not end it (also forbidden in a reason),
-//! - contains only blanks, because some parsers take it for the end of the head.
+//! - contains a NUL or a CR that does not end the line (also forbidden in a reason),
+//! - contains only blanks, because some parsers consider it the end of the head.
 
 use std::borrow::Cow;
 
 use super::malformed::MalformedReply;
 use crate::http1::header_field::is_token;
 
-/// Letters in the names of the fields that define where a body ends, which part of the object it is, and how it is
-/// encoded.
+/// Letters of the names of fields that define where a body ends, which part of the object it is, and how it is encoded.
 const GUARDED_FIELDS: &[&str] =
     &["contentlength", "transferencoding", "connection", "contentrange", "contentencoding"];
 
@@ -28,7 +27,7 @@ pub struct FieldLine<'h> {
 }
 
 impl<'h> FieldLine<'h> {
-    /// Returns whether the field has this name, in any case.
+    /// Returns whether the field has this name, regardless of case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -49,7 +48,7 @@ impl<'h> FieldLine<'h> {
     }
 }
 
-/// Returns the part of a value that is kept. `None` for a value with control bytes or several lines.
+/// Returns a value if it is to be kept. `None` if it has control bytes or several lines.
 pub fn kept_value(value: &[u8]) -> Option<&[u8]> {
     value.iter().all(|byte| is_text(*byte)).then_some(value)
 }
@@ -108,7 +107,7 @@ impl<'h> Iterator for FieldLines<'h> {
     }
 }
 
-/// Refuses a complete head with a line that must not be dropped.
+/// Refuses a complete head if it contains a line that must not be dropped.
 pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
     let mut lines = FieldLines { rest: head };
     let _ = lines.next_line();
@@ -119,7 +118,7 @@ pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
         }
         let is_fold = is_blank(line[0]);
         if is_fold && (continues_guarded || line.trim_ascii().is_empty()) {
-            return Err(MalformedReply::framing("a header field is folded that must not be"));
+            return Err(MalformedReply::framing("a header field that must not be folded is folded"));
         }
         let colon = memchr::memchr(b':', line);
         let before_colon = &line[..colon.unwrap_or(line.len())];

@@ -1,4 +1,4 @@
-//! The state of a reply while it is read: head, then body, then done.
+//! The state of a reply while it is being read: head, then body, then done.
 
 use memchr::memchr_iter;
 
@@ -14,25 +14,25 @@ use crate::outcome::FailureKind;
 /// Progress of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyProgress {
-    /// The reply is not complete. The bytes after `consumed` must be passed again, followed by more bytes.
+    /// The reply is not complete. The bytes after `consumed` must be passed again, followed by new bytes.
     NeedMore {
         /// Number of consumed input bytes.
         consumed: usize,
     },
     /// The reply is complete. Bytes after `consumed` do not belong to it. Unless another request was sent on the
-    /// connection, they are unsolicited and the connection must not be used again.
+    /// connection, they are unsolicited, and the connection must not be used again.
     Done {
         /// Number of input bytes that belong to the reply.
         consumed: usize,
     },
 }
 
-/// Meaning of a stream's end for a reply that has not failed.
+/// Meaning of the end of a stream for a reply that has not failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The reply is complete. With [`Framing::Eof`] the end of the stream marks this.
+    /// The reply is complete. With [`Framing::Eof`], this is the only mark of its end.
     Complete,
-    /// No byte was received. On a reused connection, the server closed it while the request was sent.
+    /// No byte was received. A reused connection may have been closed by the server while the request was being sent.
     Unanswered,
 }
 
@@ -47,16 +47,16 @@ pub struct ReplyReader {
     /// Total size of the interim heads of this reply.
     interim_bytes: usize,
     interim_count: u32,
-    /// Number of bytes of the unfinished head that were searched for its end.
+    /// Number of bytes of the unfinished head that were already searched for its end.
     scanned: usize,
     /// Start of the last line in these bytes.
     line_start: usize,
-    /// Whether the reply answers `HEAD` and so has no body, even if fields describe one.
+    /// Whether the reply answers `HEAD` and therefore has no body, even if fields describe one.
     is_bodiless: bool,
     /// Whether a part of the object was requested.
     may_be_partial: bool,
-    /// Number of bytes that the body must have. It is set if the status is 206 and `Content-Range` says that this is
-    /// the whole object.
+    /// Number of bytes that the body must have. It is set if the status is 206 and `Content-Range` states that the
+    /// reply contains the whole object.
     whole: Option<u64>,
 }
 
@@ -90,8 +90,8 @@ impl ReplyReader {
         }
     }
 
-    /// Creates a reader for replies from HTTP/2 frames. It gets the head in HTTP/1.1 form and the body without framing.
-    /// A frame must mark the end of the stream.
+    /// Creates a reader for replies from HTTP/2 frames. The reader receives the head in HTTP/1.1 form and the body
+    /// without framing. A frame must mark the end of the stream.
     pub fn of_frames(max_body: u64) -> Self {
         ReplyReader { of_frames: true, ..ReplyReader::new(max_body) }
     }
@@ -101,13 +101,13 @@ impl ReplyReader {
         *self = ReplyReader { of_frames: self.of_frames, ..ReplyReader::new(self.max_body) };
     }
 
-    /// Resets the reader for the reply to a request with `Range`, which may be a part of the object (206).
+    /// Resets the reader for the reply to a request with `Range`. The reply may be a part of the object (206).
     pub fn start_partial(&mut self) {
         self.start();
         self.may_be_partial = true;
     }
 
-    /// Resets the reader for the reply to `HEAD`, whose fields describe a body that does not come.
+    /// Resets the reader for the reply to `HEAD`, whose fields describe a body that does not follow.
     pub fn start_bodiless(&mut self) {
         self.start();
         self.is_bodiless = true;
@@ -118,10 +118,10 @@ impl ReplyReader {
         self.head.as_ref()
     }
 
-    /// Reads more of the reply. `input` is everything received but not yet consumed. Until the head is complete, the
-    /// caller keeps its bytes and passes them again with any new bytes appended. Body bytes are consumed immediately.
+    /// Reads more of the reply. `input` contains everything received but not yet consumed. Until the head is complete,
+    /// the caller keeps its bytes and passes them again with new bytes appended. Body bytes are consumed immediately.
     ///
-    /// After an error, every further call returns the same error, until [`ReplyReader::start`].
+    /// After an error, every further call returns the same error until [`ReplyReader::start`].
     #[inline]
     pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<ReplyProgress, MalformedReply> {
         let result = self.advance(input, body);
@@ -150,12 +150,14 @@ impl ReplyReader {
     pub fn end_of_stream(&mut self) -> Result<StreamEnd, MalformedReply> {
         match self.state {
             ReplyState::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(StreamEnd::Unanswered),
-            ReplyState::Head => {
-                Err(MalformedReply::new(FailureKind::Reset, "the connection was closed within the head"))
-            }
-            ReplyState::Length(_) | ReplyState::Chunked(_) => {
-                Err(MalformedReply::new(FailureKind::Truncated, "the connection was closed within the body"))
-            }
+            ReplyState::Head => Err(MalformedReply::new(
+                FailureKind::Reset,
+                "the connection was closed before the head was complete",
+            )),
+            ReplyState::Length(_) | ReplyState::Chunked(_) => Err(MalformedReply::new(
+                FailureKind::Truncated,
+                "the connection was closed before the body was complete",
+            )),
             ReplyState::Eof(taken) => {
                 self.check_whole(taken)?;
                 self.state = ReplyState::Done;
@@ -166,7 +168,7 @@ impl ReplyReader {
         }
     }
 
-    /// Reads one head, interim or final. `None` if its end has not come.
+    /// Reads one head, interim or final. `None` if its end has not arrived.
     ///
     /// A head is accepted or refused only when it is complete or exceeds a limit, so the result does not depend on how
     /// the bytes are split. Only a start that is not HTTP is refused immediately.
@@ -178,8 +180,8 @@ impl ReplyReader {
         if self.scanned < head::START_BYTES {
             head::check_start(&input[..input.len().min(left)])?;
         }
-        // Usually the whole head is here, and its lines need not be searched. A head longer than a line may be is first
-        // checked line by line, and errors in it are reported only once its end has come.
+        // Usually the whole head is available, and its lines need not be searched. If a head is longer than the maximum
+        // line, it is first checked line by line. Errors in it are reported only once its end has arrived.
         if self.scanned == 0
             && let Ok(Some((message, length))) = head::parse(input, self.is_bodiless)
             && length <= left.min(HEAD_LINE_BYTES_MAX)
@@ -195,7 +197,7 @@ impl ReplyReader {
                 self.take_head(message, &input[..length], body)?;
                 Ok(Some(length))
             }
-            None => Err(MalformedReply::framing("the head ends within a line")),
+            None => Err(MalformedReply::framing("the head ends in the middle of a line")),
         }
     }
 
@@ -253,7 +255,7 @@ impl ReplyReader {
                 self.head = Some(head);
                 self.state = match framing {
                     Framing::None | Framing::Length(0) => ReplyState::Done,
-                    // A sink that wants no more closes the connection itself and knows a better reason.
+                    // A sink that wants no more data closes the connection itself and knows a better reason.
                     Framing::Length(length) if length > self.max_body && body.wants_more() => {
                         return Err(body_too_large());
                     }
@@ -266,7 +268,7 @@ impl ReplyReader {
         Ok(())
     }
 
-    /// Returns the length of an object if a 206 contains the whole object.
+    /// Returns the object's length if a 206 reply contains the whole object.
     fn whole_of(&self, head: &Head, bytes: &[u8]) -> Result<u64, MalformedReply> {
         let refused = MalformedReply::framing("status 206 without a range request");
         let has_parts = field_lines(bytes).any(|line| {
@@ -283,7 +285,7 @@ impl ReplyReader {
         Ok(length)
     }
 
-    /// Refuses a complete body of `length` bytes if a 206 has stated another length.
+    /// Refuses a complete body of `length` bytes if a 206 reply has stated a different length.
     fn check_whole(&self, length: u64) -> Result<(), MalformedReply> {
         match self.whole {
             Some(whole) if whole != length => {

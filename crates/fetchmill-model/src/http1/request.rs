@@ -1,20 +1,20 @@
-//! Requests: `GET` requests that differ only in their path.
+//! Requests. Most are `GET` requests that differ only in their path.
 //!
-//! The constant parts of an origin's requests are built and checked once. Writing a request then takes three copies.
-//! One of them percent-encodes the name, so nothing in a name can become part of the request's syntax.
+//! The constant parts of an origin's requests are built and checked once. Writing a request then takes only three
+//! copies. One of them percent-encodes the name, so nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
 use crate::http1::header_field::check_field;
 use crate::name;
 
-/// Fields of a user that are never secret. They go to every origin, and are stored.
+/// User-defined fields that are never secret. They are sent to every origin and are stored.
 pub const OPEN_FIELDS: &[&str] =
     &["accept", "accept-language", "content-type", "user-agent", "if-none-match", "if-modified-since"];
 /// Name of the field that lists the accepted encodings of a reply's body.
 pub const ACCEPT_ENCODING: &str = "Accept-Encoding";
 /// Fields that this crate writes itself.
 const OWN_FIELDS: &[&str] = &["host", ACCEPT_ENCODING];
-/// Fields that are sent unless they are replaced.
+/// Fields that are sent unless the user replaces them.
 const DEFAULT_FIELDS: &[(&str, &str)] =
     &[("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))), (ACCEPT_ENCODING, "identity")];
 const METHOD: &[u8] = b"GET ";
@@ -22,19 +22,19 @@ const METHOD: &[u8] = b"GET ";
 /// The constant parts of all requests to one origin.
 #[derive(Clone)]
 pub struct RequestTemplate {
-    /// `GET`, the origin for a proxy, and the prefix.
+    /// `GET`, the origin if a proxy is used, and the prefix.
     before: Vec<u8>,
     origin_len: usize,
-    /// The suffix, then everything after the path.
+    /// The suffix, and everything after the path.
     after: Vec<u8>,
     suffix_len: usize,
-    /// Start of the fields after `Host` in `after`.
+    /// Position in `after` at which the fields after `Host` begin.
     fields_start: usize,
 }
 
 impl RequestTemplate {
-    /// Creates a template with the value `host` of the `Host` field. `prefix` and `suffix` surround a name and are
-    /// already encoded. A prefix starts with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
+    /// Creates a template. `host` is the value of the `Host` field. `prefix` and `suffix` surround a name and must be
+    /// encoded. The prefix must start with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
     /// can replace the last two.
     ///
     /// Errors show the name of a field, never its value, because it may be a secret.
@@ -66,7 +66,7 @@ impl RequestTemplate {
         })
     }
 
-    /// Creates a template for a proxy that requests from `http://host` itself. Requests are in absolute form and
+    /// Creates a template for a proxy that forwards requests to `http://host`. Requests are in absolute form and
     /// contain `Proxy-Authorization`, which is sent nowhere else.
     pub fn for_proxy(
         host: &str,
@@ -94,17 +94,17 @@ impl RequestTemplate {
         out.extend_from_slice(&self.after);
     }
 
-    /// Appends the target of the request for a name: path and query, encoded.
+    /// Appends the encoded path and query of the request for a name.
     pub fn write_target(&self, name: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before[METHOD.len() + self.origin_len..]);
         name::encode(name, out);
         out.extend_from_slice(&self.after[..self.suffix_len]);
     }
 
-    /// Returns the template without fields that are secrets, for stored requests.
+    /// Returns the template without secret fields, for stored requests.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        // The first line is the rest of the request line. Values contain no line end.
+        // The first line is the rest of the request line. Values contain no line ends.
         let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {
@@ -116,15 +116,15 @@ impl RequestTemplate {
         }
     }
 
-    /// Appends the request for a path with its query, already encoded. Bytes that are invalid there are encoded anyway,
-    /// so that they cannot end the request line.
+    /// Appends the request for an encoded path with its query. Bytes that are invalid there are still encoded, so that
+    /// they cannot end the request line.
     pub fn write_path(&self, path: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before[..METHOD.len() + self.origin_len]);
         write_target_of(path.as_bytes(), out);
         out.extend_from_slice(&self.after[self.suffix_len..]);
     }
 
-    /// Appends the request for a URL of any origin, with the same fields.
+    /// Appends the request for a URL at any origin, with the same fields.
     pub fn write_url(&self, url: &HttpUrl<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(METHOD);
         write_target_of(url.path, out);
@@ -150,7 +150,7 @@ pub struct HttpUrl<'u> {
 }
 
 impl<'u> HttpUrl<'u> {
-    /// Parses a URL. `None` if it is not an HTTP URL, or contains a user. A fragment is never sent.
+    /// Parses a URL. `None` if it is not an HTTP URL or contains a user name. A fragment is never sent.
     pub fn parse(whole: &'u [u8]) -> Option<Self> {
         let behind = whole.strip_prefix(b"https://").or_else(|| whole.strip_prefix(b"http://"))?;
         let behind = behind.split(|byte| *byte == b'#').next()?;
@@ -161,7 +161,7 @@ impl<'u> HttpUrl<'u> {
     }
 }
 
-/// Appends path and query, starting with a slash.
+/// Appends the path and query, starting with a slash.
 fn write_target_of(path: &[u8], out: &mut Vec<u8>) {
     if !path.starts_with(b"/") {
         out.push(b'/');
@@ -176,11 +176,11 @@ pub struct RequestParts<'a> {
     pub method: &'a str,
     /// Path and query, encoded.
     pub path: &'a str,
-    /// Fields of the call, checked by [`check_field`]. They replace fields of the template with the same name.
+    /// Fields of the call, checked by [`check_field`]. They replace template fields with the same name.
     pub fields: &'a [(String, String)],
     /// Body. `None` for a method without one.
     pub body: Option<&'a [u8]>,
-    /// All cookies of the call. `None` to use the cookies that a file has for its origin.
+    /// All cookies of the call. `None` to use the cookies from a cookie file for the origin.
     pub cookies: Option<&'a str>,
 }
 
@@ -216,7 +216,8 @@ impl RequestTemplate {
     }
 }
 
-/// Adds cookies to the request that begins at `start`, after those of its own field if it has one.
+/// Adds cookies to the request that begins at `start`. If the request already has a `Cookie` field, they are appended
+/// to it.
 pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
     let mut at = start;
     for line in out[start..].split_inclusive(|byte| *byte == b'\n') {
@@ -235,7 +236,7 @@ pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
 }
 
 impl std::fmt::Debug for RequestTemplate {
-    /// Leaves out the fields, because they may be secrets.
+    /// Omits the fields, because they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("RequestTemplate")
@@ -250,14 +251,14 @@ fn is_secret(line: &[u8]) -> bool {
     !is_end && !OPEN_FIELDS.iter().chain(OWN_FIELDS).any(|open| is_field(line, open))
 }
 
-/// Returns whether a line is the field with this name.
+/// Returns whether a line is a field with this name.
 fn is_field(line: &[u8], name: &str) -> bool {
     let end = line.iter().position(|byte| *byte == b':');
     end.is_some_and(|end| line[..end].eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Returns the fields of a request in addition to `Host`: the defaults that `fields` do not replace, then the checked
-/// `fields`.
+/// Returns the fields of a request in addition to `Host`: the defaults that `fields` do not replace, followed by the
+/// checked `fields`.
 pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>> {
     let is_given = |name: &str| fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let mut all: Vec<_> = DEFAULT_FIELDS.iter().filter(|(name, _)| !is_given(name)).copied().collect();
@@ -268,8 +269,8 @@ pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str,
     Ok(all)
 }
 
-/// Appends a path with its query, already encoded. Bytes that are invalid there are encoded anyway, and so are the
-/// bytes in `also`.
+/// Appends an encoded path with its query. Bytes that are invalid there are still encoded, and so are the bytes in
+/// `also`.
 pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
         if is_target(byte) && !also.contains(&byte) {
@@ -280,7 +281,7 @@ pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns whether `Host` may contain a byte: it is a name or an address with a port.
+/// Returns whether `Host`, which is a name or an address with a port, may contain a byte.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte)
 }

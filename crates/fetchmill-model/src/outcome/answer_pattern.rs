@@ -1,12 +1,12 @@
-//! Patterns that select answers, for `--fail-on` and `--retry-failed`: failure kinds, statuses, classes of statuses,
-//! globs of kinds, and `any`.
+//! Patterns that select answers, for `--fail-on` and `--retry-failed`: failure kinds, statuses, status classes, globs
+//! for kinds, and `any`.
 
 use globset::{Glob, GlobMatcher};
 
 use crate::error::{Error, Result};
 use crate::outcome::FailureKind;
 
-/// The first status that is a failure.
+/// The lowest status that is a failure.
 const FIRST_FAILURE: u16 = 400;
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! Outcomes of targets, failure kinds, counters that always balance, and receipts: the commit records of sinks.
+//! Outcomes of targets, failure kinds, counters that always balance, and receipts (the commit records of sinks).
 
 pub mod answer_pattern;
 pub mod opt_out_rule;
@@ -13,18 +13,18 @@ use crate::outcome::same_bodies::SameBodies;
 use crate::outcome::skips::{SkipReason, Skips};
 use crate::text::file_name::FileName;
 
-/// Number of a target in the order in which targets became durable in the journal. It identifies a target only within a
-/// job.
+/// Number of a target, in the order in which targets became durable in the journal. It identifies a target only within
+/// a job.
 pub type Sequence = u64;
 
 /// Outcome of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// A complete 2xx.
+    /// A complete 2xx reply.
     Fetched,
     /// 404 or 410.
     Absent,
-    /// Any other final result.
+    /// Any other final result, with its kind.
     Failed(FailureKind),
     /// Skipped on purpose.
     Skipped(SkipReason),
@@ -34,7 +34,7 @@ impl Outcome {
     /// Name of [`Outcome::Skipped`] in rows.
     pub const SKIPPED: &str = "skipped";
 
-    /// Returns the name as in rows.
+    /// Returns the name used in rows.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Fetched => "fetched",
@@ -47,7 +47,7 @@ impl Outcome {
 
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
-        /// Reason why an attempt failed. This is a closed list.
+        /// Reason why an attempt failed. The list is closed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
@@ -56,7 +56,7 @@ macro_rules! failure_kinds {
             /// All kinds.
             pub const ALL: &[FailureKind] = &[$(FailureKind::$variant),*];
 
-            /// Returns the name in reports, the journal and the docs.
+            /// Returns the name used in reports, the journal and the docs.
             pub fn name(self) -> &'static str {
                 match self { $(FailureKind::$variant => $name,)* }
             }
@@ -74,7 +74,7 @@ macro_rules! failure_kinds {
 pub enum FailureClass {
     /// Tried again soon.
     Transient,
-    /// Tried again after the pause that the server asks for.
+    /// Tried again after the pause that the server requests.
     Throttle,
     /// Failed immediately.
     Final,
@@ -85,7 +85,7 @@ failure_kinds! {
     Refused = "refused", Transient;
     /// There is no route, or the network refused the connection.
     Unreachable = "unreachable", Transient;
-    /// The name could not be looked up, for another reason than those below.
+    /// The name could not be looked up, for a reason not listed below.
     Dns = "dns", Transient;
     /// The lookup was not answered in time.
     DnsTimeout = "dns-timeout", Transient;
@@ -95,38 +95,38 @@ failure_kinds! {
     DnsNotFound = "dns-not-found", Final;
     /// The name exists but has no address.
     DnsEmpty = "dns-empty", Final;
-    /// The address is not public, and the target may only use public ones (`--allow-private`).
+    /// The address is not public, but the target may use only public ones (`--allow-private`).
     PrivateAddress = "private-address", Final;
-    /// The proxy cannot be reached, could not reach the origin, or is overloaded: 408, 429, 5xx.
+    /// The proxy cannot be reached, could not reach the origin, or is overloaded (408, 429, 5xx).
     Proxy = "proxy", Transient;
     /// The proxy refuses to connect to the origin, or its reply is not HTTP.
     ProxyRefused = "proxy-refused", Final;
     /// The configured credentials for the store cannot be obtained.
     Credentials = "credentials", Transient;
-    /// The TLS handshake did not end in time.
+    /// The TLS handshake was not completed in time.
     TlsTimeout = "tls-timeout", Transient;
-    /// The TLS handshake failed, for another reason than those below.
+    /// The TLS handshake failed, for a reason not listed below.
     Tls = "tls", Final;
-    /// The certificate, or another one in its chain, has expired or is not yet valid.
+    /// The certificate or another one in its chain has expired or is not yet valid.
     TlsExpired = "tls-expired", Final;
-    /// The certificate belongs to another host.
+    /// The certificate belongs to a different host.
     TlsWrongName = "tls-wrong-name", Final;
     /// The certificate is self-signed.
     TlsSelfSigned = "tls-self-signed", Final;
     /// The certificate is not signed by a trusted certificate authority.
     TlsUnknownCa = "tls-unknown-ca", Final;
-    /// The certificate, or another one in its chain, may not be used: its key or signature is too weak, it is not for
-    /// servers, or it breaks a rule of its chain.
+    /// The certificate or another one in its chain must not be used: its key or signature is too weak, it is not meant
+    /// for servers, or it breaks a rule of its chain.
     TlsCertificate = "tls-certificate", Final;
     /// The connection broke before the head of the reply was complete.
     Reset = "reset", Transient;
     /// The connection was not established in time.
     ConnectTimeout = "connect-timeout", Transient;
-    /// The head did not come in time.
+    /// The head did not arrive in time.
     HeadTimeout = "head-timeout", Transient;
     /// The body stalled for too long.
     IdleTimeout = "idle-timeout", Transient;
-    /// The attempt as a whole took too long.
+    /// The whole attempt took too long.
     TotalTimeout = "total-timeout", Transient;
     /// The body ended before its stated length.
     Truncated = "truncated", Transient;
@@ -136,7 +136,7 @@ failure_kinds! {
     ServerError = "server-error", Transient;
     /// 429 or 503.
     Throttled = "throttled", Throttle;
-    /// The answer is not HTTP/1.x.
+    /// The reply is not HTTP/1.x.
     NotHttp = "not-http", Final;
     /// The message's framing is wrong or ambiguous.
     Framing = "framing", Final;
@@ -144,43 +144,44 @@ failure_kinds! {
     HeadTooLarge = "head-too-large", Final;
     /// The body is larger than `--max-size`.
     BodyTooLarge = "body-too-large", Final;
-    /// The body has no length, so it cannot be verified that it is complete.
+    /// The body has no stated length, so nobody can tell whether it is complete.
     UnverifiedLength = "unverified-length", Final;
-    /// The object has another size or `ETag` than in the listing, because it was replaced meanwhile.
+    /// The object's size or `ETag` differs from the listing, because the object was replaced in the meantime.
     Changed = "changed", Final;
-    /// A part of the object was requested, but a successful reply contains something else: the server ignores `Range`.
+    /// The server ignored `Range`: a part of the object was requested, but the successful reply contains something
+    /// else.
     RangeIgnored = "range-ignored", Final;
-    /// The object has no such part (416).
+    /// The object does not have the requested part (416).
     RangeUnsatisfied = "range-unsatisfied", Final;
-    /// The reply contains another part than the requested one.
+    /// The reply contains a different part than the requested one.
     BadRange = "bad-range", Final;
-    /// The encoding of the body was not requested, or the body does not match its encoding.
+    /// The body has an encoding that was not requested, or does not match its encoding.
     BadEncoding = "bad-encoding", Final;
-    /// The first bytes of the body show that it has none of the types of `--accept`.
+    /// The first bytes of the body show that it has none of the types in `--accept`.
     UnexpectedType = "unexpected-type", Final;
-    /// A 3xx that is not followed.
+    /// A 3xx reply that is not followed.
     Redirect = "redirect", Final;
     /// There were more consecutive redirects than `--redirects` allows.
     RedirectLimit = "redirect-limit", Final;
     /// A redirect leads back to an earlier URL of the target.
     RedirectLoop = "redirect-loop", Final;
-    /// A redirect is not followed, because it leads from https to http, or to something that is not a URL.
+    /// A redirect is not followed, because it leads from https to http or to something that is not a URL.
     RedirectRefused = "redirect-refused", Final;
-    /// A 4xx that is not absent and not tried again.
+    /// A 4xx reply that does not mean absent and is not tried again.
     Status = "status", Final;
-    /// A line of a list has no URL.
+    /// A line of a list has no valid URL.
     Url = "url", Final;
     /// The name cannot be a file name.
     Name = "name", Final;
-    /// The function of the user's program raised an exception.
+    /// The user's function raised an exception.
     Function = "function", Transient;
     /// The process that handled the target ended.
     Worker = "worker", Transient;
-    /// Another object already has the path of the file.
+    /// Another object already has the file's path.
     NameTaken = "name-taken", Final;
     /// A folder could not be listed.
     Listing = "listing", Final;
-    /// The function that transforms replies before they are stored raised an exception, or ended its process.
+    /// The function that transforms replies before they are stored raised an exception or ended its process.
     Transform = "transform", Final;
 }
 
@@ -201,7 +202,7 @@ impl FailureKind {
         self.class() != FailureClass::Final
     }
 
-    /// Returns the outcome or failure of a complete reply with this status. `Ok` is final.
+    /// Returns what a complete reply with this status means: a final outcome, or a failure.
     pub fn of_status(status: u16) -> Result<Outcome, FailureKind> {
         match status {
             200..=299 => Ok(Outcome::Fetched),
@@ -289,13 +290,13 @@ impl KindCounts {
     }
 }
 
-/// Number of failed targets by status, for failures that follow from the status alone. It has up to 900 entries,
+/// Number of failed targets by status, for failures that the status alone determines. There are up to 900 entries,
 /// because a status has three digits.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCounts(BTreeMap<u16, u64>);
 
 impl StatusCounts {
-    /// Counts an outcome whose last reply had this status, if the status is why it failed.
+    /// Counts an outcome whose last reply had this status, if the target failed because of the status.
     pub fn note(&mut self, outcome: Outcome, status: u16) {
         if let Outcome::Failed(kind) = outcome
             && (100..1000).contains(&status)
@@ -305,7 +306,7 @@ impl StatusCounts {
         }
     }
 
-    /// Counts this many failures.
+    /// Adds `count` failures with a status.
     pub fn add(&mut self, status: u16, count: u64) {
         *self.0.entry(status).or_default() += count;
     }
@@ -316,7 +317,7 @@ impl StatusCounts {
     }
 }
 
-/// Sequence numbers as runs (first number and length), ascending and not adjacent.
+/// Sequence numbers as runs (first number and length), in ascending order and not adjacent.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs(Vec<(Sequence, u64)>);
 
@@ -350,12 +351,12 @@ impl Runs {
         behind > 0 && number - self.0[behind - 1].0 < self.0[behind - 1].1
     }
 
-    /// Returns how many numbers there are.
+    /// Returns the number of sequence numbers.
     pub fn count(&self) -> u64 {
         self.iter().map(|(_, length)| length).sum()
     }
 
-    /// Returns whether there are no numbers.
+    /// Returns whether there are no sequence numbers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -384,7 +385,7 @@ impl Runs {
     }
 }
 
-/// Durable end of a shard.
+/// A shard file and its durable end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
     /// File of the shard, in the state folder for files of its kind.
@@ -418,12 +419,12 @@ pub struct SealedShard {
     pub objects: u64,
     /// Total bytes of their bodies.
     pub bytes: u64,
-    /// Shards whose objects this shard contains too. The transaction that seals it removes them.
+    /// Shards whose objects this shard also contains. The transaction that seals this shard removes them.
     pub replaces: Vec<ShardNumber>,
 }
 
-/// A complete and durable file of targets without an object. Its path is relative to the folder of open shards until it
-/// is renamed.
+/// A complete and durable file with the targets that have no object. Its path is relative to the folder of open shards
+/// until it is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfetchedFile {
     /// The file.
@@ -442,11 +443,11 @@ pub struct Receipt {
     pub worker: u32,
     /// Sequence numbers that are now finished.
     pub settled: Runs,
-    /// Their outcomes, counted. `listed` is 0.
+    /// Counts of their outcomes. `listed` is 0.
     pub tally: Tally,
     /// Failed targets among them, by kind.
     pub kinds: KindCounts,
-    /// Targets among them that failed because of their status, by status.
+    /// Targets among them that failed because of their status, counted by status.
     #[serde(default)]
     pub statuses: StatusCounts,
     /// Skipped targets among them, by reason.
@@ -464,7 +465,7 @@ pub struct Receipt {
     pub removed: Vec<ShardNumber>,
     /// The manifest of `files`, if it has grown.
     pub manifest: Option<ShardEnd>,
-    /// Bodies since the last receipt, before any transform. Not for the journal.
+    /// Counts of bodies since the last receipt, before any transform. Not stored in the journal.
     #[serde(default)]
     pub same_bodies: SameBodies,
 }

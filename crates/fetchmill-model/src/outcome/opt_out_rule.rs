@@ -1,4 +1,4 @@
-//! The rules that reserve content, as a closed list, and the number of objects that each rule has reserved.
+//! The rules by which content is reserved, as a closed list, and the number of objects that each rule has reserved.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ macro_rules! opt_out_rules {
             /// All rules.
             pub const ALL: &[OptOutRule] = &[$(OptOutRule::$variant),*];
 
-            /// Returns the name in reports and the journal.
+            /// Returns the name used in reports and the journal.
             pub fn name(self) -> &'static str {
                 match self { $(OptOutRule::$variant => $name,)* }
             }
@@ -57,14 +57,14 @@ opt_out_rules! {
 }
 
 impl OptOutRule {
-    /// Returns whether the reason is a robots.txt, which belongs to a host.
+    /// Returns whether the rule comes from a robots.txt, which applies to a whole host.
     pub fn is_of_host(self) -> bool {
         matches!(self, OptOutRule::Robots | OptOutRule::RobotsError)
     }
 }
 
-/// Number of objects that opted out, by rule. Objects that opted out because of a robots.txt are also counted by host.
-/// Only the first [`OPT_OUT_HOSTS_MAX`] hosts are counted.
+/// Number of objects that opted out, by rule. Objects that opted out because of a robots.txt are also counted by host,
+/// but only for the first [`OPT_OUT_HOSTS_MAX`] hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutCounts {
     rules: BTreeMap<OptOutRule, u64>,

@@ -1,4 +1,4 @@
-//! Detects that most objects of a run have the same bytes: a server that requires a login answers most requests with
+//! Detects that most objects of a run have the same bytes. A server that requires a login answers most requests with
 //! its login page.
 
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::limits::{SAME_BODIES_KEPT, SAME_BODIES_TOLD_MIN, SAME_BODY_BYTES_MAX};
 use crate::text::counts::with_commas;
 
-/// Counts the most frequent bodies without storing them, with the algorithm Space-Saving of Metwally, Agrawal and El
-/// Abbadi. A body that makes up more than `1 / SAME_BODIES_KEPT` of all is always counted. It keeps
-/// [`SAME_BODIES_KEPT`] counts in memory.
+/// Counts the most frequent bodies without storing them, with the Space-Saving algorithm of Metwally, Agrawal and El
+/// Abbadi. A body that makes up more than `1 / SAME_BODIES_KEPT` of all bodies is always counted. Only
+/// [`SAME_BODIES_KEPT`] counts are kept in memory.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SameBodies {
     fetched: u64,
@@ -23,7 +23,7 @@ struct BodyCount {
     length: u64,
     /// Upper bound of the number.
     most: u64,
-    /// Part of `most` that may belong to other bodies, whose entry this body took over.
+    /// Part of `most` that may belong to other bodies whose entry this body has taken over.
     doubtful: u64,
 }
 
@@ -38,7 +38,7 @@ impl BodyCount {
 }
 
 impl SameBodies {
-    /// Notes the body of an object. `None` if it is not in memory.
+    /// Counts the body of an object. `None` if the body is not in memory.
     pub fn note(&mut self, body: Option<&[u8]>) {
         self.fetched += 1;
         if let Some(body) = body.filter(|body| body.len() <= SAME_BODY_BYTES_MAX) {

@@ -1,33 +1,32 @@
-//! Targets that were skipped on purpose, counted by reason, with some names for each reason.
+//! Targets that were skipped on purpose, counted by reason, with some of their names for each reason.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
 use crate::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 
-/// Reason why a target is skipped, in its listing or its reply.
+/// Reason why a target is skipped. It is found in the listing or in the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SkipReason {
-    /// A filter, a sample or a limit of the user excludes it.
+    /// A filter, a sample or a limit set by the user excludes it.
     Filter,
     /// Its origin differs from that of SOURCE.
     OtherOrigin,
-    /// It has the same origin but is not in the folder: it is elsewhere on the server, or a view of a file.
+    /// It has the same origin but is not in the folder. It is elsewhere on the server, or is a view of a file.
     OtherPath,
     /// robots.txt forbids it.
     Robots,
-    /// It is a marker with which a console represents an empty folder in a bucket.
+    /// It is a marker that represents an empty folder in a bucket. Consoles create such markers.
     FolderMarker,
-    /// It is not an object: neither a file nor a folder, or an old version in a bucket.
+    /// It is not an object: it is neither a file nor a folder, or it is an old version in a bucket.
     NoObject,
     /// The server answered a conditional request with 304.
     Unchanged,
     /// A transform dropped its reply.
     Dropped,
-    /// Its reply reserves it from machine learning or from indexing (`--opt-out`), or its host's robots.txt does
-    /// (`--robots`).
+    /// Its reply opts it out of machine learning or indexing (`--opt-out`), or its host's robots.txt does (`--robots`).
     OptedOut(OptOutRule),
-    /// Its store has archived it, and must restore it before it can be read.
+    /// Its store has archived it and must restore it before it can be read.
     Archived,
     /// Its line repeats an earlier line of the list.
     Duplicate,
@@ -37,7 +36,7 @@ impl SkipReason {
     /// Name of [`SkipReason::OptedOut`], for any rule.
     pub const OPTED_OUT: &str = "opted-out";
 
-    /// All reasons in the order of [`SkipReason::index`]. The reason with a rule occurs once.
+    /// All reasons in the order of [`SkipReason::index`]. [`SkipReason::OptedOut`] occurs only once.
     pub const ALL: [SkipReason; 11] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
@@ -60,7 +59,7 @@ impl SkipReason {
         )
     }
 
-    /// Returns the name in reports and the journal.
+    /// Returns the name used in reports and the journal.
     pub fn name(self) -> &'static str {
         match self {
             SkipReason::Filter => "filter",
@@ -94,8 +93,8 @@ impl SkipReason {
     }
 }
 
-/// Number of targets that a page or a window skipped, and up to [`SKIPPED_NAMES_PAGE`] names for each reason. Most
-/// pages skip none.
+/// Number of skipped targets in a page or a window, and up to [`SKIPPED_NAMES_PAGE`] names for each reason. Most pages
+/// skip none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skips(Option<Box<CountedSkips>>);
 
@@ -107,7 +106,7 @@ struct CountedSkips {
 }
 
 impl Skips {
-    /// Counts a target. The names of the first ones are kept, and long names are cut.
+    /// Counts a target. The names of the first targets are kept. Long names are truncated.
     pub fn add(&mut self, reason: SkipReason, name: &[u8]) {
         self.add_unnamed(reason);
         let CountedSkips { counts, names, .. } = &mut **self.0.get_or_insert_default();
@@ -125,7 +124,7 @@ impl Skips {
         }
     }
 
-    /// Counts a host whose robots.txt is the reason for an added target.
+    /// Counts a target that was added because of its host's robots.txt for that host.
     pub fn add_host(&mut self, host: &str) {
         self.0.get_or_insert_default().opt_outs.add_host(host, 1);
     }

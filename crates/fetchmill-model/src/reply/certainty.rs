@@ -1,9 +1,9 @@
-//! Decides whether it is certain which request a reply answers.
+//! Decides when it is certain which request a reply answers.
 //!
-//! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. If a server sends one reply
+//! An HTTP/1.1 reply has no number: it answers the oldest request that has no reply yet. If a server sends one reply
 //! too many, all later replies on the connection shift by one, and each object gets its neighbour's bytes. The extra
-//! reply is noticed only at the end, when a reply arrives although no request is in flight. So replies are held until
-//! their connection has been quiet
+//! reply is noticed only at the end, when a reply arrives although no request is in flight. Replies are therefore held
+//! until their connection has been silent
 //! ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 //!
 //! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
@@ -11,9 +11,9 @@
 /// Microseconds.
 pub type MonotonicMicros = u64;
 
-/// An unsolicited reply is noticed if it comes within this time after the previous reply.
+/// Minimum silence. An unsolicited reply is noticed if it arrives within this time after the previous reply.
 pub const SILENCE_MIN: MonotonicMicros = 50_000;
-/// Maximum rest of a connection. If a longer one were needed, the server is asked to close the connection instead.
+/// Maximum rest of a connection. If it would need a longer one, the server is asked to close the connection instead.
 pub const REST_MAX: MonotonicMicros = 1_000_000;
 /// Maximum time for which replies are collected before the connection rests.
 pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
@@ -22,18 +22,20 @@ const FIRST_WINDOW: f64 = 0.25;
 /// Multiplier that scrambles a number: the upper half of the product looks random. It is 2^64 divided by the golden
 /// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Number of replies after which a connection ends, if its origin has sent an unsolicited reply.
+/// Number of replies after which a connection ends if its origin has sent an unsolicited reply.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
-/// Cost of a new connection in requests: as much CPU as 4.5 requests over loopback, as much time as one or two over a
-/// network.
+/// Cost of a new connection in requests. Over loopback it costs as much CPU time as 4.5 requests, and over a network as
+/// much time as one or two.
 const CONNECTION_COST: f64 = 3.0;
-/// Maximum number of replies in a short window. Then connections rest so often that more of them may rest at once.
+/// Maximum number of replies in a short window. With short windows, connections rest so often that more of them may
+/// rest at the same time.
 const SHORT_WINDOW: u32 = 64;
-/// Cost of a resting connection as a fraction of a working one, because others work meanwhile.
+/// Cost of a resting connection as a fraction of a working one. It is low because other connections work in the
+/// meantime.
 const IDLE_COST: f64 = 0.25;
-/// Number of replies after which an origin counts as known. Its first replies to arrive are its fastest.
+/// Number of replies after which an origin counts as known. The replies that arrive first are the fastest ones.
 const KNOWN_REPLIES: f64 = 64.0;
-/// Length of a period. The slowest reply of an origin is remembered for one to two periods.
+/// Length of a period in microseconds. The slowest reply of an origin is remembered for one to two periods.
 const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
 /// If the number of requests in flight falls to this fraction, replies may come sooner than before.
 const FAR_FEWER: f64 = 0.75;
@@ -42,28 +44,29 @@ const MEAN_WEIGHT: f64 = 1.0 / 16.0;
 /// Number of replies after which half of the observed breaks are forgotten.
 const BREAKS_KEPT: f64 = 4096.0;
 
-/// Statistics of an origin's replies, as one thread has observed them.
+/// Statistics of an origin's replies, as observed by one thread.
 #[derive(Debug, Clone, Default)]
 pub struct OriginReplies {
     mean: f64,
     slowest: MonotonicMicros,
     slowest_before: MonotonicMicros,
     slowest_since: MonotonicMicros,
-    /// Number of replies that show how slow replies can be, because their requests were sent since the last change.
+    /// Number of replies that show how slow replies can be. Their requests were sent after the last change of
+    /// conditions.
     known: f64,
     known_since: MonotonicMicros,
-    /// Number of replies and breaks that are not forgotten yet.
+    /// Number of replies that are not forgotten yet. `breaks` is the same for breaks.
     replies: f64,
     breaks: f64,
     has_surplus: bool,
-    /// Whether the server kept the last connection open that it was asked to close.
+    /// Whether the server left the last connection open that it was asked to close.
     keeps_open: bool,
 }
 
-/// Replies on a connection since the last time at which no other reply could be on its way.
+/// Replies on a connection since the last moment when no other reply could be on its way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionReplies {
-    /// Number of replies since then.
+    /// Number of replies since that moment.
     replies: u32,
     /// Number of replies over the whole connection.
     total: u32,
@@ -74,7 +77,7 @@ pub struct ConnectionReplies {
     started: MonotonicMicros,
     /// Whether its last request asks the server to close it.
     is_ending: bool,
-    /// Duration of the connection's silence in the last rest.
+    /// Duration of the silence in the connection's last rest.
     rested_for: MonotonicMicros,
     /// Duration of the silence that the connection needs now.
     rests_for: MonotonicMicros,
@@ -92,13 +95,14 @@ pub enum NextStep {
 }
 
 impl OriginReplies {
-    /// Records a reply. `took` is the time from the first byte of its request to its last byte.
+    /// Records a reply. `took` is the time from the first byte of the request to the last byte of the reply.
     pub fn note(&mut self, took: MonotonicMicros, now: MonotonicMicros) {
         self.note_batch(1, took, now);
     }
 
     /// Records a batch of `count` replies to requests that were sent together. For the mean, each reply counts with its
-    /// share of the time. For the slowest reply, any of them may have taken nearly all of it.
+    /// share of the time. For the slowest reply, the whole time counts, because any reply may have taken nearly all of
+    /// it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
         self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
@@ -121,9 +125,9 @@ impl OriginReplies {
         self.slowest = self.slowest.max(took);
     }
 
-    /// Records that the number of requests in flight changes from `before` to `requests`. If it is far smaller, earlier
-    /// replies were slow because of the other requests. Then the longest possible time of a reply is as unknown as at
-    /// the start. A connection's own observations still count for that connection.
+    /// Records that the number of requests in flight changes from `before` to `requests`. If it becomes far smaller,
+    /// earlier replies were slow because of the other requests. The slowest possible reply is then as unknown as at the
+    /// start. A connection's own observations still count for that connection.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -132,8 +136,8 @@ impl OriginReplies {
         (self.known, self.known_since) = (0.0, now);
     }
 
-    /// Returns how many requests may be sent together on a connection that has its first reply: as many as the server
-    /// may answer before the connection rests or ends.
+    /// Returns how many requests may be sent together on a connection that has received its first reply. This is the
+    /// number of replies that it may still receive before it rests or ends.
     pub fn batch_max(&self, of: &ConnectionReplies) -> u32 {
         if of.is_ending {
             return 1;
@@ -154,7 +158,7 @@ impl OriginReplies {
         self.note_break();
     }
 
-    /// Records whether the server closed a connection soon after it was asked to.
+    /// Records whether the server closed a connection soon after it was asked to do so.
     pub fn note_end(&mut self, is_closed: bool) {
         self.keeps_open = !is_closed;
     }
@@ -174,10 +178,9 @@ impl OriginReplies {
     }
 
     /// Returns the number of replies in a window if connections break. With n replies per connection, each reply costs
-    /// `CONNECTION_COST` / n of a request for the connection, and n / 2 x (breaks per reply) requests are repeated. The
-    /// total time is minimal at the square root of twice the quotient (`CONNECTION_COST` / breaks per reply). The
-    /// square root of the quotient itself costs 6 % more time but repeats 29 % fewer requests. The server notices
-    /// those.
+    /// `CONNECTION_COST` / n requests for the connection, and n / 2 x (breaks per reply) requests are repeated. The
+    /// total time is minimal at the square root of twice the quotient `CONNECTION_COST` / (breaks per reply). The
+    /// square root of the quotient itself costs 6 % more time but repeats 29 % fewer requests, which burden the server.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
@@ -186,8 +189,8 @@ impl OriginReplies {
     }
 
     /// Returns how long replies are collected. Connections that were opened together would also rest together every
-    /// second, and other connections would be opened in their place. So the first window of each connection is
-    /// shortened at random, but not below its rest.
+    /// second, and other connections would be opened in their place. The first window of each connection is therefore
+    /// shortened at random, but not below the length of its rest.
     fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
         if of.has_collected {
             return WINDOW_MAX;
@@ -197,23 +200,23 @@ impl OriginReplies {
         (first as MonotonicMicros).max(self.silence_of_many()).min(WINDOW_MAX)
     }
 
-    /// Returns whether a short rest after each reply costs less time than a long rest after many. A short rest is
-    /// enough there, because a single reply since the last rest cannot belong to another request.
+    /// Returns whether a short rest after each reply costs less time than a long rest after many. After a single reply,
+    /// a short rest is enough, because the reply cannot belong to another request.
     fn rests_after_each(&self) -> bool {
         let long = self.silence_of_many().min(REST_MAX) as f64 + self.lost_in_window() / IDLE_COST;
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
     }
 
-    /// Returns whether a connection with one reply rests immediately because little is known. Later replies may be
-    /// slower. Then several held replies may need a longer silence than a drain gives them. A connection with several
-    /// replies must continue, because it is not known yet how long its silence must be.
+    /// Returns whether a connection with one reply rests immediately because little is known about the origin. Later
+    /// replies may be slower, and several held replies could then need a longer silence than a drain allows. A
+    /// connection with several replies must continue, because it is not known yet how long its silence must be.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
 
-    /// Returns what breaks cost per window: the repeated requests, and a new connection if breaks shorten the window.
-    /// Returns 0 for an origin that is not known yet: after several replies a connection must not rest before the
-    /// slowest reply is known.
+    /// Returns the cost of breaks per window: the repeated requests, and a new connection if breaks shorten the window.
+    /// Returns 0 for an origin that is not known yet, because after several replies a connection must not rest before
+    /// the slowest reply is known.
     fn lost_in_window(&self) -> f64 {
         if self.breaks == 0.0 || self.known < KNOWN_REPLIES {
             return 0.0;
@@ -224,20 +227,20 @@ impl OriginReplies {
         (connection + again) * WINDOW_MAX as f64
     }
 
-    /// Returns the silence after several replies. If replies were shifted, one is still missing, and it follows within
-    /// the usual time of a reply.
+    /// Returns the silence needed after several replies. If replies were shifted, one more is still to come, and it
+    /// arrives within the usual time of a reply.
     fn silence_of_many(&self) -> MonotonicMicros {
         (2 * self.slowest()).max(SILENCE_MIN)
     }
 
     /// Returns how long a connection without requests in flight must stay silent before its replies are certain. A few
-    /// replies do not show how slow replies can be: a missing reply may be the slowest.
+    /// replies do not show how slow replies can be, because a missing reply may be the slowest.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
         self.silence_while(of, 0)
     }
 
     /// Returns the silence if a request to the origin on another connection has already waited for `waiting`. As long
-    /// as few replies have come, a missing reply may be as slow as that request.
+    /// as there are only few replies, a missing reply may be as slow as that request.
     pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;
@@ -249,15 +252,16 @@ impl OriginReplies {
         self.silence_of_many().max(2 * of.slowest).max(waiting).max(least)
     }
 
-    /// Returns how long a connection must stay silent after its server was asked to close it. Normally it closes soon,
-    /// which proves the replies. If it does not, only silence makes them certain. Before `KNOWN_REPLIES` replies, it is
-    /// not known how slow a reply can be.
+    /// Returns how long a connection must stay silent after its server was asked to close it. Normally the server
+    /// closes it soon, which makes the replies certain. If it does not, only silence makes them certain. Before
+    /// `KNOWN_REPLIES` replies, it is not known how slow a reply can be.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
         let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
     }
 
-    /// Returns the next step of a connection after a reply. `is_full` means that it holds the maximum number of bytes.
+    /// Returns the next step of a connection after a reply. `is_full` means that the connection holds the maximum
+    /// number of bytes.
     pub fn next_step(&self, of: &ConnectionReplies, is_full: bool, now: MonotonicMicros) -> NextStep {
         let is_used_up = self.has_surplus && of.total + 1 >= SUSPECT_REPLIES_MAX;
         let is_due = is_full
@@ -270,11 +274,11 @@ impl OriginReplies {
             return NextStep::GoOn;
         }
         let silence = self.silence(of);
-        // If the window was shorter than its rest would be, a new connection costs less time, unless the server keeps
+        // If the window was shorter than the rest would be, a new connection costs less time, unless the server keeps
         // the old one open.
         let is_slower = !self.keeps_open && self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
-        // A full connection must not get more replies. If its rest would be too long, it gets one more reply.
+        // A full connection should get no more replies. Only if its rest would be too long, it gets one more.
         if silence > REST_MAX || may_end && !is_full {
             NextStep::LastRequest
         } else {
@@ -303,7 +307,7 @@ impl ConnectionReplies {
         self.slowest = self.slowest.max(took);
     }
 
-    /// Records how long the connection must now be silent.
+    /// Records how long the connection must be silent now.
     pub fn rest_for(&mut self, silence: MonotonicMicros) {
         self.rests_for = silence;
     }
@@ -315,12 +319,12 @@ impl ConnectionReplies {
         (self.replies, self.slowest) = (0, 0);
     }
 
-    /// Returns whether the last rest was too short: a later reply was slower than it allowed for.
+    /// Returns whether the last rest was too short, because a later reply was slower than the rest allowed for.
     pub fn outlasts_rest(&self) -> bool {
         self.rested_for > 0 && 2 * self.slowest > self.rested_for
     }
 
-    /// Records that the next request is the last one.
+    /// Records that the next request is the connection's last one.
     pub fn end_with_next(&mut self) {
         self.is_ending = true;
     }
@@ -387,7 +391,7 @@ mod tests {
             in_tenths[rest as usize / 100] += 1;
         }
 
-        // At least a quarter of a second, then the same number in each tenth.
+        // None in the first quarter of a second, and then the same number in each tenth.
         assert_eq!(in_tenths[..2], [0, 0]);
         assert!(in_tenths[3..10].iter().all(|count| (100..170).contains(count)), "{in_tenths:?}");
     }
@@ -529,7 +533,7 @@ mod tests {
     fn after_a_surplus_connections_end_after_a_hundred_replies() {
         let mut origin = origin(300, 1_000_000);
         origin.note_surplus();
-        // By then the break is forgotten, but not the unsolicited reply.
+        // By then, the break is forgotten, but the unsolicited reply is not.
         (0..40_000).for_each(|number| origin.note(300, 300_000_000 + number));
 
         assert_eq!(origin.next_step(&connection(300, 98), false, MILLI), NextStep::GoOn);
@@ -585,9 +589,9 @@ mod tests {
         assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
     }
 
-    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. After the reply
-    /// to one of them, an unsolicited reply comes, `late` after it. Returns whether each reply that was called certain
-    /// belongs to its request.
+    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. At a delay of
+    /// `late` after one of the replies, an unsolicited reply arrives. Returns whether each reply that was called
+    /// certain belongs to its request.
     fn is_right(
         service: &mut dyn FnMut() -> MonotonicMicros,
         stray_after: u32,
@@ -597,7 +601,7 @@ mod tests {
         let mut origin = OriginReplies::default();
         let mut connection = ConnectionReplies::default();
         let (mut now, mut sent) = (0, 0_u32);
-        // Replies on their way: the time of arrival, and the request that the reply answers.
+        // Replies on their way: time of arrival, and the request that the reply answers.
         let mut coming: std::collections::VecDeque<(MonotonicMicros, Option<u32>)> =
             std::collections::VecDeque::new();
         let mut held: Vec<bool> = Vec::new();
@@ -618,7 +622,7 @@ mod tests {
                 now = now.max(at);
                 held.push(answers == Some(asked));
             }
-            // After a batch, check which replies have come.
+            // After a batch, check which replies have arrived.
             if at_once > 1 && coming.front().is_some_and(|(at, _)| *at <= now) {
                 return true;
             }

@@ -1,7 +1,7 @@
-//! The encoding of a reply's body (`Content-Encoding`) and its decoding, for `--compressed` and for pages of listings.
+//! The encoding of a reply's body (`Content-Encoding`), and decoders for `--compressed` and for listing pages.
 //!
 //! A body is decoded as a whole or not at all. It is malformed if it is truncated, fails its own checksum, or has bytes
-//! after its end. gzip and zstd have checksums (in zstd it is optional), brotli has none.
+//! after its end. gzip has a checksum, zstd may have one, and brotli has none.
 
 use std::io::{self, BufRead, Read};
 
@@ -12,7 +12,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 use crate::limits::{DECODED_BYTES_FIRST, READ_BYTES, ZSTD_WINDOW_LOG_MAX};
 use crate::name::for_display;
 
-/// Value of `Accept-Encoding` in requests.
+/// Value of `Accept-Encoding` in requests for encoded bodies.
 pub const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
 
 /// One of [`ACCEPTED_ENCODINGS`].
@@ -26,7 +26,7 @@ pub enum ContentEncoding {
     Zstd,
 }
 
-/// Encoding that a reply names. The error is the name of an encoding that cannot be decoded.
+/// Encoding that a reply names. The error contains the name of an encoding that cannot be decoded.
 pub type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 
 /// Returns whether a value of `Content-Encoding` means that the body is not encoded.
@@ -51,8 +51,8 @@ pub enum DecodeError {
 }
 
 impl ContentEncoding {
-    /// Reads the values of the `Content-Encoding` fields. `None` if the body is not encoded. Several nested encodings
-    /// are an error, because they were not requested and each would need its own limit.
+    /// Reads the values of the `Content-Encoding` fields. `None` if the body is not encoded. Nested encodings are an
+    /// error, because they were not requested and each would need its own limit.
     pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);
@@ -83,8 +83,8 @@ impl ContentEncoding {
         }
     }
 
-    /// Decodes a whole body and passes it to `take` piece by piece, until `take` returns `false`. The caller must not
-    /// use a piece before the last one has come, because the end of the body may be malformed.
+    /// Decodes a whole body and passes it to `take` piece by piece until `take` returns `false`. The caller must not
+    /// use any piece before it has the last one, because the end of the body may be malformed.
     pub fn decode(
         self,
         mut encoded: impl BufRead,
@@ -140,13 +140,13 @@ fn give(
             return Ok(());
         }
         if length == piece.len() {
-            // For a large body, larger pieces need fewer writes.
+            // For a large body, larger pieces mean fewer writes.
             piece.resize(READ_BYTES, 0);
         }
     }
 }
 
-/// Returns the problem in the user's words if the decoder's message is misleading.
+/// Returns the problem in the user's terms. Misleading messages of the decoders are replaced.
 fn problem_of(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "the body ends before its encoding does".to_owned();
@@ -164,7 +164,7 @@ fn zstd_decoder<R: BufRead>(encoded: R) -> io::Result<ZstdDecoder<'static, R>> {
     Ok(decoder)
 }
 
-/// Decoder for brotli. The reader of the library would accept any bytes after the end.
+/// Decoder for brotli. The library's own reader would accept any bytes after the end.
 struct BrotliDecoder<R> {
     encoded: R,
     state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
@@ -232,7 +232,7 @@ mod tests {
     const TEXT: &[u8] = b"It is decoded as a whole or not at all. It is decoded as a whole or not at all. \
         It is decoded as a whole or not at all. It is decoded as a whole or not at all. \
         It is decoded as a whole or not at all. ";
-    /// [`TEXT`] as the reference implementation of brotli encodes it, with its largest window.
+    /// [`TEXT`], encoded by the reference implementation of brotli with its largest window.
     const IN_BROTLI: &str =
         "1fc700f88dd45ef147502db7b1bf3d53b011444299202e6cd9892e0a6607374014443f15c2e79ee6b30e06e704";
     const ALL: [ContentEncoding; 3] = [ContentEncoding::Gzip, ContentEncoding::Brotli, ContentEncoding::Zstd];
@@ -306,7 +306,7 @@ mod tests {
                 let mut wrong = body.clone();
                 wrong[bit / 8] ^= 1 << (bit % 8);
                 match decoded(encoding, &wrong, 1 << 20) {
-                    // Some bits of a header do not affect the body, and neither do those that fill a last byte.
+                    // Some header bits do not affect the body, and neither do the padding bits in the last byte.
                     Ok(text) => {
                         assert_eq!(text, TEXT, "{encoding:?} bit {bit}");
                         harmless += 1;
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn windows_are_bounded() {
         let framed = |exponent: u8| {
-            // A frame with a window descriptor and one block, which is empty and marked as the last (RFC 8878, 3.1.1).
+            // A frame with a window descriptor and one empty block that is marked as the last one (RFC 8878, 3.1.1).
             [&[0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3][..], &[1, 0, 0]].concat()
         };
         let largest = ZSTD_WINDOW_LOG_MAX as u8 - 10;
@@ -349,7 +349,7 @@ mod tests {
             panic!("a window of 16 MiB")
         };
         assert_eq!(problem, "zstd: its window is larger than 8 MiB");
-        // Large windows of brotli begin with bits that are reserved without them (RFC 9841).
+        // A brotli stream with a large window begins with bits that are otherwise reserved (RFC 9841).
         let large = [&[0x11, 0x1e][..], &encoded(ContentEncoding::Brotli)[1..]].concat();
         assert!(is_malformed(ContentEncoding::Brotli, &large));
     }

@@ -1,5 +1,5 @@
-//! Checks of a reply: which request it answers, how long to wait for it, how its body is encoded, and which type it
-//! has.
+//! Checks of a reply: which request it answers, how long to wait for it, how its body is encoded, and which type the
+//! body has.
 
 pub mod body_type;
 pub mod certainty;

@@ -1,9 +1,9 @@
-//! Rules for the wait for a reply before its request is repeated on another connection.
+//! Rules for how long to wait for a reply before the request is repeated on another connection.
 //!
-//! Options limit the time of an attempt, for example 30 s for a head. If replies take a millisecond and one request in
-//! 2,000 hangs, hung requests could occupy all places in flight within that time. So a request that is far slower than
-//! its origin's replies is abandoned if replies to later requests have come meanwhile. It is then repeated on a new
-//! connection. Few requests are repeated, and none while the origin refuses requests
+//! Options limit the time of an attempt, for example to 30 s for a head. If replies take a millisecond and one request
+//! in 2,000 hangs, hanging requests could occupy all places in flight within that time. Therefore a request that is far
+//! slower than its origin's replies is abandoned if later requests have been answered in the meantime. It is then
+//! repeated on a new connection. Few requests are repeated, and none while the origin refuses requests
 //! ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
 //!
 //! Pure rules: no I/O and no clock.
@@ -11,69 +11,70 @@
 use crate::planner::origin::Millis;
 use crate::reply::certainty::MonotonicMicros;
 
-/// Shortest wait for a reply, in milliseconds, before any request was abandoned.
+/// Shortest wait for a reply in milliseconds, as long as no request was abandoned.
 const FIRST: Millis = 100;
 /// Shortest wait if repeated requests were answered immediately.
 const LEAST: Millis = 50;
-/// Shortest wait if the replies to repeated requests were slow too.
+/// Shortest wait if the replies to repeated requests were also slow.
 const MOST: Millis = 1_000;
-/// The wait for a reply, as a multiple of the origin's mean.
+/// The wait for a reply as a multiple of the origin's mean reply time.
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// Number of replies, or of pages of a listing, after which the mean is well known.
+/// Number of replies, or of listing pages, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
-/// Number of replies, or of pages of a listing, after which the mean is approximately known. Until it is well known, the
+/// Number of replies, or of listing pages, after which the mean is approximately known. Until it is well known, the
 /// wait is at least [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
 const KNOWN_A_LITTLE_PAGES: u64 = 1;
 /// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
-/// Factor by which each wait for a target is longer than the one before it.
+/// Each further wait for the same target is longer by this factor.
 const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
-/// Extra requests that each reply allows. Each page allows more, because there are few pages, and if one hangs all
-/// objects wait for it. For the same reason, a page that has waited for [`MOST`] needs none.
+/// Number of extra requests that each reply allows. A page allows more, because there are few pages and all objects
+/// wait if one hangs. For the same reason, a page that has waited for [`MOST`] is repeated even if no extra request is
+/// left.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 1.0 / 3.0;
-/// Extra requests that are allowed before any reply, so that the first is allowed after a few replies. Pages start on
-/// several connections, and some of them may never reply.
+/// Number of extra requests that are allowed before any reply, so that the first one is possible after a few replies.
+/// Pages start on several connections, some of which may never reply.
 const EXTRA_FIRST: f64 = 1.0;
 const EXTRA_FIRST_PAGES: f64 = 4.0;
 /// Maximum number of extra requests that can accumulate.
 const EXTRA_MAX: f64 = 200.0;
-/// Number of replies to later requests that must have come. If the origin or this machine only pauses, all of them are
+/// Number of later requests that must have been answered. If the origin or this machine only pauses, all replies are
 /// delayed.
 const OVERTAKEN_BY: u64 = 64;
-/// With at most this many requests in flight, no later reply is needed, because nothing follows the last requests of a
-/// job. With more in flight and too few later replies, the wait is multiplied by [`LONGER`].
+/// With up to this number of requests in flight, no later reply is needed, because nothing follows the last requests of
+/// a job. With more requests in flight and too few later replies, the wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
 /// Milliseconds after a refusal during which no request is repeated.
 const REFUSED: Millis = 10_000;
 
-/// Measured reply times of one origin, as one thread has seen them. See the module.
+/// Reply times of one origin, as measured by one thread. See the module.
 #[derive(Debug, Clone)]
 pub struct Patience {
     /// The shortest wait.
     least: Millis,
-    /// Mean time of a reply in microseconds.
+    /// Mean reply time in microseconds.
     mean: f64,
     replies: u64,
-    /// Requests in flight that may be abandoned.
+    /// Number of requests in flight that may be abandoned.
     out: usize,
-    /// Extra requests that may be made now.
+    /// Number of extra requests that may be made now.
     extra: f64,
-    /// Extra requests that each reply adds.
+    /// Number of extra requests that each reply adds.
     extra_each: f64,
-    /// A request that has waited this long may be repeated even if no extra request is left.
+    /// Wait after which a request may be repeated even if no extra request is left.
     always_after: Millis,
     /// Number of replies after which the mean is approximately known.
     known_a_little: u64,
     /// Number of replies after which the mean is well known.
     known: u64,
-    /// No request is repeated before this time.
+    /// Time before which no request is repeated.
     refused_until: Millis,
 }
 
@@ -95,7 +96,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Creates the state for pages of a listing.
+    /// Creates the state for listing pages.
     pub fn of_pages() -> Self {
         Patience {
             extra: EXTRA_FIRST_PAGES,
@@ -107,7 +108,7 @@ impl Patience {
         }
     }
 
-    /// Notes `count` replies to requests that were sent together. All came within `took`.
+    /// Records `count` replies to requests that were sent together. All of them arrived within `took`.
     pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
         let each = took as f64 / f64::from(count.max(1));
         self.mean += (each - self.mean) * if self.replies == 0 { 1.0 } else { MEAN_WEIGHT };
@@ -115,32 +116,32 @@ impl Patience {
         self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
     }
 
-    /// Notes that the origin refused a request because there were too many.
+    /// Records that the origin refused a request because there were too many.
     pub fn note_refused(&mut self, now: Millis) {
         self.refused_until = now + REFUSED;
     }
 
-    /// Notes how long the reply to a repeated request took. A fast reply shows that the wait was too long.
+    /// Records how long the reply to a repeated request took. A fast reply shows that the wait was too long.
     pub fn note_made_again(&mut self, took: MonotonicMicros) {
         let took = took / 1000;
         self.least = if took * FAST <= self.least { self.least / 2 } else { self.least * 2 };
         self.least = self.least.clamp(LEAST, MOST);
     }
 
-    /// Notes a new request in flight that may be abandoned. Returns the number of replies so far.
+    /// Records a new request in flight that may be abandoned. Returns the number of replies so far.
     pub fn begin(&mut self) -> u64 {
         self.out += 1;
         self.replies
     }
 
-    /// Notes that a request from [`Patience::begin`] is over.
+    /// Records that a request from [`Patience::begin`] has ended.
     pub fn end(&mut self) {
         self.out -= 1;
     }
 
     /// Decides whether to abandon a request that has received nothing since `since`. `times` is the number of earlier
-    /// requests for its target that were abandoned. `before` is the number of replies when the request was sent. An
-    /// abandoned request uses up an extra request.
+    /// abandoned requests for the same target. `before` is the number of replies when the request was sent. Abandoning
+    /// a request uses up an extra request.
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
         let wait = self.wait(if is_overtaken { times } else { times + 1 });
@@ -160,7 +161,7 @@ impl Patience {
         times < TIMES_MAX
     }
 
-    /// Returns how long to wait for a reply, in milliseconds, after `times` abandoned requests.
+    /// Returns how long to wait for a reply in milliseconds after `times` abandoned requests.
     fn wait(&self, times: u32) -> Millis {
         let least = if self.replies < self.known { MOST } else { self.least };
         let wait = least.max((self.mean * MEANS / 1000.0) as Millis);
@@ -172,7 +173,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Milliseconds that are enough for any wait.
+    /// Longer than any wait, in milliseconds.
     const LONG: Millis = 1_000_000;
 
     fn after(replies: u32, took: MonotonicMicros) -> Patience {

@@ -1,4 +1,4 @@
-//! The result of an attempt, its circumstances, and the next step, as values.
+//! The result of an attempt, its circumstances and the next step, all as plain values.
 
 use super::part::ExpectedPart;
 use super::retried_statuses::RetriedStatuses;
@@ -7,7 +7,7 @@ use crate::outcome::{FailureKind, Outcome};
 use crate::reply::body_type::AcceptedTypes;
 use crate::target::source_metadata::ListedKey;
 
-/// Number of bytes that are read of a reply's body if it may be an error document.
+/// Number of bytes that are read from a reply's body if it may be an error document.
 pub const ERROR_BYTES_MAX: usize = 4096;
 
 /// Rules for all attempts of a job, a stream, a listing or an upload.
@@ -16,11 +16,11 @@ pub const ERROR_BYTES_MAX: usize = 4096;
 pub struct Rules {
     /// Maximum number of counted attempts.
     pub attempts_max: u32,
-    /// Whether throttling replies do not count as attempts during [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE),
-    /// because with such a reply the server asks for a pause, and does not refuse the object. In a check, a stream and
-    /// a listing, each such reply counts.
+    /// Whether throttling replies do not count as attempts during [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE). With
+    /// such a reply, the server requests a pause but does not refuse the object. In a check, a stream and a listing,
+    /// each such reply counts.
     pub is_patient: bool,
-    /// Whether a request may be repeated. A request that changes something on the server may not.
+    /// Whether a request may be repeated. A request that changes data on the server must not be repeated.
     pub may_repeat: bool,
     /// Maximum number of consecutive redirects that are followed.
     pub redirects_max: u32,
@@ -28,11 +28,12 @@ pub struct Rules {
     pub allow_eof_bodies: bool,
     /// Maximum size of a body in bytes.
     pub body_max: u64,
-    /// Whether the client, such as a stream's program, gets replies with any status. Every reply must then be complete.
+    /// Whether the client, for example the program that uses a stream, gets replies with any status. Every reply must
+    /// then be complete.
     pub gives_every_reply: bool,
-    /// Whether a check tests a target that seems dead once more, later.
+    /// Whether a check tests a target that seems dead again later.
     pub has_second_look: bool,
-    /// Whether to skip an object that its store has archived. Otherwise it has failed.
+    /// Whether an object that its store has archived is skipped. Otherwise it fails.
     pub skips_archived: bool,
     /// Statuses that are retried like 503.
     pub retried: RetriedStatuses,
@@ -41,7 +42,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Returns rules for requests that are not targets: redirects are not followed, and the caller counts attempts or
+    /// Returns rules for requests that are not targets. Redirects are not followed, and the caller limits attempts or
     /// time.
     fn default() -> Self {
         Rules {
@@ -61,7 +62,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns a detail of an outcome for people, in addition to its kind: the limit that was exceeded.
+    /// Returns a detail that people see in addition to an outcome's kind: the limit that was exceeded.
     pub fn detail_of(&self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(FailureKind::BodyTooLarge) => {
@@ -78,21 +79,21 @@ impl Rules {
 pub struct ReplyFacts<'r> {
     /// Status of the reply.
     pub status: u16,
-    /// Whether the reply had a valid field `Retry-After`.
+    /// Whether the reply had a valid `Retry-After` field.
     pub asks_to_wait: bool,
     /// Whether it was certain on arrival which request the reply answers, for example because it was the first on its
     /// connection.
     pub is_certain: bool,
-    /// Whether the head stated the length, or the framing marked the end.
+    /// Whether the head stated the length or the framing marked the end.
     pub is_verified: bool,
     /// Size of the body in bytes.
     pub length: u64,
     /// `ETag` as sent.
     pub etag: Option<&'r [u8]>,
-    /// Whether the body is an encoded form of the object (`Content-Encoding`). Its length then says nothing about the
+    /// Whether the body is an encoded form of the object (`Content-Encoding`). If so, its length says nothing about the
     /// object's length.
     pub is_encoded: bool,
-    /// Facts from the source about the object, if there are any.
+    /// What the source stated about the object, if anything.
     pub listed: Option<ListedKey<'r>>,
     /// The requested part of the object. `None` if the whole object was requested.
     pub part: Option<&'r ExpectedPart>,
@@ -102,7 +103,7 @@ pub struct ReplyFacts<'r> {
     pub is_no_rest: bool,
     /// Whether the request contained a token that can be renewed.
     pub shows_token: bool,
-    /// Further facts about the reply of a store.
+    /// Further facts about the reply if it comes from a store.
     pub store: Option<StoreReply<'r>>,
 }
 
@@ -118,11 +119,11 @@ pub struct BrokenFacts {
     pub is_unanswered: bool,
     /// Whether the connection carries other requests at the same time.
     pub is_shared: bool,
-    /// Whether the server wants the request over HTTP/1.1. The next attempt uses HTTP/1.1.
+    /// Whether the server requires HTTP/1.1 for the request. The next attempt uses HTTP/1.1.
     pub needs_http1: bool,
 }
 
-/// Part of an object that is requested immediately after a large body broke off.
+/// What is requested immediately after a large body broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakOff {
     /// The rest of the object.
@@ -136,13 +137,13 @@ pub enum BreakOff {
 pub enum Verdict {
     /// Store the object.
     Store,
-    /// There is no object. Contains the outcome, and the message of the store.
+    /// There is no object to store. Contains the outcome and the store's message.
     Settle(Outcome, Option<Box<str>>),
     /// Try again after a delay. The attempt has been counted.
     Retry(FailureKind),
     /// Try again immediately on a new connection. The attempt does not count.
     Again,
-    /// Try once more after [`SECOND_LOOK_AFTER`](crate::limits::SECOND_LOOK_AFTER), because a check found the target
+    /// Try again after [`SECOND_LOOK_AFTER`](crate::limits::SECOND_LOOK_AFTER), because the target of a check seems
     /// dead.
     SecondLook(FailureKind),
     /// The object is at the URL in the reply. The code that follows redirects decides whether it may be requested
@@ -150,7 +151,7 @@ pub enum Verdict {
     Redirect,
     /// Try again immediately with this correction. The attempt does not count.
     Correct(Correction),
-    /// Stop the job, because all other targets would fail too.
+    /// Stop the job, because all other targets would also fail.
     Stop(Error),
 }
 
@@ -165,22 +166,22 @@ pub enum Correction {
     Credentials,
 }
 
-/// Facts about a store's reply in addition to status, length and `ETag`.
+/// Facts about a store's reply in addition to its status, length and `ETag`.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct StoreReply<'r> {
     /// Beginning of the body, which may be an error document, up to [`ERROR_BYTES_MAX`].
     pub start: &'r [u8],
     /// The `x-amz-bucket-region` field.
     pub region: Option<&'r [u8]>,
-    /// The `Date` field: the clock of the store.
+    /// The `Date` field, which shows the store's clock.
     pub date: Option<&'r [u8]>,
-    /// Region that a request for the bucket itself was signed for. `None` for a request for an object.
+    /// Region for which a request to the bucket itself was signed. `None` for a request for an object.
     pub signed_for: Option<&'r str>,
-    /// Whether the reply had a valid field `Retry-After`.
+    /// Whether the reply had a valid `Retry-After` field.
     pub asks_to_wait: bool,
 }
 
-/// Returns whether a status means that the server does not know the client (RFC 9110, 15.5.2).
+/// Returns whether a status means that the client is not authenticated (RFC 9110, 15.5.2).
 pub fn is_unauthorized(status: u16) -> bool {
     status == 401
 }

@@ -1,4 +1,4 @@
-//! The detail of a failure as text: one printable line of limited length, without secrets and never empty.
+//! The detail of a failure as text: one printable line of limited length that is never empty and contains no secrets.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use crate::name::{for_display, printable};
 use crate::outcome::FailureKind;
 use crate::target::source_metadata::{ListedKey, is_same_etag};
 
-/// Maximum length of a detail in bytes. The rest is cut.
+/// Maximum length of a detail in bytes. The rest is cut off.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 /// Maximum length of an authentication scheme's name in bytes.
 const SCHEME_BYTES_MAX: usize = 32;
 /// Maximum number of authentication schemes in a detail.
 const SCHEMES_MAX: usize = 4;
 
-/// Facts about a complete reply that a detail contains.
+/// Facts about a complete reply that its detail mentions.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct StatusFacts<'r> {
     /// Its status.
@@ -23,9 +23,9 @@ pub struct StatusFacts<'r> {
     pub challenge: Option<&'r [u8]>,
     /// The `Location` field.
     pub location: Option<&'r [u8]>,
-    /// The delay that `Retry-After` asks for, in seconds.
+    /// The delay that `Retry-After` requests, in seconds.
     pub retry_after: Option<u64>,
-    /// Whether the request had credentials. `None` if this is not known.
+    /// Whether the request had credentials. `None` if unknown.
     pub had_credentials: Option<bool>,
 }
 
@@ -53,7 +53,7 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
     };
     let schemes = facts.challenge.map(schemes_of).unwrap_or_default();
     if !schemes.is_empty() {
-        let _ = write!(text, "; the server asks for {schemes}");
+        let _ = write!(text, "; the server requests {schemes}");
     }
     if let Some(location) = facts.location.filter(|_| (300..400).contains(&facts.status)) {
         let _ = write!(text, "; Location: {}", for_display(location));
@@ -85,7 +85,7 @@ pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) 
     }
 }
 
-/// Returns the status with its standard name: `403 Forbidden`, or `status 499` for one without a name.
+/// Returns the status with its standard name, such as `403 Forbidden`, or `status 499` if it has no standard name.
 pub fn status_text(status: u16) -> Cow<'static, str> {
     match status_name(status) {
         Some(name) => format!("{status} {name}").into(),
@@ -93,7 +93,7 @@ pub fn status_text(status: u16) -> Cow<'static, str> {
     }
 }
 
-/// Returns the scheme names of a challenge. Parameters are left out, because they may be anything.
+/// Returns the scheme names of a challenge. Parameters are omitted, because they may contain anything.
 fn schemes_of(challenge: &[u8]) -> String {
     let text = String::from_utf8_lossy(challenge);
     let mut names: Vec<&str> = Vec::new();
@@ -184,12 +184,12 @@ impl FailureKind {
             Kind::Proxy => "the proxy cannot be reached, or could not reach the server",
             Kind::ProxyRefused => "the proxy refused to connect to the server",
             Kind::Credentials => "no credentials for the store, see --profile",
-            Kind::TlsTimeout => "the TLS handshake did not end in time",
+            Kind::TlsTimeout => "the TLS handshake was not completed in time",
             Kind::Tls => "the TLS handshake failed",
             Kind::TlsExpired => "its certificate has expired, or is not valid yet",
             Kind::TlsWrongName => "its certificate is for another name",
             Kind::TlsSelfSigned => "its certificate is self-signed",
-            Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
+            Kind::TlsUnknownCa => "its certificate is not signed by a trusted authority",
             Kind::TlsCertificate => "its certificate is not valid",
             Kind::Reset => "the connection broke before the reply began",
             Kind::ConnectTimeout => "the connection was not established in time",
@@ -259,7 +259,7 @@ mod tests {
             (at(499), "status 499"),
             (
                 StatusFacts { had_credentials: Some(false), challenge: bearer, ..at(401) },
-                "401 Unauthorized; no credentials were given, see --bearer; the server asks for Bearer, Basic",
+                "401 Unauthorized; no credentials were given, see --bearer; the server requests Bearer, Basic",
             ),
             (
                 StatusFacts { had_credentials: Some(true), ..at(403) },

@@ -1,4 +1,4 @@
-//! Fields of a reply, read from the bytes of its head.
+//! Header fields, read from the bytes of a reply's head.
 
 /// Returns the value of the first field with this name. `name` includes the colon.
 pub fn field_in<'h>(head: &'h [u8], name: &'static [u8]) -> Option<&'h [u8]> {

@@ -1,6 +1,6 @@
-//! Decides what follows from an attempt. Every client collects the result of an attempt, asks this module, and carries
-//! out the answer. Clients are the native worker, the dispatcher of engines in Python, streams, listings, and the code
-//! that talks to a store.
+//! Decides the next step after an attempt. Every client collects the result of an attempt, calls this module, and
+//! carries out the verdict. The clients are the native worker, the dispatcher for Python engines, streams, listings,
+//! and the code that talks to a store.
 //!
 //! One [`AttemptState`] contains every budget: attempts, forgiven connections, corrections. It does no I/O and has no
 //! clock: time is an argument. The planner decides how long a target waits ([`crate::planner::retry`]).

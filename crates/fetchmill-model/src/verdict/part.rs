@@ -1,4 +1,4 @@
-//! Checks whether a reply is the requested part of an object. Only this module contains the rule.
+//! Checks whether a reply is the requested part of an object. This module is the only place for the rule.
 //!
 //! The status must be 206, and a single `Content-Range` field must state exactly the requested bytes. The body must
 //! have that length and must not be encoded. A part is never cut out of another reply.
@@ -10,18 +10,17 @@ use crate::limits::REFUSED_BODY_BYTES_MAX;
 use crate::name::for_display;
 use crate::outcome::FailureKind;
 
-/// A requested part, and what the reply's head says about it.
+/// A requested part, and what the head of the reply says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedPart {
     asked: ByteRange,
     reply: PartReply,
 }
 
-/// Meaning of a head.
+/// Meaning of a reply's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
-    /// There is no head yet, or the head neither has the part nor states that the part is missing: an error, a
-    /// redirect.
+    /// There is no head yet, or the head says nothing about the part, as in an error or a redirect.
     Neither,
     /// The reply contains the part.
     Part,
@@ -31,7 +30,7 @@ enum PartReply {
 }
 
 impl ExpectedPart {
-    /// Creates the part for a request for these bytes of an object.
+    /// Creates the part from the requested bytes of an object.
     pub fn new(asked: ByteRange) -> Self {
         ExpectedPart { asked, reply: PartReply::Neither }
     }
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
     use crate::http1::{ReplyProgress, ReplyReader};
 
-    /// Returns the result of a reply with these fields to a request for `bytes=10-14`.
+    /// Returns the result of a request for `bytes=10-14` if the reply has these fields.
     fn outcome(status: &str, fields: &str, length: u64) -> Option<FailureKind> {
         let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");

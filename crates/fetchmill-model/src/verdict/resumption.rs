@@ -1,9 +1,9 @@
-//! Resumption of an object whose body was cut off, and the check that a reply has the rest of it. Only this module
-//! contains the rule.
+//! Resumption of an object whose body was cut off, and the check that a reply contains the rest of it. This module is
+//! the only place for the rule.
 //!
 //! The rest is requested with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only if the reply states that
-//! it has exactly the missing bytes, of an object of the same length with the same strong ETag. Two replies of one URL
-//! with the same strong ETag have the same bytes (8.8.1).
+//! it contains exactly the missing bytes, from an object with the same length and the same strong ETag. Two replies
+//! from one URL with the same strong ETag have the same bytes (8.8.1).
 
 use super::head_fields::fields_in;
 use super::part::difference;
@@ -31,7 +31,8 @@ pub enum ResumedReply {
 }
 
 impl Resumption {
-    /// Reads a head from its bytes. `None` if the rest of its body cannot be requested, or is not worth it.
+    /// Reads a head from its bytes. `None` if the rest of its body cannot be requested or a request for it is not
+    /// worthwhile.
     pub fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
         let Framing::Length(length) = head.framing else { return None };
         if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {
@@ -45,8 +46,8 @@ impl Resumption {
         (!is_refused && !is_encoded).then_some(Resumption { head: *head, etag, length })
     }
 
-    /// Returns the missing range after `came` bytes. The range includes its end, so that a server that knows `Range`
-    /// but not `If-Range` cannot send more than is missing.
+    /// Returns the range that is missing after `came` bytes. The range states its end, so that a server that supports
+    /// `Range` but not `If-Range` cannot send more than is missing.
     pub fn rest(&self, came: u64) -> Option<ByteRange> {
         ByteRange::new(came, self.length.checked_sub(came)?).ok()
     }
@@ -62,7 +63,7 @@ impl Resumption {
         Head { keep_alive, is_suspect, retry_after, ..self.head }
     }
 
-    /// Returns the meaning of a reply with this head, after `came` bytes.
+    /// Returns the meaning of a reply with this head after `came` bytes were received.
     pub fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
         match head.status {
             206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
@@ -80,14 +81,14 @@ impl Resumption {
     }
 }
 
-/// Returns the ETag of a head with exactly one.
+/// Returns the ETag of a head, if there is exactly one.
 fn only_etag(head: &[u8]) -> Option<&[u8]> {
     let mut etags = fields_in(head, b"etag:");
     etags.next().filter(|_| etags.next().is_none())
 }
 
-/// Returns whether an ETag is strong, and can be sent in a request. Its characters must be visible (RFC 9110, 8.8.3),
-/// and here ASCII.
+/// Returns whether an ETag is strong and can be sent in a request. Its characters must be visible (RFC 9110, 8.8.3)
+/// and, as a stricter rule here, ASCII.
 fn is_strong(etag: &[u8]) -> bool {
     let inside = etag.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     inside.is_some_and(|inside| inside.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"'))
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Returns the meaning of a reply to the request for the rest, with this range, these fields, and a body of this
-    /// length.
+    /// Returns the meaning of a reply with this range, these fields and a body of this length to the request for the
+    /// rest.
     fn reply(status: &str, range: &str, fields: &str, length: u64) -> ResumedReply {
         let begun = resumption("1 200", &format!("Content-Length: {LENGTH}\r\nETag: \"a\"\r\n")).unwrap();
         assert_eq!(begun.rest(CAME).unwrap().to_string(), format!("bytes={CAME}-{}", LENGTH - 1));

@@ -1,4 +1,4 @@
-//! Replies that mean that their server gets too many requests.
+//! Replies that mean that the server gets too many requests.
 
 use serde::Deserialize;
 
@@ -6,16 +6,16 @@ use crate::error::Error;
 use crate::options::OptionValue;
 use crate::outcome::{FailureKind, Outcome};
 
-/// First status that may be retried. Lower ones are successes and redirects.
+/// Lowest status that may be retried. Lower ones are successes and redirects.
 const FIRST: u16 = 400;
-/// Highest status that a head may have.
+/// Highest status that a head can have.
 const LAST: u16 = 999;
 /// Bits for the statuses from `FIRST` to `LAST`.
 const WORDS: usize = (LAST - FIRST) as usize / 64 + 1;
 const FORBIDDEN: u16 = 403;
 
-/// The statuses of `--retry-status`, which are retried like 503. There is one bit for each, so a reply costs one
-/// look-up.
+/// The statuses in `--retry-status`, which are retried like 503. There is one bit per status, so a reply costs one
+/// lookup.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u16>")]
 pub struct RetriedStatuses([u64; WORDS]);
@@ -56,8 +56,9 @@ impl RetriedStatuses {
         self.0[word] & bit != 0
     }
 
-    /// Returns the outcome or failure of a complete reply. It follows from the status, with two exceptions: `Throttled`
-    /// for a status that the user has named, and for a 403 with `Retry-After`, which some servers use for rate limits.
+    /// Returns the outcome or failure of a complete reply. The status determines it, with two exceptions. A status that
+    /// the user has named is `Throttled`. A 403 with `Retry-After`, which some servers use for rate limits, is also
+    /// `Throttled`.
     pub fn of_reply(&self, status: u16, asks_to_wait: bool) -> Result<Outcome, FailureKind> {
         if self.contains(status) || (status == FORBIDDEN && asks_to_wait) {
             return Err(FailureKind::Throttled);
@@ -65,12 +66,12 @@ impl RetriedStatuses {
         FailureKind::of_status(status)
     }
 
-    /// Returns whether the reply means that its server, or this object, gets too many requests.
+    /// Returns whether the reply means that the server, or this object, gets too many requests.
     pub fn throttles(&self, status: u16, asks_to_wait: bool) -> bool {
         status >= FIRST && self.of_reply(status, asks_to_wait) == Err(FailureKind::Throttled)
     }
 
-    /// Returns whether the reply is not a sign of a server in trouble.
+    /// Returns whether the reply does not indicate a server in trouble.
     pub fn is_well(&self, status: u16, asks_to_wait: bool) -> bool {
         !self.of_reply(status, asks_to_wait).is_err_and(FailureKind::is_retryable)
     }

@@ -1,4 +1,4 @@
-//! Replies of an S3 store whose meaning differs from those of other servers.
+//! Replies from S3 stores whose meaning differs from the same replies from other servers.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::text::dates::parse_http_date;
 const DETAIL_CHARS_MAX: usize = 300;
 
 impl StoreReply<'_> {
-    /// Returns the problem with the request, as far as the store reports it.
+    /// Returns the problem with the request, if the store reports one that can be corrected.
     pub(super) fn correction(
         &self,
         meaning: Option<StoreError>,
@@ -39,11 +39,11 @@ impl StoreReply<'_> {
     fn region_of(&self, document: Option<&ErrorDocument>) -> Option<String> {
         let region = self.region.map(|region| String::from_utf8_lossy(region).into_owned());
         let region = region.or_else(|| document.and_then(|document| document.region.clone()));
-        // The region becomes a part of the next request.
+        // The region becomes part of the next request.
         region.filter(|region| is_region(region))
     }
 
-    /// Returns the failure if an error came in place of an object. `None` if the reply is not an error.
+    /// Returns the failure if the reply contains an error in place of an object. `None` if it is not an error.
     pub(super) fn error_in_place(&self) -> Option<FailureKind> {
         let document = ErrorDocument::read(self.start)?;
         let is_throttled = document.meaning(200) == StoreError::Throttled;
@@ -51,7 +51,7 @@ impl StoreReply<'_> {
     }
 }
 
-/// Returns code, message and the attempted corrections.
+/// Returns the error's code and message, and the number of attempted corrections.
 pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> {
     let mut text = format!("{}: {}", document.code, document.message);
     if let Some((end, _)) = text.char_indices().nth(DETAIL_CHARS_MAX) {
@@ -63,7 +63,7 @@ pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> 
     text.into()
 }
 
-/// Returns the error that ends a job whose credentials a store does not recognise.
+/// Returns the error that ends a job if a store does not recognise its credentials.
 pub(super) fn no_credentials(document: Option<&ErrorDocument>) -> Error {
     let why =
         document.map_or_else(String::new, |document| format!("{}: {}", document.code, document.message));

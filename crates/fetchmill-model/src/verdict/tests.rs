@@ -197,7 +197,7 @@ fn a_bucket_says_what_is_wrong() {
         (with(b"<List", None), 200, true, "store"),
         (with(SLOW, None), 200, true, "retry throttled"),
         (with(b"<Error><Code>Odd</Code></Error>", None), 200, true, "retry server-error"),
-        // An object may look like an error.
+        // An object may look like an error document.
         (with(SLOW, None), 206, false, "store"),
         (with(DENIED, Some(&b"eu-west-1"[..])), 403, true, "region eu-west-1"),
         (with(DENIED, Some(b"us-east-1")), 403, true, "failed status"),
@@ -225,7 +225,7 @@ fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
         (reply(404), named, "retry throttled", "absent"),
         (reply(500), named, "retry throttled", "failed server-error"),
         (reply(410), named, "absent", "absent"),
-        // Like 429, refusals with a time do not count at first.
+        // Like 429, refusals that state a time do not count at first.
         (waits(403), named, "retry throttled", "retry throttled"),
         (waits(403), job(), "retry throttled", "retry throttled"),
         (waits(403), Rules { is_patient: false, ..job() }, "retry throttled", "failed status"),
@@ -404,7 +404,7 @@ fn what_seems_dead_is_looked_at_twice() {
     let mut next = || text(state.after_failure(FailureKind::Reset, &rules, NOW));
     assert_eq!((next(), next()), ("retry reset".into(), "second look reset".into()));
 
-    // The caller notes the due time.
+    // The caller records the due time.
     state.throttled_since = NOW;
     assert_eq!(text(state.after_failure(FailureKind::Reset, &rules, NOW)), "failed reset");
     let final_at_once = AttemptState::default().after_failure(FailureKind::Framing, &rules, NOW);
@@ -468,7 +468,7 @@ fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> 
             let store =
                 StoreReply { start: starts[start], region, date: Some(DATE), ..StoreReply::default() };
             let listed = size.map(|size| ListedKey { size: Some(size), ..ListedKey::default() });
-            // Replies whose body is not inspected come from servers other than stores.
+            // Replies whose body is not inspected come from servers that are not stores.
             let store = (start > 0).then_some(store);
             let facts = ReplyFacts {
                 status,

@@ -140,7 +140,7 @@ fn extensions_and_trailers_are_bounded() {
     let many = format!("{}0\r\n\r\n", "1;xxxxx\r\na\r\n".repeat(900));
     assert_refused(&chunked(&many), FailureKind::Framing);
 
-    // The last empty line counts as well.
+    // The last empty line also counts.
     let trailer = |length: usize| format!("0\r\nX:{}\r\n\r\n", "y".repeat(length - 6));
     assert_reply(&chunked(&trailer(TRAILER_BYTES_MAX)), Framing::Chunked, b"", 0);
     assert_refused(&chunked(&trailer(TRAILER_BYTES_MAX + 1)), FailureKind::Framing);

@@ -410,7 +410,7 @@ fn a_body_that_is_too_large_is_refused() {
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", BodyTooLarge);
 
-    // Without a length, it is refused as soon as it is too long.
+    // Without a stated length, a body is refused as soon as it is too long.
     let unbounded = |length: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(length));
     assert_reply(unbounded(1000).as_bytes(), Framing::Eof, &[b'x'; 1000], 0);
     assert_refused(unbounded(1001).as_bytes(), BodyTooLarge);

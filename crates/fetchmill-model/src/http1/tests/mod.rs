@@ -1,5 +1,5 @@
-//! The codec as a transport uses it. Every case is passed as a whole, byte by byte, and split at each position. All
-//! must have the same result.
+//! Tests of the codec as a transport uses it. Every case is passed as a whole, byte by byte, and split at each
+//! position. All must have the same result.
 
 mod chunks;
 mod heads;
@@ -23,7 +23,7 @@ pub(super) fn count_parse() {
     PARSES.with(|parses| parses.set(parses.get() + 1));
 }
 
-/// Runs of `httparse` on this thread so far.
+/// Returns the number of `httparse` runs on this thread so far.
 fn parses() -> usize {
     PARSES.with(Cell::get)
 }

@@ -1,4 +1,4 @@
-//! Properties of any stream with any splits.
+//! Properties that hold for any stream and any splits.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn valid_reply() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     )
 }
 
-/// Generates any stream. Half of them start like a reply.
+/// Generates any stream. Half of the streams start like a reply.
 fn any_stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..20),

@@ -1,4 +1,4 @@
-//! Limits of a head, and of the work that a server can cause with one.
+//! Limits on the size of a head, and on the work that a server can cause with one.
 
 use super::{Read, parses, read_cut};
 use crate::http1::{ReplyProgress, ReplyReader};
@@ -45,7 +45,7 @@ fn a_head_is_bounded() {
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1));
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000));
 
-    // As soon as the limit is exceeded.
+    // It is refused as soon as the limit is exceeded.
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000)[..HEAD_BYTES_MAX]);
 }
 
@@ -84,7 +84,7 @@ fn a_head_that_trickles_costs_linear_work() {
 
     assert!(matches!(read_cut(stream.as_bytes(), 1..stream.len()), Read::Reply(..)));
 
-    // One run for the first byte and one after the end. The bytes between are not parsed one by one.
+    // One run for the first byte and one after the end. The bytes in between are not parsed one by one.
     assert!(parses() - before <= 2, "{} runs", parses() - before);
 }
 

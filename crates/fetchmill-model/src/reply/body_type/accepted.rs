@@ -1,4 +1,4 @@
-//! The body types that a user wants, and the check of a body against them.
+//! The body types that the user accepts, and the check of a body against them.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use crate::options::OptionValue;
 pub(super) const TYPES_MAX: usize = u128::BITS as usize;
 const _: () = assert!(TYPES.len() <= TYPES_MAX);
 
-/// The types of `--accept`, one bit for each. No bit means that all bodies are accepted.
+/// The types in `--accept`, one bit per type. If no bit is set, all bodies are accepted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct AcceptedTypes(u128);
@@ -40,8 +40,8 @@ impl AcceptedTypes {
         self.0 == 0
     }
 
-    /// If a body with this beginning is not accepted, returns its type and the accepted types. Reads at most
-    /// [`BODY_START_BYTES`].
+    /// Returns the type of the body and the accepted types if the body is not accepted. Reads at most
+    /// [`BODY_START_BYTES`] of `body`.
     pub fn refusal(&self, body: &[u8]) -> Option<String> {
         if self.is_all() {
             return None;
@@ -64,7 +64,7 @@ impl AcceptedTypes {
         self.0 & (1 << index | also) != 0
     }
 
-    /// Returns the types with a name, or with any name that matches a pattern such as `image/*`.
+    /// Returns the types with this name, or with any name that matches a pattern such as `image/*`.
     fn named(name: &str) -> Self {
         let main = name.strip_suffix('*').filter(|main| main.ends_with('/'));
         let fits = |known: &&str| main.map_or(*known == name, |main| known.starts_with(main));
@@ -112,6 +112,6 @@ fn unknown(name: &str) -> String {
     let all = main_types().join(", ");
     let choice = if near.is_empty() { all } else { format!("{all}, {}", near.join(", ")) };
     format!(
-        "--accept: the type {name:?} cannot be recognized by the first bytes of a body; choose from {choice}"
+        "--accept: the type {name:?} cannot be recognised from the first bytes of a body; choose from {choice}"
     )
 }

@@ -1,4 +1,4 @@
-//! Formats that need more than a magic number: containers, and headers that are checked field by field.
+//! Formats that are recognised by more than a magic number: containers, and headers that are checked field by field.
 
 /// Returns whether `start` has `bytes` at `position`.
 pub(super) fn has(start: &[u8], position: usize, bytes: &[u8]) -> bool {
@@ -17,7 +17,7 @@ pub(super) enum Brand {
     Video,
 }
 
-/// Returns whether the box `ftyp` at the start has this brand.
+/// Returns whether the `ftyp` box at the start has this brand.
 pub(super) fn has_brand(start: &[u8], brand: Brand) -> bool {
     brand_of(start) == Some(brand)
 }
@@ -29,7 +29,7 @@ fn brand_of(start: &[u8]) -> Option<Brand> {
     let length = u32::from_be_bytes(*start.first_chunk()?) as usize;
     let brands = start.get(8..length.min(start.len()))?;
     let major: &[u8; 4] = brands.first_chunk()?;
-    // The major brand is followed by its version, then by the compatible brands.
+    // The major brand is followed by its version and then by the compatible brands.
     let compatible = || brands.get(8..).unwrap_or_default().chunks_exact(4);
     Some(match major {
         b"avif" | b"avis" => Brand::Avif,
@@ -42,7 +42,7 @@ fn brand_of(start: &[u8]) -> Option<Brand> {
     })
 }
 
-/// Returns the document type of an EBML header. `None` if there is no such header.
+/// Returns the document type of an EBML header. `None` if there is no EBML header.
 pub(super) fn ebml_document(start: &[u8]) -> Option<&'static [u8]> {
     const DOC_TYPE: &[u8] = b"\x42\x82";
     if !has(start, 0, b"\x1a\x45\xdf\xa3") {
@@ -68,8 +68,8 @@ pub(super) fn ogg_codec(start: &[u8]) -> Option<bool> {
     begins(&[b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex   "]).then_some(false)
 }
 
-/// Returns the contents of the member `mimetype`, which is the first member, and uncompressed, in EPUB and
-/// `OpenDocument`.
+/// Returns the contents of the member `mimetype`, which in EPUB and `OpenDocument` is the first member and
+/// uncompressed.
 pub(super) fn zip_mimetype(start: &[u8]) -> Option<&[u8]> {
     const NAME: usize = 30;
     if !has(start, 0, b"PK\x03\x04") || !has(start, NAME, b"mimetype") {
@@ -80,21 +80,22 @@ pub(super) fn zip_mimetype(start: &[u8]) -> Option<&[u8]> {
     start.get(NAME + 8 + extra..)?.get(..size)
 }
 
-/// Returns whether it is a BMP. Its header has one of a few sizes. `BM` alone is not enough, because ordinary text may
-/// begin with it.
+/// Returns whether it is a BMP image, whose header has one of a few sizes. `BM` alone is not enough, because ordinary
+/// text may begin with it.
 pub(super) fn is_bmp(start: &[u8]) -> bool {
     let header = start.get(14..).and_then(|rest| rest.first_chunk()).map(|size| u32::from_le_bytes(*size));
     has(start, 0, b"BM") && matches!(header, Some(12 | 16 | 40 | 52 | 56 | 64 | 108 | 124))
 }
 
-/// Returns whether it is an icon or a cursor: a directory with at least one image, and a zero in its first entry.
+/// Returns whether it is an icon or a cursor, that is, a directory with at least one image and a zero in its first
+/// entry.
 pub(super) fn is_ico(start: &[u8]) -> bool {
     let is_directory = has(start, 0, b"\0\0\x01\0") || has(start, 0, b"\0\0\x02\0");
     is_directory && start.get(4..6).is_some_and(|count| count != [0, 0]) && start.get(9) == Some(&0)
 }
 
-/// Returns whether there is an ID3 tag, or a frame header of MPEG audio, layer II or III, without forbidden values.
-/// Layer I is excluded, because its header may be the byte-order mark of UTF-16.
+/// Returns whether there is an ID3 tag, or an MPEG audio frame header (layer II or III) without forbidden values. Layer
+/// I is excluded, because its header may be the byte order mark of UTF-16.
 pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
     if has(start, 0, b"ID3") {
         return start.get(3).is_some_and(|version| *version < 0xff);
@@ -110,13 +111,13 @@ pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
         && rate != 3
 }
 
-/// Returns whether there is a frame header of AAC.
+/// Returns whether there is an AAC frame header.
 pub(super) fn is_adts(start: &[u8]) -> bool {
     let Some([0xff, second, third]) = start.first_chunk() else { return false };
     second & 0xf6 == 0xf0 && third >> 2 & 15 < 13
 }
 
-/// Returns whether there are packets of 188 bytes that each begin with the byte 0x47.
+/// Returns whether there are packets of 188 bytes, each of which begins with the byte 0x47.
 pub(super) fn is_mpeg_stream(start: &[u8]) -> bool {
     [0, 188, 376].iter().all(|at| start.get(*at) == Some(&0x47))
 }

@@ -1,8 +1,8 @@
-//! HTML, XML and formats based on them, recognised by the first element of a page.
+//! HTML, XML and formats based on them, recognised by the first element.
 
 use super::text::after_mark_and_blanks;
 
-/// Elements that may begin an HTML page. They are the ones of MIME Sniffing, 7.1, and others that servers send.
+/// Elements that may begin an HTML page: those in MIME Sniffing, 7.1, and others that servers send.
 const HTML_ELEMENTS: [&[u8]; 33] = [
     b"html",
     b"head",
@@ -39,7 +39,7 @@ const HTML_ELEMENTS: [&[u8]; 33] = [
     b"ul",
 ];
 
-/// Format of a page.
+/// Format of a markup document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Markup {
     Html,
@@ -49,7 +49,7 @@ pub(super) enum Markup {
 }
 
 impl Markup {
-    /// Returns the format of a page from the start of its body. `None` if it is not a page.
+    /// Returns the format of a document from the start of its body. `None` if it is not markup.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         let mut rest = after_mark_and_blanks(start);
         let mut is_xml = false;
@@ -72,7 +72,7 @@ impl Markup {
             }
             rest = rest.trim_ascii_start();
         }
-        // The given bytes end before the first element.
+        // The available bytes end before the first element.
         is_xml.then_some(Markup::Xml).or_else(|| is_page.then_some(Markup::Html))
     }
 

@@ -3,8 +3,8 @@
 use super::accepted::AcceptedTypes;
 use crate::limits::BODY_START_BYTES;
 
-/// The bytes of a body that show its type. It uses up to [`BODY_START_BYTES`] of memory per connection, and only with
-/// `--accept`.
+/// The first bytes of a body, which show its type. It takes up to [`BODY_START_BYTES`] of memory per connection, and
+/// only with `--accept`.
 #[derive(Debug, Default)]
 pub struct BodyStart(Vec<u8>);
 
@@ -20,7 +20,7 @@ impl BodyStart {
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Checks a body that is complete: see [`AcceptedTypes::refusal`].
+    /// Checks a complete body (see [`AcceptedTypes::refusal`]).
     pub fn refusal(&self, accepted: &AcceptedTypes) -> Option<String> {
         accepted.refusal(&self.0)
     }

@@ -1,8 +1,8 @@
-//! The types that are recognised by first bytes, in the order of the checks: magic numbers at fixed positions first,
-//! text last.
+//! The types that are recognised by their first bytes, in the order of the checks: magic numbers at fixed positions
+//! first, text last.
 //!
-//! The signatures are from MIME Sniffing (<https://mimesniff.spec.whatwg.org>), 6 and 7, and from the specification of
-//! each format. If ordinary text may begin with a signature, more bytes are checked.
+//! The signatures come from MIME Sniffing (<https://mimesniff.spec.whatwg.org>), sections 6 and 7, and from the
+//! specification of each format. If ordinary text may begin with a signature, more bytes are checked.
 
 use super::containers::{
     Brand, ebml_document, has, has_brand, is_adts, is_bmp, is_ico, is_mpeg_audio, is_mpeg_stream, ogg_codec,
@@ -17,7 +17,7 @@ pub(super) struct BodyType {
     pub(super) names: &'static [&'static str],
     /// Description for people.
     pub(super) label: &'static str,
-    /// First names of other types that a body of this type also has.
+    /// First names of other types to which a body of this type also belongs.
     pub(super) is_also: &'static [&'static str],
     /// Returns whether a body with this beginning has the type.
     pub(super) begins: fn(&[u8]) -> bool,
@@ -175,7 +175,7 @@ pub(super) const TYPES: &[BodyType] = &[
         is_also: &[],
         begins: |start| Markup::of(start) == Some(Markup::Xml),
     },
-    // PDF readers accept a header that comes later, after text that another program has added before it.
+    // PDF readers also accept a header after other text, which some programs add before it.
     binary(&["application/pdf"], "a PDF document", |start| {
         memchr::memmem::find(&start[..start.len().min(1024)], b"%PDF-").is_some()
     }),

@@ -7,7 +7,7 @@ fn accepted(names: &[&str]) -> AcceptedTypes {
     AcceptedTypes::try_from(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-/// Returns the type in the refusal of a body.
+/// Returns the type named in the refusal of a body.
 fn shown(body: &[u8]) -> String {
     let refusal = accepted(&["font/woff"]).refusal(body).unwrap();
     let (came, _) = refusal.rsplit_once(", but --accept allows font/woff").unwrap();
