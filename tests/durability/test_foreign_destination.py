@@ -111,7 +111,7 @@ def test_path_in_a_journal_leads_nowhere(
         ended = run(*command)
 
         assert ended.code in {0, 3, 6}, (command, ended)
-        assert ended.code != 6 or "leads out of the job" in ended.err, ended.err
+        assert ended.code != 6 or "points outside the job" in ended.err, ended.err
         canary.assert_untouched()
     assert run(*_commands(server_of_many.url, dest, format)[0]).code == 6
 

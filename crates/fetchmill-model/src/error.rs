@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-/// Reason why a job stopped. Its text is one line: what failed, where, and what to do. The variant decides the exit
+/// Reason why a job stopped. Its text is one line: what failed, where, and what to do. The variant determines the exit
 /// code (docs/reference/exit-codes.md).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A bug in the program: a panic in a thread, a broken invariant. Exit 1.
-    #[error("internal error: {0}; this is a bug in fetchmill, the job can be resumed")]
+    /// A bug in the program, such as a panic in a thread or a broken invariant. Exit 1.
+    #[error("internal error: {0}; this is a bug in fetchmill, but the job can be resumed")]
     Internal(String),
-    /// The options cannot be used, or the destination belongs to something else. Nothing was changed. Exit 2.
+    /// The options are invalid, or the destination belongs to something else. Nothing was changed. Exit 2.
     #[error("{0}")]
     Usage(String),
     /// The listing failed, is incomplete or never ends. Exit 4.
@@ -34,13 +34,13 @@ pub enum Error {
     /// The data would not fit, so the job stopped before the local storage failed. Exit 7.
     #[error("{0}")]
     NoRoom(String),
-    /// The destination is not where it was when the job began. Exit 7.
+    /// The destination is no longer where it was when the job began. Exit 7.
     #[error("{0}")]
     Moved(String),
-    /// The server refuses all requests: 401 or 403. Exit 12.
+    /// The server refuses all requests with 401 or 403. Exit 12.
     #[error("{0}")]
     Refused(String),
-    /// Another process runs this job. Exit 9.
+    /// Another process is running this job. Exit 9.
     #[error("{0}")]
     Busy(String),
     /// The journal and the output contradict each other. Exit 10.

@@ -1,5 +1,5 @@
-//! Values and rules of fetchmill: what to request, how to read a reply, and what follows from it. This crate does no
-//! I/O and has no clock.
+//! Values and rules of fetchmill: what to request, how to read a reply, and what to do next. This crate does no I/O and
+//! has no clock.
 //!
 //! # Layout, from the bottom up
 //! - [`limits`], [`error`], [`panics`]: bounds, errors that stop a job, and the first panic of its threads
@@ -7,11 +7,11 @@
 //! - [`origin`], [`name`], [`target`]: destinations of requests, names of objects, targets and the pages that contain
 //!   them
 //! - [`outcome`], [`object`], [`row`]: outcomes of targets, fetched objects, and rows of targets
-//! - [`http1`], [`cookies`], [`reply`]: HTTP/1.1 bytes, cookies, and the checks of a reply: confirmed, late, encoded,
-//!   type
-//! - [`source`], [`s3`]: the meaning of a listing's page; locations of buckets, signatures, error documents
+//! - [`http1`], [`cookies`], [`reply`]: HTTP/1.1 bytes, cookies, and the checks of a reply (certain, late, encoded,
+//!   type)
+//! - [`source`], [`s3`]: the meaning of listing pages; bucket addresses, signatures and error documents
 //! - [`opt_out`]: what a site permits, in its robots.txt and in its replies
-//! - [`planner`], [`verdict`]: what to do next, and what follows from an attempt
+//! - [`planner`], [`verdict`]: what to fetch next, and what to do after an attempt
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

@@ -1,5 +1,5 @@
-//! Options as rows. Each option is a field of a group, with a default and bounds. It is defined once, and read from
-//! JSON by its name. The caller refuses names that no group has.
+//! Options as rows. Each option is a field of a group, with a default and bounds. It is defined once and read from JSON
+//! by its name. The caller refuses names that are in no group.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Values of options, by their names.
 pub type OptionValues = Map<String, Value>;
 
-/// The smallest number that counts as positive: a nanosecond, or for rates one request in 31 years.
+/// The smallest number that counts as positive: a nanosecond, or for rates, one request in 31 years.
 const ABOVE_0: f64 = 1e-9;
 
 /// Bounds of a number.
@@ -25,7 +25,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Allows `minimum` or more.
+    /// Allows numbers of at least `minimum`.
     pub const fn at_least(minimum: f64, unit: &'static str) -> Self {
         Bounds { minimum, maximum: None, unit }
     }
@@ -62,18 +62,18 @@ impl Bounds {
 
 /// Types that the field of an option may have.
 pub trait OptionValue {
-    /// Returns the value in JSON. Null for a value that is set by leaving out the option.
+    /// Returns the value in JSON. Null for a value that is set by omitting the option.
     fn json(&self) -> Value {
         Value::Null
     }
 
-    /// Returns the number that the bounds apply to. `None` if the value is not a number, or is not given.
+    /// Returns the number to which the bounds apply. `None` if the value is not a number or is not set.
     fn number(&self) -> Option<f64> {
         self.json().as_f64()
     }
 }
 
-/// Types whose values are written in JSON as they are.
+/// Types whose values are written to JSON unchanged.
 macro_rules! plain_values {
     ($($type:ty),*) => {
         $(impl OptionValue for $type {
@@ -129,7 +129,7 @@ macro_rules! words {
 impl<T> OptionValue for Vec<T> {}
 impl OptionValue for PathBuf {}
 
-/// An option, described for people and for other languages.
+/// Description of an option, for people and for other languages.
 #[derive(Debug, Clone, Serialize)]
 pub struct OptionRow {
     /// Its name.
@@ -139,7 +139,7 @@ pub struct OptionRow {
     pub kind: &'static str,
     /// Unit of a number. Empty if there is none.
     pub unit: &'static str,
-    /// Default value. Null if there is none, or if it depends on other options.
+    /// Default value. Null if there is none or if it depends on other options.
     pub default: Value,
     /// Minimum of a number.
     pub minimum: Option<f64>,
@@ -148,7 +148,7 @@ pub struct OptionRow {
 }
 
 impl OptionRow {
-    /// Creates the row of a field with this default and optional bounds.
+    /// Creates the row for a field with this default and optional bounds.
     pub fn new(name: &'static str, kind: &'static str, default: Value, bounds: Option<Bounds>) -> Self {
         let mut row = OptionRow { name, kind, unit: "", default, minimum: None, maximum: None };
         if let Some(bounds) = bounds {
@@ -174,7 +174,7 @@ pub trait Options: DeserializeOwned {
     /// Returns the names of the options, with their numbers and bounds.
     fn numbers(&self) -> Vec<(&'static str, Option<f64>, Option<Bounds>)>;
 
-    /// Refuses numbers that are out of bounds. `written` converts an option's name to the form that users write.
+    /// Refuses numbers that are out of bounds. `written` converts an option's name to the form in which users write it.
     fn check_bounds(&self, written: fn(&str) -> String) -> Result<()> {
         let bounded =
             self.numbers().into_iter().filter_map(|(name, number, bounds)| Some((name, number, bounds?)));
@@ -205,8 +205,8 @@ pub fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<O
     seconds(from).map(Some)
 }
 
-/// Defines a group of options. Each row is a field: the name of the option, its type, its default, and the bounds of a
-/// number. Fields after `and` are not options.
+/// Defines a group of options. Each row is a field: the name of the option, its type, its default, and for numbers its
+/// bounds. Fields after `and` are not options.
 #[macro_export]
 macro_rules! options {
     (

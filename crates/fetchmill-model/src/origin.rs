@@ -7,7 +7,7 @@ use crate::http1::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 use crate::options::OptionValue;
 
-/// An origin as text: `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
+/// An origin as text: `http://host[:port]` or `https://host[:port]`, in the form in which a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OriginKey {
     text: Box<str>,
@@ -18,7 +18,7 @@ pub struct OriginKey {
 impl OptionValue for OriginKey {}
 
 impl OriginKey {
-    /// Returns the origin of a normalised URL, and the path after it.
+    /// Returns the origin of a normalised URL and the path after it.
     pub fn of_url(url: &str) -> Option<(Self, &str)> {
         let (is_tls, rest) = match url.strip_prefix("http://") {
             Some(rest) => (false, rest),
@@ -36,17 +36,17 @@ impl OriginKey {
         (!authority.is_empty()).then(|| (OriginKey { text: text.into(), is_tls, port }, path))
     }
 
-    /// Returns the path of a normalised URL of this origin. `None` for a URL of another origin.
+    /// Returns the path of a normalised URL at this origin. `None` for a URL at another origin.
     pub fn path_of<'u>(&self, url: &'u str) -> Option<&'u str> {
         url.strip_prefix(self.text()).filter(|path| path.starts_with('/'))
     }
 
-    /// Returns the origin as in URLs.
+    /// Returns the origin as written in URLs.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether it is reached over TLS.
+    /// Returns whether the origin uses TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
@@ -61,7 +61,7 @@ impl OriginKey {
         &self.text[if self.is_tls { "https://".len() } else { "http://".len() }..]
     }
 
-    /// Returns the host for a resolver or an address parser.
+    /// Returns the host in the form that a resolver or an address parser expects.
     pub fn host(&self) -> &str {
         let authority = self.authority();
         match authority.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
@@ -71,22 +71,23 @@ impl OriginKey {
     }
 }
 
-/// Adds a signature to each request of an origin when it is sent. Each thread has its own.
+/// Adds a signature to each request to an origin when the request is sent. Each thread has its own instance.
 pub trait Authorize: std::fmt::Debug {
-    /// Appends header lines, each with its line end. `target` is path and query as sent.
+    /// Appends header lines, each with its line end. `target` contains the path and query as sent.
     fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
 }
 
-/// Decides for which origins requests are signed.
+/// Decides to which origins requests are signed.
 pub trait Authority: std::fmt::Debug + Send + Sync {
-    /// Returns the signer for an origin. `None` for an origin that gets no credentials.
+    /// Returns the signer for an origin. `None` if the origin gets no credentials.
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
 
-    /// Returns whether the user has named an origin. It may then have a private address, even if a list leads to it.
+    /// Returns whether the user has named an origin. If so, it may have a private address, even if only a list refers
+    /// to it.
     fn is_named(&self, key: &OriginKey) -> bool;
 }
 
-/// The fields that a user adds to requests. They belong to one origin, so that a list, a redirect or a listing cannot
+/// The header fields that a user adds to requests. They belong to one origin, so that no list, redirect or listing can
 /// choose who receives them.
 #[derive(Clone, Default)]
 pub struct OriginFields {
@@ -97,7 +98,7 @@ pub struct OriginFields {
 }
 
 impl OriginFields {
-    /// Creates the fields for an origin. Without an origin, only fields that every origin may have are allowed.
+    /// Creates the fields for an origin. Without an origin, only fields that every origin may receive are allowed.
     pub fn new(origin: Option<OriginKey>, fields: Vec<(String, String)>) -> Result<Self> {
         for (name, value) in &fields {
             check_field(name, value)?;
@@ -112,7 +113,7 @@ impl OriginFields {
         Ok(OriginFields { origin, fields, encodings: None })
     }
 
-    /// Sets the accepted encodings of replies.
+    /// Sets the encodings that are accepted in replies.
     #[must_use]
     pub fn accepting(self, encodings: &'static str) -> Self {
         OriginFields { encodings: Some(encodings), ..self }
@@ -123,7 +124,7 @@ impl OriginFields {
         self.origin.as_ref()
     }
 
-    /// Returns the fields of requests to an origin.
+    /// Returns the fields for requests to an origin.
     pub fn of(&self, key: &OriginKey) -> Vec<(&str, &str)> {
         let is_own = self.origin.as_ref() == Some(key);
         let fields = self.fields.iter().filter(|(name, _)| is_own || is_open(name));
@@ -131,13 +132,13 @@ impl OriginFields {
         fields.chain(self.encodings.map(|encodings| (ACCEPT_ENCODING, encodings))).collect()
     }
 
-    /// Returns whether requests to an origin carry fields that may be secret. `None` stands for the only origin that
+    /// Returns whether requests to an origin carry fields that may be secret. `None` means the only origin that
     /// receives such fields.
     pub fn has_secrets(&self, key: Option<&OriginKey>) -> bool {
         (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
     }
 
-    /// Returns the fields of requests to any origin.
+    /// Returns the fields for requests to any origin.
     pub fn open(&self) -> Vec<(&str, &str)> {
         let fields = self.fields.iter().filter(|(name, _)| is_open(name));
         fields.map(|(name, value)| (name.as_str(), value.as_str())).collect()
@@ -145,7 +146,7 @@ impl OriginFields {
 }
 
 impl std::fmt::Debug for OriginFields {
-    /// Leaves out the values, because they may be secrets.
+    /// Omits the values, because they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
         let mut shown = formatter.debug_struct("OriginFields");
@@ -157,7 +158,7 @@ impl std::fmt::Debug for OriginFields {
     }
 }
 
-/// Returns whether a field may go to every origin.
+/// Returns whether a field may be sent to every origin.
 pub fn is_open(name: &str) -> bool {
     OPEN_FIELDS.iter().any(|open| open.eq_ignore_ascii_case(name))
 }

@@ -1,6 +1,6 @@
-//! Handling of panics: the first panic of a job's threads is recorded for the caller that waits for the job, in one
-//! line. Only the panic hook sees every panic. If a task panics, the event queue drops the panic, and the targets of
-//! the task would never get an outcome.
+//! Handling of panics. The first panic in a job's threads is recorded in one line for the caller that waits for the
+//! job. Only the panic hook sees every panic: if a task panics, the event queue drops the panic, and the task's targets
+//! would never get an outcome.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// The first panic of a group of threads. The hook writes it and takes no lock, because its thread may already hold
+/// The first panic in a group of threads. The hook writes it without taking a lock, because its thread may already hold
 /// one.
 #[derive(Debug, Default)]
 pub struct PanicNote {
@@ -17,7 +17,7 @@ pub struct PanicNote {
 
 thread_local! {
     static NOTE: RefCell<Option<Arc<PanicNote>>> = const { RefCell::new(None) };
-    /// Whether a library may panic now. Such panics are caught and become an error.
+    /// Whether a library may panic now. Such panics are caught and become errors.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -27,8 +27,8 @@ impl PanicNote {
         self.message.get().map(|message| Error::Internal(message.clone()))
     }
 
-    /// Runs a function on this thread. Panics of the function, of its tasks and of threads that it starts with
-    /// [`inherited`] are recorded here. `None` after a panic.
+    /// Runs a function on this thread. Panics in the function, in its tasks and in threads that it starts with
+    /// [`inherited`] are recorded here. Returns `None` after a panic.
     pub fn watch<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Option<T> {
         install_hook();
         let outer = NOTE.replace(Some(Arc::clone(self)));
@@ -38,7 +38,7 @@ impl PanicNote {
     }
 }
 
-/// Wraps a function for a new thread, so that its panics are recorded where this thread's are.
+/// Wraps a function for a new thread, so that its panics are recorded in the same place as this thread's panics.
 pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let note = NOTE.with_borrow(Clone::clone);
     move || {
@@ -47,7 +47,7 @@ pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs code that may panic on damaged input. `None` after a panic. After that, values that the code used may only be
+/// Runs code that may panic on damaged input. Returns `None` after a panic. Values that the code used may then only be
 /// dropped.
 pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     install_hook();
@@ -57,7 +57,7 @@ pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// Adds to the existing hook, which continues to print the panics of all other threads.
+/// Wraps the existing hook, which continues to print the panics of all other threads.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -81,7 +81,7 @@ fn write(note: Option<&PanicNote>, panic: &PanicHookInfo<'_>) -> bool {
     let thread = thread.name().unwrap_or("without a name");
     let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
     let why = panic.payload_as_str().unwrap_or("no message");
-    // A later panic may be a consequence of the first.
+    // A later panic may be a consequence of the first one.
     let _ = note.message.set(format!("the thread {thread} has panicked{place}: {why}"));
     true
 }

@@ -25,8 +25,8 @@ impl ChainCookies {
         }
     }
 
-    /// Reads the `Set-Cookie` fields of a reply from `place`. `now` is in seconds since 1970. Cookies above the limits
-    /// are ignored.
+    /// Reads the `Set-Cookie` fields of a reply to a request to `place`. `now` is in seconds since 1970. Cookies above
+    /// the limits are ignored.
     pub fn take<'f>(&mut self, fields: impl Iterator<Item = &'f [u8]>, place: &RequestPlace<'_>, now: u64) {
         let fields = fields.take(limits::SET_COOKIES_MAX);
         for change in fields.filter_map(|field| read_set_cookie(field, place, now)) {
@@ -52,8 +52,8 @@ impl ChainCookies {
         self.removed.retain(|other| !other.is_same(cookie));
     }
 
-    /// Returns the value of the `Cookie` field of a request, including the cookies `of_file` that no reply has
-    /// replaced. `None` if there are no cookies.
+    /// Returns the value of a request's `Cookie` field, including the cookies in `of_file` that no reply has replaced.
+    /// `None` if there are no cookies.
     pub fn field(&self, place: &RequestPlace<'_>, of_file: &[Cookie]) -> Option<String> {
         let is_replaced =
             |cookie: &&Cookie| self.set.iter().chain(&self.removed).any(|own| own.is_same(cookie));
@@ -62,7 +62,7 @@ impl ChainCookies {
     }
 }
 
-/// Returns the value of the `Cookie` field: longer paths first (RFC 6265, 5.4), up to
+/// Returns the value of the `Cookie` field, with longer paths first (RFC 6265, 5.4) and up to
 /// [`limits::COOKIE_FIELD_BYTES_MAX`].
 pub(super) fn field_of<'c>(
     cookies: impl Iterator<Item = &'c Cookie>,
@@ -91,7 +91,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    /// Returns the `Cookie` field of a request to `to` after a reply of `from` with these fields.
+    /// Returns the `Cookie` field of a request to `to` after a reply from `from` with these fields.
     fn after(from: &str, fields: &[&str], to: &str) -> String {
         let mut chain = ChainCookies::default();
         take(&mut chain, from, fields);

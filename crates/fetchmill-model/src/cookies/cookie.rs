@@ -1,4 +1,4 @@
-//! A cookie, and the rules for the requests that get it.
+//! A cookie, and the rules for which requests get it.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use crate::limits;
 use crate::origin::OriginKey;
 use crate::text::dates::parse_http_date;
 
-/// Destination of a request, with the parts that matter for cookies.
+/// The parts of a request's destination that matter for cookies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestPlace<'u> {
     host: &'u str,
@@ -47,14 +47,14 @@ pub struct Cookie {
     pub(super) value: Box<str>,
     /// Domain in lower case, without a leading dot.
     pub(super) domain: Box<str>,
-    /// Whether hosts below the domain get the cookie, too.
+    /// Whether hosts below the domain also get the cookie.
     pub(super) has_subdomains: bool,
     pub(super) path: Box<str>,
     pub(super) is_secure: bool,
 }
 
 impl std::fmt::Debug for Cookie {
-    /// Leaves out the value.
+    /// Omits the value.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Cookie")
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Cookie {
 /// Change that a reply makes to a cookie.
 pub(super) enum CookieChange {
     Set(Cookie),
-    /// Removes the same cookie, because the new one has expired.
+    /// Removes the cookie, because its new version has already expired.
     Remove(Cookie),
 }
 
@@ -96,8 +96,8 @@ impl Cookie {
     }
 }
 
-/// Parses a `Set-Cookie` field of a reply from `place`. `None` if it is not a cookie, or may not be set from there.
-/// `now` is in seconds since 1970.
+/// Parses a `Set-Cookie` field of a reply to a request to `place`. `None` if it is not a cookie or if this place may
+/// not set it. `now` is in seconds since 1970.
 pub(super) fn read_set_cookie(field: &[u8], place: &RequestPlace<'_>, now: u64) -> Option<CookieChange> {
     let text = std::str::from_utf8(field).ok()?;
     let mut parts = text.split(';');
@@ -185,9 +185,9 @@ fn age_lives(value: &str) -> Option<bool> {
     Some(!value.starts_with('-') && digits.bytes().any(|byte| byte != b'0'))
 }
 
-/// Returns the domain of a cookie that a host sets for a domain, and whether hosts below it get the cookie. `None` if
-/// the domain belongs to another host. If unrelated sites may share the domain, or the host is an address, the cookie
-/// is for the host alone.
+/// Returns the domain of a cookie that a host sets for `domain`, and whether hosts below the domain get the cookie.
+/// `None` if the domain belongs to another host. If unrelated sites may share the domain, or if the host is an address,
+/// the cookie is only for the host itself.
 fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     let host = host.to_ascii_lowercase();
     let Some(domain) = domain.map(str::to_ascii_lowercase) else { return Some((host, false)) };
@@ -209,23 +209,23 @@ fn is_below(host: &str, domain: &str) -> bool {
     is_end && host.parse::<IpAddr>().is_err()
 }
 
-/// Returns whether unrelated sites have names below a domain: it has one label, or two as in `co.uk`. There is no list
-/// of such domains here. An unknown one, such as `github.io`, may get a cookie of a redirect chain that leads there,
-/// but never a cookie of the user.
+/// Returns whether unrelated sites may have names below a domain, that is, the domain has one label, or two as in
+/// `co.uk`. There is no list of such domains here. An unknown one, such as `github.io`, may get a cookie from a
+/// redirect chain that leads there, but never a cookie from the user.
 pub(super) fn is_shared_suffix(domain: &str) -> bool {
     let mut labels = domain.trim_end_matches('.').rsplit('.');
     let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return true };
     labels.next().is_none() && top.len() == 2 && (second.len() <= 3 || SECOND_LEVELS.contains(&second))
 }
 
-/// Second-level labels of countries that are longer than three letters.
+/// Second-level country labels with more than three letters.
 const SECOND_LEVELS: &[&str] = &["asso", "firm", "gouv", "govt", "info", "name", "priv", "school"];
 
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,".contains(&byte))
 }
 
-/// Returns whether header fields of both HTTP/1.1 and HTTP/2 can carry the value.
+/// Returns whether the value can be sent in header fields of both HTTP/1.1 and HTTP/2.
 pub(super) fn is_value(value: &str) -> bool {
     value.bytes().all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')
 }

@@ -1,9 +1,9 @@
-//! Cookie files in the Netscape format, as written by curl, wget, yt-dlp and browser extensions: seven columns
-//! separated by tabs.
+//! Cookie files in the Netscape format with seven tab-separated columns, as written by curl, wget, yt-dlp and browser
+//! extensions.
 
 use super::cookie::{Cookie, RequestPlace, is_name, is_value};
 
-/// Prefix that some programs put before the domain of a cookie hidden from scripts.
+/// Prefix that some programs put before the domain if the cookie is hidden from scripts.
 const HTTP_ONLY: &str = "#HttpOnly_";
 /// Number of columns in a line. The last column is missing if its value is empty.
 const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
@@ -41,7 +41,7 @@ impl CookieFile {
     }
 }
 
-/// `None` if the cookie has expired.
+/// Parses a line. Returns `None` if the cookie has expired.
 fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     let columns: Vec<&str> = line.split('\t').collect();
     if !COLUMNS.contains(&columns.len()) {

@@ -1,5 +1,6 @@
-//! Cookies by the rules of RFC 6265: which cookies a reply may set, and which requests get them. Cookies of a reply
-//! live for the redirects of its target, cookies of a file for the whole job. This code does no I/O and has no clock.
+//! Cookies according to RFC 6265: which cookies a reply may set, and which requests get them. Cookies from a reply live
+//! as long as the redirects of its target. Cookies from a file live for the whole job. This code does no I/O and has no
+//! clock.
 
 mod chain;
 mod cookie;

@@ -1,14 +1,13 @@
-//! Names from outside: their form in requests and their paths on disk. Only this module turns bytes from a server into
-//! a path.
+//! Names from outside: their form in requests and their paths on disk. This is the only module that turns bytes from a
+//! server into a path.
 //!
 //! # Rules
 //! - A name is bytes. It is not decoded, normalised, shortened, hashed or fanned out.
-//! - A name is refused or escaped segment by segment. No bytes are removed. Otherwise the bytes around them could join
-//!   to form `..`.
+//! - A name is refused or escaped segment by segment. Bytes are never removed, because the bytes around them could then
+//!   form `..`.
 //! - Escaping is reversible: different names have different paths.
 //!
-//! # Never
-//! Opens or checks a file. The second barrier is the sink, which opens paths beneath its destination only.
+//! # Never Opens or checks a file. The second barrier is the sink, which opens paths only beneath its destination.
 //!
 //! # Cost
 //! One pass without allocation for a name of plain ASCII.
@@ -24,11 +23,11 @@ pub use text::{from_text, to_text};
 
 /// Folder in a destination for the state of the job.
 pub const STATE_FOLDER: &str = ".fetchmill";
-/// Name of an archive member for an empty name. No escaped byte looks like it.
+/// Archive member name for an empty name. No escaped byte looks like it.
 const EMPTY_MEMBER: &[u8] = b"%empty";
 /// File name on disk for an empty last segment. No escaped byte looks like it.
 const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
-/// Approximate length to which a name in a message is cut.
+/// Approximate length to which a name in a message is truncated.
 const DISPLAY_BYTES_MAX: usize = 200;
 
 /// Reason why a name cannot be a path.
@@ -52,7 +51,7 @@ pub enum NameError {
     /// The name has too many segments.
     #[error("it has more than {NAME_SEGMENTS_MAX} segments")]
     TooDeep,
-    /// A segment is too long for a file system.
+    /// A segment of the name is too long for a file system.
     #[error("a segment is longer than {NAME_SEGMENT_BYTES_MAX} bytes on disk")]
     SegmentTooLong,
     /// The name is too long for the operating system.
@@ -67,7 +66,7 @@ impl From<NameError> for FailureKind {
 }
 
 /// Appends a name as part of a request's path. All characters except unreserved ones (RFC 3986, 2.3) and `/` are
-/// percent-encoded. A segment `.` or `..` is encoded too, so that a client does not resolve it.
+/// percent-encoded. A segment `.` or `..` is also encoded, so that no client resolves it.
 pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     if !has_dot_segment(name) {
         return escape(name, &SENT_AS_IS, out);
@@ -84,23 +83,24 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a name as a value in a query. All characters except unreserved ones are percent-encoded, even `/`.
+/// Appends a name as a query value. All characters except unreserved ones are percent-encoded, including `/`.
 pub(crate) fn encode_whole(name: &[u8], out: &mut Vec<u8>) {
     escape(name, &UNRESERVED, out);
 }
 
-/// Returns whether a name has half a surrogate pair of UTF-16, as three bytes that UTF-8 never contains. Such a name
-/// comes from JSON made from bytes that are not text. The original name is lost, so the object cannot be requested.
+/// Returns whether a name contains half of a UTF-16 surrogate pair, as three bytes that UTF-8 never contains. Such a
+/// name comes from JSON that was made from bytes that are not text. The original name is lost, so the object cannot be
+/// requested.
 pub fn has_surrogate(name: &[u8]) -> bool {
     memchr::memchr_iter(0xed, name).any(|at| name.get(at + 1).is_some_and(|next| *next >= 0xa0))
 }
 
-/// Returns whether a name is the name of a folder. In a listing this is a mistake, but a URL may be such a name.
+/// Returns whether a name is a folder's name. In a listing this is a mistake, but a URL may have this form.
 pub fn is_folder(name: &[u8]) -> bool {
     name.ends_with(b"/")
 }
 
-/// Converts a name to a path below the destination, and replaces the contents of `path` with it. An empty last segment
+/// Converts a name to a path below the destination and replaces the contents of `path` with it. An empty last segment
 /// becomes `%index`, because a file needs a name.
 pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
     path.clear();
@@ -139,7 +139,7 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
     match segment {
         b"" => Err(NameError::EmptySegment),
         b"." | b".." => Err(NameError::DotSegment),
-        // Escaping never shortens a segment, so check the length before copying. A name may have a megabyte.
+        // Escaping never shortens a segment, so check the length before copying. A name may be a megabyte long.
         _ if segment.len() > NAME_SEGMENT_BYTES_MAX => Err(NameError::SegmentTooLong),
         _ if memchr::memchr(0, segment).is_some() => Err(NameError::Nul),
         _ => {
@@ -149,7 +149,7 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
     }
 }
 
-/// Escapes control characters, `%`, bytes that are not UTF-8, and a first segment that is the job's state folder.
+/// Escapes control characters, `%`, bytes that are not UTF-8, and a first segment that equals the job's state folder.
 fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
     if first && segment == STATE_FOLDER.as_bytes() {
         path.extend_from_slice(&escaped(b'.'));
@@ -178,7 +178,7 @@ fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the output of [`encode`]. `None` for text that it would not produce.
+/// Decodes the output of [`encode`]. `None` for text that `encode` does not produce.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let name = unescape(text)?;
     let mut again = Vec::with_capacity(text.len());
@@ -186,7 +186,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (again == text).then_some(name)
 }
 
-/// Converts the output of [`to_path`] back to the name. `None` for a path that it would not produce.
+/// Converts the output of [`to_path`] back to the name. `None` for a path that `to_path` does not produce.
 pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     let folder = path.strip_suffix(EMPTY_LAST_SEGMENT).filter(|folder| is_folder(folder));
     let name = unescape(folder.unwrap_or(path))?;
@@ -195,9 +195,9 @@ pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     (again == path).then_some(name)
 }
 
-/// Appends a name as the name of an archive member. Any name becomes a member that can be unpacked beneath a folder. If
-/// [`to_path`] accepts the name and it is not a folder's, the result is the path. Otherwise more is escaped: a segment
-/// `.` or `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes `%empty`.
+/// Appends the archive member name for a name. Every result can be unpacked safely beneath a folder. If [`to_path`]
+/// accepts the name and the name is not a folder's, the result is the path. Otherwise more is escaped: a segment `.` or
+/// `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes `%empty`.
 pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     if name.is_empty() {
         return member.extend_from_slice(EMPTY_MEMBER);
@@ -209,7 +209,7 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
             b".." => member.extend_from_slice(b"%2E%2E"),
             _ => escape_segment(segment, position == 0, member),
         }
-        // Includes the slash after the segment. The last segment does not have one.
+        // This includes the slash after the segment. The last segment does not have one.
         end += segment.len() + 1;
         if segment.is_empty() && end <= name.len() || end == name.len() {
             member.extend_from_slice(&escaped(b'/'));
@@ -219,7 +219,7 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     }
 }
 
-/// Converts the output of [`to_member`] back to the name. `None` for a member that it would not produce.
+/// Converts the output of [`to_member`] back to the name. `None` for a member name that `to_member` does not produce.
 pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     if member == EMPTY_MEMBER {
         return Some(Vec::new());
@@ -230,7 +230,7 @@ pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     (again == member).then_some(name)
 }
 
-/// Undoes the escaping of bytes. `None` if an escape is malformed.
+/// Decodes escaped bytes. `None` if an escape is malformed.
 pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -247,13 +247,14 @@ pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// Returns a name for a message on a terminal. Control characters, characters that change the writing direction, and
-/// bytes that are not UTF-8 are escaped. A long name is cut. Signatures and tokens in URLs are redacted.
+/// Returns a name in the form for messages on a terminal. Control characters, characters that change the writing
+/// direction, and bytes that are not UTF-8 are escaped. A long name is truncated. Signatures and tokens in URLs are
+/// redacted.
 pub fn for_display(name: &[u8]) -> String {
     printable(name, DISPLAY_BYTES_MAX)
 }
 
-/// Returns at most about `bytes_max` bytes of a text as [`for_display`] shows it.
+/// Returns about `bytes_max` bytes at most of a text in the form of [`for_display`].
 pub fn printable(text: &[u8], bytes_max: usize) -> String {
     use std::fmt::Write;
 
@@ -277,7 +278,7 @@ pub fn printable(text: &[u8], bytes_max: usize) -> String {
     hide_secrets(&text).into_owned()
 }
 
-/// Returns whether this is a control character, or changes how the text around it is shown.
+/// Returns whether this is a control character or changes how the surrounding text is shown.
 fn is_misleading(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -336,10 +337,10 @@ fn has_dot_segment(name: &[u8]) -> bool {
 const UNRESERVED: [bool; 256] = byte_set(b"-._~");
 /// Unreserved characters and `/`.
 const SENT_AS_IS: [bool; 256] = byte_set(b"-._~/");
-/// Printable ASCII other than `%`. A segment with other bytes is checked character by character.
+/// Printable ASCII except `%`. A segment with other bytes is checked character by character.
 const STORED_AS_IS: [bool; 256] = byte_set(b" !\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~");
 
-/// Returns a set of bytes as a table. It contains letters, digits and `others`.
+/// Returns a set of bytes as a table. The set contains letters, digits and `others`.
 pub(crate) const fn byte_set(others: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -117,7 +117,7 @@ fn names_up_to_the_bounds_are_kept() {
     }
 }
 
-/// More than 200 paths that would lead out of a folder.
+/// Returns more than 200 paths that would lead out of a folder.
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn traversals() -> Vec<Vec<u8>> {
     let dots: &[&[u8]] = &[
@@ -364,7 +364,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(byte, 0..40)
 }
 
-/// Undoes percent-encoding as a server does.
+/// Decodes percent-encoding as a server does.
 fn decoded(text: &str) -> Vec<u8> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

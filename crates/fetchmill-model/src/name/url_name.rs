@@ -1,19 +1,20 @@
-//! File names made from URLs: the percent-encoded text, decoded so that people can read it.
+//! File names made from URLs, which are decoded so that people can read them.
 //!
 //! # Rules
-//! - The same recoding works in both directions: a byte that is always encoded in a URL is decoded, and a bare one is
-//!   encoded. So every URL has its own name, for any bytes, and every name leads back to its URL.
-//! - These stay encoded: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, and so dot segments; escapes with
-//!   lower-case digits.
-//! - In a segment with a byte that is always encoded, `:` and similar characters are usually encoded too, as
-//!   `encodeURIComponent` writes them. In other segments and in queries their usual form is bare.
+//! - The same recoding works in both directions: it decodes encoded bytes that are never bare in a URL, and encodes
+//!   such bytes if they are bare. Every URL therefore has its own name, for any bytes, and every name can be converted
+//!   back to its URL.
+//! - These stay encoded: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, and therefore dot segments; escapes
+//!   with lower-case digits.
+//! - If a segment contains a byte that is always encoded, `:` and similar characters in it are usually also encoded, as
+//!   by `encodeURIComponent`. In other segments and in queries, these characters are usually bare.
 //! - If no two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays.
 
 use std::borrow::Cow;
 
 use super::{byte_set, escaped};
 
-/// Returns the name of the file for a URL without its scheme.
+/// Returns the file name for a URL without its scheme.
 pub fn of_url(url: &[u8]) -> Cow<'_, [u8]> {
     recoded(url)
 }
@@ -23,13 +24,14 @@ pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     recoded(name)
 }
 
-/// Returns the name of the object at a URL without a query: its last segment, decoded. `None` if that is empty.
+/// Returns the name of the object at a URL without a query, which is the decoded last segment. `None` if that segment
+/// is empty.
 pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     let last = &url[memchr::memrchr(b'/', url)? + 1..];
     (!last.is_empty()).then(|| of_url(last))
 }
 
-/// Returns the prefix of names that a user has given, as the start of a URL or of a name.
+/// Returns a prefix of names. The user may give it as the start of a URL or of a name.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }
@@ -62,7 +64,7 @@ enum EscapePiece<'t> {
     Bare(u8),
 }
 
-/// Splits off the first piece.
+/// Splits off the first piece of a text.
 fn split_piece(text: &[u8]) -> Option<(EscapePiece<'_>, &[u8])> {
     let (&first, rest) = text.split_first()?;
     let Some((digits, after)) = rest.split_first_chunk::<2>().filter(|(digits, _)| are_digits(*digits))
@@ -84,7 +86,7 @@ fn are_digits(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Returns whether a segment contains a byte that URLs must percent-encode, whether it is encoded here or not.
+/// Returns whether a segment contains a byte that URLs must percent-encode. The byte may be encoded or bare here.
 fn is_encoded(mut segment: &[u8]) -> bool {
     while let Some((piece, rest)) = split_piece(segment) {
         segment = rest;
@@ -117,10 +119,10 @@ fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are never bare in a normalised URL: control characters, space, `"`, `<`, `>`, and bytes outside of
-/// ASCII. NUL is excluded, because no name has it.
+/// Bytes that are never bare in a normalised URL: control characters, space, `"`, `<`, `>`, and non-ASCII bytes. NUL is
+/// excluded, because no name contains it.
 const ALWAYS_ENCODED: [bool; 256] = never_bare([false; 256]);
-/// [`ALWAYS_ENCODED`], and the bytes that may be bare in a path but that `encodeURIComponent` encodes.
+/// [`ALWAYS_ENCODED`], and the bytes that may be bare in a path but are encoded by `encodeURIComponent`.
 const ENCODED_IN_COMPONENTS: [bool; 256] = never_bare(without_alphanumeric(byte_set(b":;@&=+$,[]{}|^`")));
 
 const fn never_bare(mut table: [bool; 256]) -> [bool; 256] {
@@ -187,7 +189,7 @@ mod tests {
         ] {
             assert_eq!(name_of(url), url);
         }
-        // In the other form, since the usual one has that name.
+        // It has the other form, because the usual one already has that name.
         assert_eq!(name_of("h/%C3%BC:b"), "h/\u{fc}%3Ab");
         assert_eq!(name_of("h/100%"), "h/100%25");
     }
@@ -239,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Generates text in which bytes with a special meaning are frequent, and often adjacent.
+    /// Generates text in which bytes with a special meaning are frequent and often adjacent.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let pieces = [
             "%", "%2", "25", "%25", "%3A", ":", "%3a", "%2F", "/", "%5C", "\\", "%C3", "%BC", "%c3",

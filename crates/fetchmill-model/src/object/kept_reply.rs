@@ -1,13 +1,13 @@
-//! Replies that are not objects, as `--keep-failed` keeps them: redirects, replies with the statuses of absent and failed
-//! targets, and replies for unchanged objects. The replies of a target are stored with its outcome, in one value.
+//! Replies that are not objects, as stored by `--keep-failed`: redirects, replies for absent and failed targets, and
+//! replies for unchanged objects. The replies for a target are stored together with its outcome, in one value.
 
 use crate::limits::{HOPS_KEPT_BYTES_MAX, KEPT_BODY_BYTES_MAX};
 use crate::object::Micros;
 use crate::target::extra_columns::{extra_values, write_extra};
 
-/// Number of values of a reply.
+/// Number of stored values per reply.
 const VALUES: usize = 5;
-/// Last value of a reply whose body was truncated.
+/// Value that marks a reply whose body was truncated. It is the reply's last value.
 const CUT: &[u8] = b"cut";
 
 /// One reply.
@@ -21,7 +21,7 @@ pub struct KeptReply<'r> {
     pub head: &'r [u8],
     /// The body, or its beginning.
     pub body: &'r [u8],
-    /// Whether the body was longer.
+    /// Whether the original body was longer.
     pub is_cut: bool,
 }
 
@@ -33,13 +33,13 @@ impl<'r> KeptReply<'r> {
         write_extra([self.url, Some(&at), Some(self.head), Some(self.body), cut].into_iter(), out);
     }
 
-    /// Appends a redirect, with as much of its body as fits after the earlier ones.
+    /// Appends a redirect, with as much of its body as fits after the earlier redirects.
     pub fn write_hop(&self, out: &mut Vec<u8>) {
         let room = HOPS_KEPT_BYTES_MAX.saturating_sub(out.len() + self.head.len());
         self.cut_to(room).write(out);
     }
 
-    /// Truncates the body to `bytes` bytes, and at most to [`KEPT_BODY_BYTES_MAX`].
+    /// Truncates the body to at most `bytes` bytes, and never more than [`KEPT_BODY_BYTES_MAX`].
     #[must_use]
     pub fn cut_to(self, bytes: usize) -> Self {
         let bytes = bytes.min(KEPT_BODY_BYTES_MAX);
@@ -49,7 +49,7 @@ impl<'r> KeptReply<'r> {
         }
     }
 
-    /// Iterates over the replies of a target in order. It ends at bytes that [`KeptReply::write`] would not write.
+    /// Iterates over the replies for a target in order. Ends at bytes that [`KeptReply::write`] does not produce.
     pub fn all(bytes: &'r [u8]) -> impl Iterator<Item = KeptReply<'r>> {
         let mut values = extra_values(bytes);
         std::iter::from_fn(move || {

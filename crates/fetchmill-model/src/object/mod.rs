@@ -1,4 +1,4 @@
-//! A fetched object, as a pack stores and returns it.
+//! A fetched object in the form in which packs store and return it.
 
 pub mod kept_reply;
 
@@ -21,7 +21,7 @@ pub struct Facts<'a> {
     pub fetched_at: Micros,
     /// The `Content-Type` field, as sent.
     pub content_type: Option<&'a [u8]>,
-    /// The `Content-Encoding` field, as sent, of a body that is stored in an encoding that was not requested.
+    /// The `Content-Encoding` field, as sent, if the body is stored in an encoding that was not requested.
     pub content_encoding: Option<&'a [u8]>,
     /// The `ETag` field, as sent.
     pub etag: Option<&'a [u8]>,
@@ -33,16 +33,16 @@ pub struct Facts<'a> {
     pub url: Option<&'a [u8]>,
     /// Values of the kept columns: see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
-    /// The list entry ([`crate::target::entry::ListEntry`]) of a target whose request is not a plain `GET` and that may
-    /// still fail, for its row of failures. No format stores it.
+    /// The list entry ([`crate::target::entry::ListEntry`]), for a possible failure row. It is set if the request is
+    /// not a plain `GET` and the target may still fail. No format stores it.
     pub entry: Option<&'a [u8]>,
-    /// The listed name, if the object is stored under another name and may still fail. No format stores it.
+    /// The listed name, if the object is stored under a different name and may still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
     /// The redirects before the object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
-/// An object that goes into a pack, or comes out of one.
+/// An object that is written to a pack or read from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object<'a> {
     /// Sequence number of the target in the job.
@@ -57,7 +57,7 @@ pub struct Object<'a> {
     pub facts: Facts<'a>,
 }
 
-/// A target without a stored object, for its own row. The row explains why there is no object.
+/// A target without a stored object. Its row explains why there is no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedTarget<'a> {
     /// Sequence number of the target in the job.

@@ -1,4 +1,5 @@
-//! Replies that reserve their content (`--opt-out`): `X-Robots-Tag`, `TDM-Reservation`, and the same as `meta` in HTML.
+//! Replies that reserve their content (`--opt-out`) with `X-Robots-Tag`, `TDM-Reservation`, or the same as `meta` in
+//! HTML.
 //!
 //! `X-Robots-Tag` and `meta name="robots"`:
 //! <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>. `noai` and `noimageai` are in wide
@@ -13,8 +14,8 @@ use crate::outcome::opt_out_rule::OptOutRule;
 use crate::source::robots::PRODUCT_TOKEN;
 use crate::verdict::fields_in;
 
-/// Directives that reserve an object, with the rules of the field and of the `meta`. `none` means `noindex` and
-/// `nofollow`.
+/// Directives that reserve an object, each with its rule for the header field and its rule for `meta`. `none` means
+/// `noindex` and `nofollow`.
 const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noai", OptOutRule::FieldNoAi, OptOutRule::MetaNoAi),
     (b"noimageai", OptOutRule::FieldNoImageAi, OptOutRule::MetaNoImageAi),
@@ -22,7 +23,7 @@ const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noimageindex", OptOutRule::FieldNoImageIndex, OptOutRule::MetaNoImageIndex),
     (b"none", OptOutRule::FieldNone, OptOutRule::MetaNone),
 ];
-/// A directive that has a value after a colon, like the name of a program.
+/// A directive that is followed by a colon and a value. A colon may also follow the name of a program.
 const DATED: &[u8] = b"unavailable_after";
 const TDM: &str = "tdm-reservation";
 
@@ -31,12 +32,12 @@ const TDM: &str = "tdm-reservation";
 pub struct OptOut {
     /// The rule.
     pub rule: OptOutRule,
-    /// The field, the `meta` or the line of a robots.txt, as text for people.
+    /// The header field, the `meta` or the robots.txt line that reserves the object, as text for people.
     pub evidence: String,
 }
 
 impl OptOut {
-    /// Reads a complete reply, whose body is decoded.
+    /// Reads a complete reply. `body` must be decoded.
     pub fn of_reply(head: &[u8], body: &[u8]) -> Option<Self> {
         let mut reader = OptOutReader::default();
         reader.head(head);
@@ -45,7 +46,7 @@ impl OptOut {
     }
 }
 
-/// Reads a reply for a reservation. Memory: [`OPT_OUT_HTML_BYTES_MAX`] for each body on its way.
+/// Searches a reply for a reservation. It takes [`OPT_OUT_HTML_BYTES_MAX`] of memory for each body in transit.
 #[derive(Debug, Default)]
 pub struct OptOutReader {
     found: Option<OptOut>,
@@ -61,7 +62,7 @@ impl OptOutReader {
         self.html = Vec::new();
     }
 
-    /// Reads a head. For an object in two pieces, the head of the rest adds to that of the start.
+    /// Reads a head. If an object arrives in two replies, the fields of both heads count.
     pub fn head(&mut self, head: &[u8]) {
         self.is_html |= fields_in(head, b"content-type:").any(is_html);
         if self.found.is_none() {
@@ -69,7 +70,7 @@ impl OptOutReader {
         }
     }
 
-    /// Takes a piece of the body, decoded.
+    /// Adds a piece of the decoded body.
     pub fn piece(&mut self, bytes: &[u8]) {
         if self.is_html && self.found.is_none() {
             let room = OPT_OUT_HTML_BYTES_MAX - self.html.len();
@@ -77,7 +78,7 @@ impl OptOutReader {
         }
     }
 
-    /// Returns the field or the `meta` that reserves the object, if there is one. Call it when the body is complete.
+    /// Returns the header field or `meta` that reserves the object, if there is one. Call it when the body is complete.
     pub fn found(&mut self) -> Option<OptOut> {
         let html = std::mem::take(&mut self.html);
         self.found.take().or_else(|| reserving_meta(&html))
@@ -106,7 +107,7 @@ fn reserving_field(head: &[u8]) -> Option<OptOut> {
 }
 
 /// Returns the rule of the first directive in an `X-Robots-Tag` value that applies to this program and reserves the
-/// object. `name: directive, directive` applies to one program.
+/// object. A value of the form `name: directive, directive` applies only to the named program.
 fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     let mut is_for_us = true;
     value.split(|byte| *byte == b',').find_map(|directive| {
@@ -123,13 +124,13 @@ fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     })
 }
 
-/// Returns the rules of a directive that reserves an object: as a field, and as a `meta`.
+/// Returns the rules of a directive that reserves an object, for the header field and for `meta`.
 fn rules_of(directive: &[u8]) -> Option<(OptOutRule, OptOutRule)> {
     let known = RESERVING.iter().find(|(name, ..)| directive.eq_ignore_ascii_case(name));
     known.map(|(_, of_field, of_meta)| (*of_field, *of_meta))
 }
 
-/// Returns the first `meta` that reserves an HTML page, within the bytes that are read.
+/// Returns the first `meta` that reserves an HTML page, among the bytes that are read.
 fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     if html.is_empty() {
         return None;
@@ -157,7 +158,7 @@ fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     })
 }
 
-/// Returns a short value for people, on one line.
+/// Returns a value for people, shortened to one line.
 fn shown(value: &[u8]) -> String {
     let start = &value[..value.len().min(OPT_OUT_EVIDENCE_BYTES_MAX)];
     String::from_utf8_lossy(start)

@@ -1,4 +1,4 @@
-//! The rules of a host's robots.txt for the targets of a list (`--robots`). The reply is interpreted as in RFC 9309,
+//! The rules of a host's robots.txt for the targets of a list (`--robots`). Replies are interpreted as in RFC 9309,
 //! 2.3.1.
 
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
@@ -17,26 +17,25 @@ pub const ROBOTS_PATH: &str = "/robots.txt";
 pub enum HostRobots {
     /// The rules. Empty if the host has no robots.txt.
     Rules(Robots),
-    /// The server failed to send it, so nothing may be requested. Contains the reason in words.
+    /// The server failed to send its robots.txt, so nothing may be requested. Contains the reason in words.
     Forbidden(String),
     /// No complete reply was received, so the rules are unknown.
     Unknown(FailureKind, String),
 }
 
-/// Decision whether a target may be requested.
+/// Decision on whether a target may be requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RobotsVerdict {
     /// The target may be requested.
     Allowed,
-    /// The target may not be requested.
+    /// The target must not be requested.
     OptedOut(OptOut),
     /// The target is not requested, because the rules are unknown. Contains the reason.
     Failed(FailureKind, String),
 }
 
 impl HostRobots {
-    /// Interprets the reply for a robots.txt, which must not be a redirect. `body` is decoded, and only its start
-    /// counts.
+    /// Interprets the final reply to a request for a robots.txt. `body` must be decoded, and only its start counts.
     pub fn of_reply(status: u16, body: &[u8]) -> Self {
         match status {
             200..300 => HostRobots::Rules(Robots::parse(body, PRODUCT_TOKEN)),
@@ -46,7 +45,7 @@ impl HostRobots {
         }
     }
 
-    /// Returns the decision about the target with this path and query, as in its URL.
+    /// Returns the decision for a target with this path and query, as in its URL.
     pub fn verdict(&self, path: &str) -> RobotsVerdict {
         match self {
             HostRobots::Rules(robots) if robots.is_empty() => RobotsVerdict::Allowed,
@@ -67,7 +66,7 @@ impl HostRobots {
         }
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory that the rules occupy, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
@@ -77,7 +76,7 @@ impl HostRobots {
     }
 }
 
-/// Returns the start of a rule, on one line.
+/// Returns the start of a rule on one line.
 fn cut(rule: &str) -> String {
     let shown = rule.chars().map(|shown| if shown.is_control() { '\u{fffd}' } else { shown });
     shown.take(OPT_OUT_EVIDENCE_BYTES_MAX).collect()

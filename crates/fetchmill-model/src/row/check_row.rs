@@ -1,4 +1,4 @@
-//! A row of a check: the answer of one site, or the reason why there is none.
+//! A row of a check: the answer of a site, or the reason why there is none.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
-/// The result for one target of a check. Fields that do not apply, or are not known, are `None`.
+/// The result for one target of a check. Fields that do not apply or are unknown are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CheckRow<'a> {
@@ -21,10 +21,10 @@ pub struct CheckRow<'a> {
     /// The status of the last final reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Reason why there is no complete reply. `None` if there is one, with any status.
+    /// Reason why there is no complete reply. `None` if there is a complete reply, whatever its status.
     #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
     pub kind: Option<FailureKind>,
-    /// Reason why a line has no URL.
+    /// Reason why the line has no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Cow<'a, str>>,
     /// Final URL after redirects.
@@ -72,7 +72,7 @@ pub struct CheckRow<'a> {
     /// Whether this is the result of a recheck.
     #[serde(skip_serializing_if = "is_false")]
     pub second_look: bool,
-    /// Whether this machine, and not the site, may be the cause.
+    /// Whether this machine may be the cause rather than the site.
     #[serde(skip_serializing_if = "is_false")]
     pub suspect: bool,
     /// Values of the kept columns.
@@ -80,7 +80,7 @@ pub struct CheckRow<'a> {
     pub kept: Vec<Option<Cow<'a, str>>>,
 }
 
-/// Answer of a row as one word, for counting and for comparing two checks.
+/// Answer of a row as a single word, for counting answers and comparing checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckAnswer {
     /// A complete reply with this status.
@@ -114,12 +114,12 @@ impl<'a> CheckRow<'a> {
         let _ = serde_json::to_writer(out, self);
     }
 
-    /// Reads the output of [`CheckRow::write_line`]. `None` for a line that it would not write.
+    /// Reads the output of [`CheckRow::write_line`]. `None` for a line that `write_line` does not produce.
     pub fn read_line(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
 
-    /// Returns the failure kind if there is one, otherwise the status.
+    /// Returns the failure kind if there is one, and otherwise the status.
     pub fn answer(&self) -> CheckAnswer {
         match (self.kind, self.status) {
             (None, Some(status)) => CheckAnswer::Status(status),
@@ -128,7 +128,7 @@ impl<'a> CheckRow<'a> {
     }
 }
 
-/// Converts a time to milliseconds, with the microseconds as decimals.
+/// Converts a duration to milliseconds, with microseconds as decimals.
 pub fn millis(duration: Duration) -> f32 {
     (duration.as_micros() as f64 / 1000.0) as f32
 }

@@ -1,4 +1,4 @@
-//! A row of a written list: the facts of a source about one target, and how to request it again.
+//! A row of a written list: what the source states about a target, and how to request it again.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::values::{ColumnKind, Value, of_number, of_text};
 use crate::object::Seconds;
 
 /// Columns of a written list, in order. Kept columns of the source list follow them. A file with all of these columns
-/// is a manifest: its targets have names, and facts about their objects are known.
+/// is a manifest: it states the names of its targets and facts about their objects.
 pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("name", ColumnKind::Text),
     ("url", ColumnKind::Text),
@@ -17,14 +17,14 @@ pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("last_modified", ColumnKind::Time),
 ];
 
-/// One target. Fields that do not apply, or are not known, are `None`.
+/// One target. Fields that do not apply or are unknown are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListRow<'a> {
     /// Text of the name ([`crate::name::to_text`]). `None` if the URL is the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Cow<'a, str>>,
-    /// URL. `None` if no URL leads to the target.
+    /// URL. `None` if the target has no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Cow<'a, str>>,
     /// Size of the object in bytes.
@@ -48,7 +48,7 @@ impl<'a> ListRow<'a> {
         let _ = serde_json::to_writer(out, self);
     }
 
-    /// Reads the output of [`ListRow::write_line`]. `None` for a line that it would not write.
+    /// Reads the output of [`ListRow::write_line`]. `None` for a line that `write_line` does not produce.
     pub fn read_line(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }

@@ -1,5 +1,5 @@
-//! A row of a check (the answer of one site, or why there was none), and a row of a written list ([`ListRow`]). Before
-//! it reaches the results, a row is a line of JSON in a shard, written once for each object.
+//! Rows of a check (the answer of a site, or why there was none) and rows of a written list ([`ListRow`]). Before it
+//! reaches the results, a row is a line of JSON in a shard, written once for each target.
 
 mod check_row;
 mod list_row;
@@ -23,7 +23,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Returns the columns of the file with these rows.
+    /// Returns the columns of a file with such rows.
     pub fn columns(self) -> ColumnTypes {
         match self {
             RowKind::Answers => &ROW_COLUMNS,

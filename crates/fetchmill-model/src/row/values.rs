@@ -1,4 +1,4 @@
-//! A row as columns: the names and types of the columns, and the values of one row.
+//! A row as columns: the names and types of the columns, and the values of a row.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::check_row::CheckRow;
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
-/// Type of a column in results.
+/// Type of a results column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Text.
@@ -21,7 +21,7 @@ pub enum ColumnKind {
     Number,
     /// Milliseconds.
     Millis,
-    /// A moment.
+    /// A point in time.
     Time,
     /// Yes or no.
     Flag,
@@ -56,7 +56,7 @@ pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
     ("suspect", ColumnKind::Flag),
 ];
 
-/// A row in the form in which it is written to a file: a value for each column and for each kept column.
+/// A row in the form in which it is written to a file, with a value for each column and each kept column.
 #[derive(Debug, Clone, Copy)]
 pub struct RowValues<'r> {
     /// Values in the order of the columns.
@@ -85,7 +85,7 @@ pub enum Value<'r> {
     Number(u64),
     /// Milliseconds.
     Millis(f32),
-    /// A moment.
+    /// A point in time.
     Time(Micros),
     /// Yes or no.
     Flag(bool),

@@ -1,5 +1,5 @@
-//! The hosts of AWS: the host of a service in a region, in each variant (AWS General Reference, "Service endpoints";
-//! the rule sets of botocore agree).
+//! AWS hosts: the host of a service in a region, in each variant (AWS General Reference, "Service endpoints";
+//! botocore's rule sets agree).
 
 use crate::error::{Error, Result};
 use crate::name;
@@ -7,16 +7,16 @@ use crate::name;
 /// Variant of the AWS endpoints.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AwsVariant {
-    /// Whether to use endpoints with cryptography approved under FIPS 140.
+    /// Whether to use endpoints with FIPS 140 approved cryptography.
     pub fips: bool,
     /// Whether to use endpoints that also have IPv6 addresses.
     pub dual_stack: bool,
-    /// Whether to use endpoints at the edge of the network. Only S3 has them.
+    /// Whether to use endpoints at the network edge. Only S3 has them.
     pub accelerate: bool,
 }
 
 impl AwsVariant {
-    /// Returns the S3 host in a region. A bucket name may be put before it.
+    /// Returns the S3 host in a region. A bucket name can be prepended to it.
     pub fn s3_host(self, region: &str) -> Result<String> {
         let suffix = suffix_of(must_be_region(region)?);
         let dual_stack = if self.dual_stack { ".dualstack" } else { "" };
@@ -30,7 +30,7 @@ impl AwsVariant {
     /// Returns the host of another service in a region, such as `sts`.
     pub fn service_host(self, service: &str, region: &str) -> Result<String> {
         must_be_region(region)?;
-        // All endpoints of GovCloud are approved.
+        // All GovCloud endpoints are FIPS approved.
         let fips = if self.fips && !region.starts_with("us-gov-") { "-fips" } else { "" };
         let suffix = match (self.dual_stack, region.starts_with("cn-")) {
             (false, _) => suffix_of(region),
@@ -45,7 +45,7 @@ fn suffix_of(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// Refuses an invalid region. It becomes part of a host that receives signed requests.
+/// Refuses an invalid region, because the region becomes part of a host that receives signed requests.
 fn must_be_region(region: &str) -> Result<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !region.is_empty() && region.bytes().all(is_part) {

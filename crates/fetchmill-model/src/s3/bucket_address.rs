@@ -1,4 +1,4 @@
-//! Address of a bucket: an origin, a path before its keys, and the region for signing requests.
+//! Address of a bucket: an origin, the path before its keys, and the region for signing requests.
 
 use serde::Deserialize;
 
@@ -9,19 +9,19 @@ use crate::origin::OriginKey;
 use crate::s3::AwsVariant;
 use crate::source::OriginUrl;
 
-/// Default region: expected by stores without regions, and used for buckets that name no other region.
+/// Default region. Stores without regions expect it, and it is used for buckets that name no other region.
 pub const REGION_DEFAULT: &str = "us-east-1";
 /// Maximum length of a region's name in bytes.
 const REGION_BYTES_MAX: usize = 64;
 
-/// Suffixes of the names of directory buckets, and of their access points.
+/// Name suffixes of directory buckets and of their access points.
 const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
-/// Place of a bucket's name in a request.
+/// Position of a bucket's name in a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
-    /// In the path at the user's endpoint. At AWS in the host, if the name can be part of a host.
+    /// In the path for the user's endpoint. For AWS, in the host if the name can be part of a host.
     #[default]
     Auto,
     /// `https://HOST/BUCKET/KEY`.
@@ -40,7 +40,7 @@ pub struct Endpoint {
     pub url: Option<OriginUrl>,
     /// See [`Addressing`].
     pub addressing: Addressing,
-    /// Variant of AWS's endpoint.
+    /// Variant of the AWS endpoint.
     pub variant: AwsVariant,
 }
 
@@ -73,18 +73,18 @@ impl BucketName {
         )))
     }
 
-    /// Returns the name as it is written.
+    /// Returns the name as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether this is a directory bucket of AWS. Such a bucket lists its keys in no order, and does not
-    /// support `start-after`.
+    /// Returns whether this is an AWS directory bucket. Such a bucket lists its keys in no particular order and does
+    /// not support `start-after`.
     pub fn is_directory(&self) -> bool {
         DIRECTORY_BUCKETS.iter().any(|end| self.0.ends_with(end))
     }
 
-    /// Returns whether the name can be a single label of a host name that a certificate covers.
+    /// Returns whether the name can be a single host name label, so that a wildcard certificate covers it.
     fn is_label(&self) -> bool {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         (3..=63).contains(&self.0.len())
@@ -94,8 +94,8 @@ impl BucketName {
     }
 }
 
-/// Splits a source as a user writes it, `s3://BUCKET[/PREFIX]`, into bucket and prefix. All bytes of a prefix are
-/// literal: a key may contain `?`, `#` and `%`.
+/// Splits a source as users write it, `s3://BUCKET[/PREFIX]`, into bucket and prefix. All bytes of the prefix are
+/// literal, because a key may contain `?`, `#` and `%`.
 pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     let Some(rest) = text.strip_prefix("s3://") else {
         return Err(Error::Usage(format!(
@@ -161,14 +161,14 @@ impl BucketAddress {
     }
 }
 
-/// Returns whether a text can be a region. The region becomes part of the field that signs a request. AWS's regions use
+/// Returns whether a text can be a region. The region becomes part of the field that signs a request. AWS regions use
 /// fewer kinds of characters.
 pub fn is_region(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
 }
 
-/// Refuses a bucket name that cannot be part of a host if `option` requires this.
+/// Refuses a bucket name that cannot be part of a host if `option` requires it to be.
 fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
     if bucket.is_label() {
         return Ok(true);

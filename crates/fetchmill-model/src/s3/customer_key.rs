@@ -1,4 +1,4 @@
-//! A customer-provided encryption key (SSE-C). Requests for objects contain it.
+//! A customer-provided encryption key (SSE-C), which is sent in requests for objects.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use md5::{Digest as _, Md5};
 /// Size of an AES-256 key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// See the module. Only requests contain it.
+/// See the module. The key appears nowhere except in requests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CustomerKey {
     key: String,
@@ -21,7 +21,8 @@ impl std::fmt::Debug for CustomerKey {
 }
 
 impl CustomerKey {
-    /// Parses the contents of a file: the 32 bytes of a key, or their Base64 form. `None` if it is neither.
+    /// Parses the contents of a file, which must be the 32 bytes of a key or their Base64 form. `None` if it is
+    /// neither.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let key = if bytes.len() == KEY_BYTES {
             bytes.to_vec()

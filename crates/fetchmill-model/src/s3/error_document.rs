@@ -1,4 +1,4 @@
-//! The error document that a store sends, and what it means.
+//! The error document of a store, and its meaning.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -7,25 +7,26 @@ use crate::limits::XML_DEPTH_MAX;
 use crate::name;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Maximum bytes read from the text of an element. The longest messages of AWS have a few hundred characters.
+/// Maximum number of bytes that are read from the text of an element. The longest AWS messages have a few hundred
+/// characters.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// Contents of an error document. The texts are short, and can be shown.
+/// Contents of an error document. The texts are short and safe to show.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ErrorDocument {
     /// Error code, such as `AccessDenied`. Empty if there is none.
     pub code: String,
     /// Message for people.
     pub message: String,
-    /// Region of the bucket, or region to sign requests for.
+    /// Region of the bucket, or region for which requests must be signed.
     pub region: Option<String>,
-    /// Host to send requests to.
+    /// Host to which requests must be sent.
     pub endpoint: Option<String>,
-    /// Time of the store in seconds since 1970 UTC.
+    /// The store's time in seconds since 1970 UTC.
     pub server_time: Option<u64>,
 }
 
-/// What remedies an error of a store.
+/// Remedy for an error from a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
     /// Fewer requests.
@@ -42,18 +43,18 @@ pub enum StoreError {
     NoBucket,
     /// A key that exists.
     NoKey,
-    /// An object that was restored from an archive.
+    /// An object that is restored from the archive.
     Archived,
     /// The right credentials.
     BadCredentials,
     /// Another try.
     Transient,
-    /// A person who reads the message.
+    /// None known: a person must read the message.
     Other,
 }
 
 impl ErrorDocument {
-    /// Reads a body, which may be cut. Returns `None` if it is not an error document.
+    /// Reads a body, which may be truncated. Returns `None` if it is not an error document.
     pub fn read(body: &[u8]) -> Option<Self> {
         if !Self::is_document(body) {
             return None;
@@ -124,7 +125,7 @@ impl ErrorDocument {
         }
     }
 
-    /// Returns advice for the user, as one clause. `None` if there is none, or if the message already contains it.
+    /// Returns advice for the user as one clause. `None` if there is none or if the message already contains it.
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
@@ -168,7 +169,7 @@ impl ErrorDocument {
             StoreError::Expired => "the credentials have expired; get new ones".into(),
             StoreError::Skewed => "correct this machine's clock".into(),
             StoreError::Throttled => {
-                "the store asks for fewer requests; try again later, or with a lower --concurrency".into()
+                "the store is throttling requests; try again later or with a lower --concurrency".into()
             }
             StoreError::Transient => "try again later".into(),
             StoreError::NoKey | StoreError::Archived | StoreError::Other => return None,
@@ -236,7 +237,7 @@ impl ErrorDocumentReader {
         self.depth > 0
     }
 
-    /// Takes the value of an element that has ended. Of two elements with the same name, the first one applies.
+    /// Stores the value of an element that has ended. If an element occurs twice, the first one applies.
     fn take(&mut self) {
         let value = name::for_display(self.text.trim().as_bytes());
         let fault = &mut self.fault;

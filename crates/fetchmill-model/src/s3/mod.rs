@@ -1,5 +1,5 @@
-//! S3 and compatible stores, without I/O and without a clock: addresses of buckets, signatures of requests, listing
-//! pages, error documents, and the division of the key space.
+//! S3 and compatible stores, without I/O and without a clock: bucket addresses, request signatures, listing pages,
+//! error documents, and the division of the key space.
 
 mod aws_endpoint;
 mod bucket_address;
@@ -42,7 +42,7 @@ pub struct Credentials {
 }
 
 impl std::fmt::Debug for Credentials {
-    /// Leaves out the secret parts.
+    /// Omits the secret parts.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Multipart uploads: the queries of their requests, and the documents of the store. It does no I/O.
+//! Multipart uploads: the queries of their requests, and the store's documents. This module does no I/O.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use quick_xml::events::Event;
 use super::START_UPLOAD_QUERY;
 use crate::name::encode_whole;
 
-/// An upload that was begun, but neither completed nor aborted.
+/// An upload that was started but neither completed nor aborted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenUpload {
     /// Key of the future object.
@@ -22,7 +22,7 @@ pub struct OpenUpload {
 pub struct UploadsPage {
     /// The uploads, in the order of their keys.
     pub uploads: Vec<OpenUpload>,
-    /// Last upload of this page, after which the next page starts. `None` on the last page.
+    /// Last upload of this page. The next page starts after it. `None` on the last page.
     pub next: Option<OpenUpload>,
 }
 
@@ -47,7 +47,7 @@ pub fn uploads_query(prefix: &str, after: Option<&OpenUpload>) -> String {
     query
 }
 
-/// Returns the document that completes an upload: the ETags of its parts, in order.
+/// Returns the document that completes an upload, with the ETags of its parts in order.
 pub fn complete_document(etags: &[String]) -> String {
     let mut document = "<CompleteMultipartUpload>".to_owned();
     for (index, etag) in etags.iter().enumerate() {
@@ -59,8 +59,8 @@ pub fn complete_document(etags: &[String]) -> String {
     document
 }
 
-/// Calls `each` with the name and the text of every element that has text. Returns `false` if the document is not XML,
-/// or was cut.
+/// Calls `each` with the name and the text of every element that has text. Returns `false` if the document is not XML
+/// or was truncated.
 fn for_each_text(document: &[u8], mut each: impl FnMut(&str, &str)) -> bool {
     let document = String::from_utf8_lossy(document);
     let mut reader = Reader::from_str(&document);
@@ -104,15 +104,15 @@ fn text_of(document: &[u8], wanted: &str) -> Option<String> {
     found
 }
 
-/// Returns the id of the upload that was begun.
+/// Returns the ID of the upload that was started.
 pub fn upload_id(document: &[u8]) -> Option<String> {
     text_of(document, "UploadId").filter(|id| !id.is_empty())
 }
 
-/// Reads a page of open uploads. `None` if the document is not such a page.
+/// Reads a page of open uploads. `None` if the document is not a page of uploads.
 pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     let mut uploads = Vec::new();
-    // Stores give the two in either order.
+    // Stores send the two in either order.
     let (mut its_key, mut its_id) = (None, None);
     let (mut next_key, mut next_id, mut is_truncated) = (None, String::new(), false);
     let is_xml = for_each_text(document, |name, text| {
@@ -134,7 +134,8 @@ pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     is_page.then_some(UploadsPage { uploads, next })
 }
 
-/// Returns whether the reply to the last request of an upload confirms the object. An error may come with status 200.
+/// Returns whether the reply to the last request of an upload confirms the object. An error may also have the status
+/// 200.
 pub fn is_completed(document: &[u8]) -> bool {
     memchr::memmem::find(document, b"CompleteMultipartUploadResult").is_some()
 }

@@ -1,13 +1,13 @@
-//! A page of ListObjectsV2, with the facts about each key.
+//! A ListObjectsV2 page, with the facts about each key.
 //!
-//! It is parsed strictly: an accepted page is complete, and each key has its name once. The result states whether keys
-//! ascend, because some stores list them in another order. Unknown elements are skipped. Stores that obey
-//! `encoding-type=url` (AWS, moto) say so in the page. Other stores (versitygw) write keys as XML text, which cannot
-//! hold all control characters.
+//! Pages are parsed strictly: an accepted page is complete, and each entry has exactly one key. The result states
+//! whether keys are in ascending order, because some stores list them in a different order. Unknown elements are
+//! skipped. Stores that support `encoding-type=url` (AWS, moto) say so in the page. Other stores (versitygw) write keys
+//! as XML text, which cannot represent all control characters.
 //!
 //! # Cost
 //!
-//! One pass. A key is copied twice: as text and as bytes.
+//! One pass. A key is copied twice, as text and as bytes.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
@@ -18,18 +18,18 @@ use crate::name;
 use crate::source::BadPage;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Facts of a page other than its keys.
+/// Contents of a page apart from its keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PageEnd {
     /// Number of keys.
     pub keys: u64,
-    /// Last key. It is the greatest one if the keys ascend.
+    /// Last key. It is the greatest key if the keys are in ascending order.
     pub last_key: Option<Vec<u8>>,
-    /// Place where the keys do not ascend. `None` if they ascend.
+    /// First position where the keys are not in ascending order. `None` if all of them are.
     pub disorder: Option<Disorder>,
-    /// Folders of a page that was requested by folder, each with its final `/`. At most [`FOLDERS_KEPT`].
+    /// Folders on a page that was requested by folder, each with its trailing `/`. At most [`FOLDERS_KEPT`].
     pub folders: Vec<Vec<u8>>,
-    /// Whether more keys follow. For a page that does not state it: whether the page has a token.
+    /// Whether more keys follow. If a page does not state it, this is whether the page has a token.
     pub is_truncated: bool,
     /// Continuation token for the next page.
     pub token: Option<String>,
@@ -44,11 +44,11 @@ pub struct Disorder {
     pub after: Vec<u8>,
 }
 
-/// Number of folders kept from a page. No request needs more.
+/// Maximum number of folders that are kept from a page. No request needs more.
 const FOLDERS_KEPT: usize = 8;
 
-/// Passes the keys of a page to `each`, in the order of the store. If there is an error, the keys before it have
-/// already been passed.
+/// Passes the keys of a page to `each` in the store's order. If there is an error, the keys before it have already been
+/// passed.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("the page is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -72,8 +72,8 @@ pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<P
     }
 }
 
-/// Returns whether keys are percent-encoded. Some stores state it only after the keys, so this searches the whole page
-/// first. The search cannot match the text of a key, because `<` and `>` are escaped there.
+/// Returns whether keys are percent-encoded. Some stores state it only after the keys, so the whole page is searched
+/// first. The search cannot match the text of a key, in which `<` and `>` are escaped.
 fn is_url_encoded(text: &str) -> bool {
     const ELEMENT: &[u8] = b"EncodingType>";
     memchr::memmem::find_iter(text.as_bytes(), ELEMENT)
@@ -108,7 +108,7 @@ struct CurrentKey {
     storage_class: String,
     size: Option<u64>,
     modified: u64,
-    /// One bit for each [`Field`].
+    /// One bit for each [`Field`] that was found.
     known: u8,
 }
 
@@ -182,7 +182,7 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// Supports only the five predefined entities of XML, because others would have to be declared.
+    /// Supports only the five predefined XML entities, because all others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
         let bad_reference = || bad("the page has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {
@@ -217,7 +217,7 @@ impl<'e> PageParser<'e> {
                 return if other.is_some() { Err(twice("IsTruncated")) } else { Ok(()) };
             }
             Field::Token if value.len() > MARKER_BYTES_MAX => {
-                return Err(bad(&format!("its token is longer than {MARKER_BYTES_MAX} bytes")));
+                return Err(bad(&format!("the page's token is longer than {MARKER_BYTES_MAX} bytes")));
             }
             Field::Token if value.is_empty() => return Ok(()),
             Field::Token => {
@@ -318,7 +318,7 @@ fn size(value: &str) -> Result<u64, BadPage> {
     })
 }
 
-/// Appends a key as its bytes.
+/// Appends the bytes of a key.
 fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(), BadPage> {
     if !is_url_encoded {
         out.extend_from_slice(text.as_bytes());
@@ -330,8 +330,8 @@ fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(),
     })
 }
 
-/// Appends the decoded text. As in AWS and botocore, `+` is a space. Stores that write spaces as `%20` write `+` as
-/// `%2B`. Returns `None` for a `%` without two digits.
+/// Appends the decoded text. As in AWS and botocore, `+` means a space. Stores that write spaces as `%20` write `+` as
+/// `%2B`. Returns `None` if a `%` is not followed by two digits.
 fn decode_url(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut rest = text;
@@ -377,7 +377,7 @@ mod tests {
         end.map(|end| (keys, end)).map_err(|error| error.0)
     }
 
-    /// Returns a page in the form of AWS.
+    /// Returns a page in the form that AWS uses.
     fn page(inner: &str) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
@@ -430,7 +430,7 @@ mod tests {
             names(&page(&format!("{contents}<EncodingType></EncodingType>"))),
             [" a%20+<&\n\u{1}<\u{e9} "]
         );
-        // After the keys, as some stores write it.
+        // Some stores write it after the keys.
         assert_eq!(
             names(&page(&format!("{contents}<EncodingType>url</EncodingType>"))),
             [" a  <&\n\u{1}<\u{e9} "]

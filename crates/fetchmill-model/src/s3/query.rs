@@ -1,19 +1,19 @@
-//! Queries in canonical form: sorted by name, each name with `=`, everything but unreserved characters encoded. They
-//! are sent exactly as they are signed.
+//! Queries in canonical form: parameters are sorted by name, each name is followed by `=`, and everything but
+//! unreserved characters is encoded. Queries are sent exactly as they are signed.
 
 use crate::name::encode_whole;
 
-/// Query that starts an upload in parts.
+/// Query that starts a multipart upload.
 pub const START_UPLOAD_QUERY: &str = "uploads=";
 
-/// Query for a page of ListObjectsV2.
+/// Query for a ListObjectsV2 page.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ListQuery<'a> {
-    /// Start of the keys.
+    /// Prefix of the keys.
     pub prefix: &'a [u8],
-    /// Only keys after this one. Empty to start at the first key.
+    /// Only keys after this one are listed. Empty to start at the first key.
     pub start_after: &'a [u8],
-    /// Token from the page before, to continue after that page.
+    /// Token from the previous page, to continue after it.
     pub token: Option<&'a str>,
     /// Whether keys with a `/` after the prefix are grouped into one entry per folder.
     pub by_folder: bool,
@@ -46,12 +46,12 @@ impl ListQuery<'_> {
     }
 }
 
-/// Returns the query of a part of an upload. Parts are numbered from 1.
+/// Returns the query for a part of an upload. Parts are numbered from 1.
 pub fn part_query(number: u32, upload_id: &str) -> String {
     format!("partNumber={number}&{}", upload_query(upload_id))
 }
 
-/// Returns the query of an upload itself, to complete or abort it.
+/// Returns the query for an upload itself, to complete or abort it.
 pub fn upload_query(upload_id: &str) -> String {
     let mut query = b"uploadId=".to_vec();
     encode_whole(upload_id.as_bytes(), &mut query);

@@ -7,7 +7,7 @@ use crate::target::source_metadata::ListedKey;
 
 const STANDARD: &str = "STANDARD";
 
-/// An object as a page lists it.
+/// An object as listed on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketEntry<'a> {
     /// Facts for the journal.
@@ -17,16 +17,16 @@ pub struct BucketEntry<'a> {
 }
 
 options! {
-    /// Bounds on the facts of a listed key. `None` for no bound.
+    /// Bounds on the size, time and storage class of a listed key. `None` for no bound.
     #[derive(PartialEq, Eq)]
     pub struct KeyBounds {
         /// Minimum size in bytes.
         size_from: Option<u64> = None, Bounds::at_least(0.0, "bytes");
-        /// The size must be less than this, in bytes.
+        /// Upper limit for the size in bytes, which must be less than this.
         size_to: Option<u64> = None, Bounds::at_least(0.0, "bytes");
-        /// Written at this time or later, in seconds since 1970 UTC.
+        /// Earliest time of the last write, in seconds since 1970 UTC.
         modified_from: Option<u64> = None;
-        /// Written before this.
+        /// Time before which the object must have been written.
         modified_to: Option<u64> = None;
         /// Storage classes. Empty for any class.
         storage_class: Vec<String> = Vec::new();
@@ -34,7 +34,7 @@ options! {
 }
 
 impl KeyBounds {
-    /// Returns the bounds as they are in the identity of a job. `None` without bounds.
+    /// Returns the bounds as text for the identity of a job. `None` without bounds.
     pub fn text(&self) -> Option<String> {
         let bounds = [
             ("size from", self.size_from),
@@ -49,7 +49,7 @@ impl KeyBounds {
     }
 
     fn allow(&self, BucketEntry { listed, storage_class }: &BucketEntry<'_>) -> bool {
-        // The class is missing if it is the usual one, or if the store has no classes.
+        // The class is missing if it is the standard class or if the store has no classes.
         let class = if storage_class.is_empty() { STANDARD } else { storage_class };
         let has_class = self.storage_class.is_empty() || self.storage_class.iter().any(|name| name == class);
         let size = listed.size.unwrap_or(0);
@@ -66,13 +66,13 @@ impl KeyBounds {
 pub struct Selection {
     /// Selects by the key.
     pub filters: Filters,
-    /// Selects by the facts in the listing.
+    /// Selects by size, time and storage class in the listing.
     pub bounds: KeyBounds,
 }
 
 impl Selection {
     /// Returns the reason why a key is not a target. `None` if it is one. Folder markers are not targets, because they
-    /// have no bytes, and their names cannot be those of files.
+    /// have no bytes and cannot be file names.
     pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
         let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {

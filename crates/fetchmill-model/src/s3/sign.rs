@@ -1,5 +1,5 @@
 //! Signature Version 4 in header fields (AWS: "Signature Calculations for the Authorization Header", in the S3 API
-//! reference). The parts that all requests of a day share are computed once: the signing key and the scope.
+//! reference). The signing key and the scope, which all requests of a day share, are computed once.
 //!
 //! Each request costs two hashes and one HMAC of a few hundred bytes.
 
@@ -8,13 +8,13 @@ use aws_lc_rs::{digest, hmac};
 use super::Credentials;
 use crate::text::dates::basic_date;
 
-/// Field that requests the checksum of an object.
+/// Field that requests an object's checksum.
 pub const CHECKSUM_MODE: (&str, &str) = ("x-amz-checksum-mode", "ENABLED");
-/// Field by which the requester agrees to pay.
+/// Field with which the requester agrees to pay.
 pub const REQUEST_PAYER: (&str, &str) = ("x-amz-request-payer", "requester");
-/// SHA-256 of no bytes, the body of a `GET`.
+/// SHA-256 of an empty body, as in a `GET`.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// Fields of every signature, in this order.
+/// Fields that every signature covers, in this order.
 const HOST: &str = "host";
 const CONTENT_HASH: &str = "x-amz-content-sha256";
 const DATE: &str = "x-amz-date";
@@ -38,7 +38,7 @@ pub struct Signer {
     object_fields: SignedFields,
 }
 
-/// Store fields that are the same in each request, in their sent and their signed form.
+/// `x-amz-...` fields that are the same in each request, in the form that is sent and the form that is signed.
 #[derive(Debug, Clone)]
 struct SignedFields {
     lines: Vec<u8>,
@@ -98,13 +98,12 @@ impl Signer {
         }
     }
 
-    /// Creates a signer for requests to the service that issues credentials for roles.
+    /// Creates a signer for requests to STS, which issues credentials for roles.
     pub fn for_sts(region: &str, host: &str) -> Self {
         Signer { service: STS, ..Signer::new(region, host) }
     }
 
-    /// Adds `fields` of the store (`x-amz-...`) to every request, and `of_objects` to each `GET`. Names are in lower
-    /// case.
+    /// Adds `fields` (`x-amz-...`) to every request, and `of_objects` to each `GET`. Names must be in lower case.
     #[must_use]
     pub fn with_fields(self, fields: &[(&str, &str)], of_objects: &[(&str, &str)]) -> Self {
         let object_fields = SignedFields::new(&[fields, of_objects].concat());
@@ -120,9 +119,9 @@ impl Signer {
         out.extend_from_slice(&self.fields(method).lines);
     }
 
-    /// Appends the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` for
-    /// credentials that have one, and `Authorization`. `target` is the path as sent, with its query in canonical form.
-    /// `now` is the store's time in seconds since 1970 UTC.
+    /// Appends the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` if the
+    /// credentials have a session token, and `Authorization`. `target` is the path as sent, with its query in canonical
+    /// form. `now` is the store's time in seconds since 1970 UTC.
     pub fn write_fields(
         &mut self,
         credentials: &Credentials,
@@ -252,7 +251,7 @@ impl Signer {
 }
 
 /// Appends the path in its signed form. The segments `.` and `..` are sent with `%2E`, so that nothing on the way
-/// resolves them. A store decodes them and computes the signature of plain dots.
+/// resolves them. A store decodes them and computes the signature with plain dots.
 fn write_path(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memmem::find(rest, b"%2E") {
@@ -263,7 +262,7 @@ fn write_path(path: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Writes bytes as hexadecimal digits in lower case.
+/// Writes bytes as lower-case hexadecimal digits.
 fn hex(bytes: &[u8], out: &mut [u8; 64]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
@@ -298,7 +297,7 @@ mod tests {
         fields.trim_end().rsplit_once("Signature=").unwrap().1.to_owned()
     }
 
-    /// Examples of the S3 API reference that sign the same fields as this module.
+    /// Examples in the S3 API reference that sign the same fields as this module.
     #[test]
     fn the_examples_of_aws_have_their_signatures() {
         assert_eq!(

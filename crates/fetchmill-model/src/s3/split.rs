@@ -1,24 +1,25 @@
 //! Splits the key space, so that several connections can list different parts of it.
 //!
 //! Keys are read as fractions, character by character, as in an arithmetic coder. Digits and letters have wide
-//! intervals and other ASCII characters narrow ones. All other Unicode characters share the last interval. The middle
-//! of two fractions is written with as few characters as needed to come near it.
+//! intervals, and other ASCII characters have narrow ones. All other Unicode characters share the last interval. A
+//! string near the middle of two fractions is written with as few characters as possible.
 
-/// Interval of all keys. Each character takes some of its bits; rare characters take more.
+/// Interval of all keys. Each character uses up some of its bits, and rare characters use up more.
 const WHOLE: u128 = 1 << 120;
 /// An interval narrower than this is not divided further.
 const WIDTH_MIN: u128 = 1 << 32;
-/// Code points from here on share one interval.
+/// Code points from this one on share one interval.
 const BEYOND: u32 = 0x7f;
 const BEYOND_WEIGHT: u32 = 8;
 /// Number of these code points.
 const BEYOND_COUNT: u128 = 0x11_0000 - BEYOND as u128;
-/// Start of each ASCII character's interval, then the start of the common interval of all others, and the end.
+/// Start of each ASCII character's interval, followed by the start of the interval for all other characters, and the
+/// end.
 const STARTS: [u32; BEYOND as usize + 2] = starts();
 
-/// Returns a UTF-8 string with the prefix that is greater than `after` and less than `until` (`None` = the end of the
-/// prefix's keys). It is near the middle of this part of the prefix's keys. Returns `None` if there is nothing, or too
-/// little, between the two.
+/// Returns a UTF-8 string that begins with the prefix and lies between `after` and `until` (exclusive), near the middle
+/// of this range of keys. If `until` is `None`, the range extends to the end of the prefix's keys. Returns `None` if
+/// there is nothing, or too little, between the two.
 pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<u8>> {
     let after = after.max(prefix);
     let until = until.filter(|until| until.starts_with(prefix) || *until < prefix);
@@ -46,7 +47,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     let (mut start, mut width) = (0, WHOLE);
     let mut found = None;
     while width >= WIDTH_MIN {
-        // The interval of a character that replaces a forbidden one may start after the target.
+        // If a character replaces a forbidden one, its interval may start after the target.
         let character = character_at(target.saturating_sub(start), width);
         (start, width) = interval(character, start, width);
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -60,7 +61,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     found
 }
 
-/// Returns the length in bytes of the common start of two strings, in whole characters.
+/// Returns the length of the common start of two strings in bytes, up to a whole character.
 fn common_text(one: &[u8], other: &[u8]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     // The continuation bytes of a character are 10xxxxxx.
@@ -70,7 +71,7 @@ fn common_text(one: &[u8], other: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns the part before the first invalid UTF-8.
+/// Returns the part before the first invalid UTF-8 sequence.
 fn text_of(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
@@ -109,12 +110,12 @@ fn character_at(offset: u128, width: u128) -> char {
     }
     let each = unit * u128::from(BEYOND_WEIGHT) / BEYOND_COUNT;
     let beyond = (offset - unit * u128::from(STARTS[BEYOND as usize])) / each;
-    // The remainder from rounding belongs to the last character. Surrogates are not characters.
+    // The last character gets the rounding remainder. Surrogates are not characters.
     let code = BEYOND + beyond.min(BEYOND_COUNT - 1) as u32;
     char::from_u32(code).unwrap_or('\u{d7ff}')
 }
 
-/// Returns the relative width of a character's interval, which reflects how frequent it is in keys.
+/// Returns the relative width of a character's interval, which reflects how frequent the character is in keys.
 const fn weight(byte: u8) -> u32 {
     match byte {
         b'0'..=b'9' => 6,
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of keys in the largest piece after the largest piece was divided repeatedly.
+    /// Divides the largest piece repeatedly. Returns the number of keys in the largest remaining piece.
     fn largest_piece(keys: &[String], prefix: &str, pieces: usize) -> usize {
         let mut bounds = vec![String::new()];
         let count = |bounds: &[String], at: usize| {

@@ -1,4 +1,4 @@
-//! A bucket as a destination: the keys of its shards, and the local folder of the job.
+//! A bucket as a destination: the keys of its shards, and the job's local folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,13 @@ use super::BucketName;
 use crate::error::{Error, Result};
 use crate::name::{self, STATE_FOLDER};
 
-/// Start of a destination that is a bucket.
+/// Prefix of a destination that is a bucket.
 const SCHEME: &str = "s3://";
-/// Folder of manifests below the prefix, as in a local destination. Programs that read all files below a prefix as one
+/// Folder for manifests below the prefix, as in a local destination. Programs that read all files below a prefix as one
 /// table skip names that start with a dot.
 const MANIFESTS: &str = ".fetchmill/index/";
-/// Maximum length of a prefix in bytes. It follows from S3's limit for keys and a shard's name of at most 80 bytes.
+/// Maximum length of a prefix in bytes. It leaves room for a shard's name of at most 80 bytes within S3's limit for
+/// keys.
 const PREFIX_BYTES_MAX: usize = 900;
 
 /// Destination of a job's shards.
@@ -19,7 +20,7 @@ const PREFIX_BYTES_MAX: usize = 900;
 pub struct UploadDestination {
     /// The bucket.
     pub bucket: BucketName,
-    /// Start of all keys of the job: empty, or with a final `/`.
+    /// Prefix of all keys of the job. It is empty or ends with `/`.
     pub prefix: String,
 }
 
@@ -56,14 +57,14 @@ impl UploadDestination {
         format!("{SCHEME}{}/{key}", self.bucket.text())
     }
 
-    /// Returns the default state folder: a folder in the working folder, named after the last segment of the prefix.
+    /// Returns the default state folder: a folder in the current directory, named after the last segment of the prefix.
     pub fn state_folder(&self) -> PathBuf {
         let last = self.prefix.trim_end_matches('/').rsplit('/').next();
         let last = last.filter(|last| !last.is_empty() && last.len() <= 200);
         PathBuf::from(format!("{}{STATE_FOLDER}", last.unwrap_or(self.bucket.text())))
     }
 
-    /// Returns the folder in the job's state folder in which shards wait for their upload.
+    /// Returns the folder, inside the job's state folder, in which shards wait for their upload.
     pub fn shards_folder(state: &Path) -> PathBuf {
         state.join("shards")
     }

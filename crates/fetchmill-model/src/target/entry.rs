@@ -1,11 +1,10 @@
-//! An entry of a list as bytes, as it is stored among the names of a page and so in the journal, and the name of its
-//! stored object.
+//! A list entry as bytes, in the form in which pages and the journal store it, and the name of its stored object.
 //!
-//! Manifests contain only names. [`EntryTraits`] of the job decide whether an entry can be derived from a name.
+//! Manifests contain only names. The job's [`EntryTraits`] show whether an entry can be derived from its name.
 //!
-//! Most entries are only a URL, and their bytes are the URL. An entry with more facts contains a NUL, which no
-//! normalised URL has: URL, NUL, key, kept values, and the manifest's facts about the object. Any bytes can be parsed,
-//! because a journal may be damaged.
+//! Most entries consist only of a URL, and their bytes are the URL. An entry with more facts consists of the URL, a NUL
+//! (which no normalised URL contains), the key, the kept values, and the manifest's facts about the object. Any bytes
+//! can be parsed, because a journal may be damaged.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -16,7 +15,7 @@ use crate::target::extra_columns::{extra_values, write_extra};
 use crate::target::request::TargetRequest;
 use crate::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
-/// Separates the URL from the facts after it.
+/// Separator between the URL and the facts after it.
 const MORE: u8 = 0;
 /// Number of objects per folder with [`Naming::Number`].
 const FOLDER_NUMBERS: u64 = 1000;
@@ -26,7 +25,7 @@ const FOLDER_NUMBERS: u64 = 1000;
 pub struct ListEntry<'a> {
     /// The normalised URL. Empty for a line without a URL, which is a failed target.
     pub url: &'a [u8],
-    /// Name of the object, if its URL is not its name. For a line without a URL, it identifies the line.
+    /// Name of the object, if the URL is not its name. For a line without a URL, identifies the line.
     pub key: Option<&'a [u8]>,
     /// The kept columns ([`crate::target::extra_columns::write_extra`]). For a line without a URL, the reason as text.
     pub kept: Option<&'a [u8]>,
@@ -43,7 +42,7 @@ pub struct ExpectedObject<'a> {
     pub size: Option<u64>,
     /// ETag without quotes.
     pub etag: Option<&'a [u8]>,
-    /// Last modification. The fetched object may be newer.
+    /// Time of the last modification. The fetched object may be newer.
     pub modified: Option<ListedTime>,
 }
 
@@ -80,7 +79,7 @@ impl<'a> ListEntry<'a> {
         write_extra(values.into_iter().chain(expected).chain(modified).chain(request), out);
     }
 
-    /// Reads the output of [`ListEntry::write`]. Other bytes are read as far as they make sense.
+    /// Reads the output of [`ListEntry::write`]. Other bytes are read as far as possible.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(end) = memchr::memchr(MORE, bytes) else {
             return ListEntry { url: bytes, ..ListEntry::default() };
@@ -124,13 +123,14 @@ pub enum Naming {
     Sized,
     /// A listed key ([`crate::s3::ListedKey`]). The key is the name.
     Listed,
-    /// The key of an entry, or else its URL. If a part of the object is requested, `#bytes=FIRST-LAST` is appended.
+    /// The key of an entry or, without a key, its URL. If a part of the object is requested, `#bytes=FIRST-LAST` is
+    /// appended.
     Url,
-    /// The key of an entry, or else `host/path?query` in readable form ([`url_name`]), for files. `#bytes=FIRST-LAST`
-    /// is appended as in `Url`. The http and https URLs of one object have the same name, so the second target fails as
-    /// `name-taken`.
+    /// The key of an entry or, without a key, `host/path?query` in readable form ([`url_name`]). Used for files.
+    /// `#bytes=FIRST-LAST` is appended as in `Url`. The http and https URLs of an object have the same name, so the
+    /// second target fails as `name-taken`.
     Path,
-    /// As `Path`, but percent-encoded as in the URL. Used by jobs of older releases.
+    /// Like `Path`, but percent-encoded as in the URL. Used by jobs of older releases.
     EncodedPath,
     /// `000012/000012345`, from the sequence number (`--names seq`).
     Number,
@@ -183,7 +183,7 @@ impl Naming {
                     Naming::EncodedPath => Cow::Borrowed(behind_scheme(read.url)),
                     _ => Cow::Borrowed(read.url),
                 };
-                // Each part of an object is stored as a separate object. A normalised URL has no fragment, so no other
+                // Each part of an object is stored as a separate object. Normalised URLs have no fragment, so no other
                 // object has this name.
                 let range = read.request.and_then(TargetRequest::range_of);
                 match (name, range) {
@@ -201,12 +201,13 @@ impl Naming {
         }
     }
 
-    /// Returns whether the targets contain URLs, as the targets of a list do.
+    /// Returns whether the targets contain URLs, as those of a list do.
     pub fn has_url(self) -> bool {
         !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed | Naming::Item)
     }
 
-    /// Returns the key that gives a target with this URL the name. `None` if the target has the name without a key.
+    /// Returns the key with which a target with this URL gets the name. `None` if the target has this name without a
+    /// key.
     pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
         match self {
             Naming::Number | Naming::Item => None,
@@ -242,7 +243,7 @@ impl Naming {
     }
 }
 
-/// Traits that at least one entry of a list has.
+/// Traits of a list's entries. Each is set if at least one entry has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
 pub struct EntryTraits {
@@ -282,14 +283,14 @@ impl EntryTraits {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// Reads the output of [`EntryTraits::to_text`].
+    /// Parses the output of [`EntryTraits::to_text`].
     pub fn from_text(text: &str) -> Self {
         let [http, https, s3, key, request] =
             Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
         EntryTraits { http, https, s3, key, request }
     }
 
-    /// Returns the scheme with `://`, if all URLs have the same one.
+    /// Returns the scheme with `://`, if all URLs have the same scheme.
     pub fn scheme(self) -> Option<&'static str> {
         match (self.http, self.https, self.s3) {
             (true, false, false) => Some("http://"),
@@ -300,8 +301,7 @@ impl EntryTraits {
     }
 }
 
-/// Returns `host[:port]/path?query` of a normalised URL. A normalised URL has a port only if it is not the default of
-/// its scheme.
+/// Returns `host[:port]/path?query` of a normalised URL, which has a port only if it is not the scheme's default.
 pub fn behind_scheme(url: &[u8]) -> &[u8] {
     memchr::memmem::find(url, b"://").map_or(url, |position| &url[position + 3..])
 }
@@ -338,7 +338,7 @@ mod tests {
     fn what_is_expected_costs_nothing_where_nothing_is() {
         let keyed = ListEntry { key: Some(b"k"), ..of("http://a/") };
 
-        // The format of earlier versions.
+        // The format that earlier versions used.
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
         let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");

@@ -1,4 +1,4 @@
-//! The hash of an object from a list, SHA-256 or MD5, distinguished by its length.
+//! An object's expected hash from a list. It is SHA-256 or MD5, depending on its length.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +22,7 @@ impl ExpectedHash {
         md5.or_else(|_| bytes.try_into().map(ExpectedHash::Sha256)).ok()
     }
 
-    /// Parses hexadecimal digits in any case, or Base64.
+    /// Parses hexadecimal digits of either case, or Base64.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() == 2 * MD5_BYTES || text.len() == 2 * SHA256_BYTES {
             return Self::of_bytes(&of_digits(text)?);

@@ -1,11 +1,11 @@
-//! The extension of a name that follows from a reply: from its `Content-Type`, or else from its URL.
+//! The file name extension that a reply determines, by its `Content-Type` or otherwise by its URL.
 //!
-//! The table has the common types of web objects with their usual extensions. An extension is the first one of the
-//! registration with IANA (<https://www.iana.org/assignments/media-types>). If that names none or another one is common
-//! (`jpg`), it is the one in the table of Apache's httpd (`mime.types`). Types that say nothing about an object, such
-//! as `application/octet-stream`, are not in the table.
+//! The table contains the common types of web objects with their usual extensions. An extension is the first one in the
+//! type's IANA registration (<https://www.iana.org/assignments/media-types>). If the registration names none, or if
+//! another one is common (`jpg`), the extension comes from the table of Apache's httpd (`mime.types`). Types that say
+//! nothing about an object, such as `application/octet-stream`, are not in the table.
 
-/// Extension of an object if neither its reply nor its URL shows one.
+/// Extension of an object if neither its reply nor its URL indicates one.
 const UNKNOWN: &[u8] = b"bin";
 /// Maximum length of an extension. A longer text after a dot is probably something else.
 const EXTENSION_BYTES_MAX: usize = 8;
@@ -104,7 +104,7 @@ const EXTENSIONS: [(&str, &str); 88] = [
     ("video/x-matroska", "mkv"),
 ];
 
-/// Appends the extension that follows from a reply and its URL. `content_type` is `None` before the reply has come.
+/// Appends the extension that a reply and its URL determine. `content_type` is `None` before the reply has arrived.
 pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut Vec<u8>) {
     match content_type.and_then(of_content_type) {
         Some(extension) => out.extend_from_slice(extension.as_bytes()),

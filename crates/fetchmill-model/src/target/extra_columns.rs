@@ -1,5 +1,5 @@
-//! Facts from a list about its targets, in addition to their URLs. Rows contain their values in one run of bytes, and
-//! the names of their columns.
+//! Values that a list contains for its targets in addition to their URLs, and the names of their columns. A row stores
+//! the values as one sequence of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::{Error, Result};
 use crate::limits::KEPT_COLUMNS_MAX;
 
-/// Part of a job's identity with the names of the kept columns.
+/// Part of a job's identity that contains the names of the kept columns.
 pub const COLUMNS_PART: &str = "columns";
-/// Part of a job's identity with the types of kept columns that are not text.
+/// Part of a job's identity that contains the types of kept columns that are not text.
 pub const TYPES_PART: &str = "column types";
-/// Part of a job's identity that states which targets have rows. It is absent if only objects do.
+/// Part of a job's identity that states which targets have rows. It is absent if only objects have rows.
 pub const ROWS_PART: &str = "rows";
 /// Value of [`ROWS_PART`] if every target has a row.
 pub const ALL_ROWS: &str = "all";
@@ -24,11 +24,11 @@ pub const ITEM_ROWS: &str = "items";
 pub const ITEM_SEQUENCE_COLUMN: &str = "_sequence";
 /// Column that fetchmill adds to items: the item itself.
 pub const ITEM_COLUMN: &str = "_item";
-/// Column that fetchmill adds to items: the fields that do not fit their columns.
+/// Column that fetchmill adds to items: the names of fields whose values do not fit their columns.
 pub const UNFIT_COLUMN: &str = "_unfit";
 /// Maximum length of the name of an item column, in bytes.
 const ITEM_COLUMN_NAME_MAX: usize = 256;
-/// Part of a job's identity that states where the encoding of bodies is stored. Jobs of fetchmill 0.1.0 do not have it.
+/// Part of a job's identity that states where the encoding of bodies is stored. Jobs of fetchmill 0.1.0 lack it.
 pub const ENCODINGS_PART: &str = "encodings";
 /// Value of [`ENCODINGS_PART`] if rows contain the encoding.
 pub const ENCODINGS_IN_COLUMN: &str = "column";
@@ -51,11 +51,11 @@ const STANDARD: [&str; 11] = [
     URL_COLUMN,
 ];
 
-/// Columns for the outcome of a target, in jobs where every target has a row.
+/// Columns for the outcome of a target, in jobs in which every target has a row.
 pub const OUTCOME_COLUMNS: [&str; 4] = ["outcome", "kind", "detail", "attempts"];
 
-/// Type of the values in a kept column. Inside fetchmill all values are text. The text is parsed when values are
-/// written to a format that has numbers.
+/// Type of the values in a kept column. Inside fetchmill, all values are text. The text is parsed when values are
+/// written to a format with numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnType {
@@ -84,7 +84,7 @@ pub enum TypedValue<'v> {
 }
 
 impl ColumnType {
-    /// Returns the name that users write.
+    /// Returns the name as users write it.
     pub fn name(self) -> &'static str {
         match self {
             ColumnType::String => "string",
@@ -118,7 +118,7 @@ impl ColumnType {
     }
 }
 
-/// Writes text that parses to the same value. A float never looks like an integer.
+/// Formats a value as text that parses to the same value. A float never looks like an integer.
 impl fmt::Display for TypedValue<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -166,22 +166,22 @@ pub fn column_types(texts: &[String]) -> Result<TypesByName> {
 
 const BOOLS: [(&str, bool); 2] = [("true", true), ("false", false)];
 
-/// Columns in the rows of a job in addition to the standard ones: the URL, the kept columns of the list, and the
-/// outcomes of targets.
+/// Columns in a job's rows in addition to the standard ones: the URL, the kept columns of the list, and the outcomes of
+/// targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ExtraColumns {
-    /// Kept columns, which follow the column of the URL. `None` if there is no URL column either.
+    /// Kept columns, which follow the URL column. `None` if there is no URL column either.
     kept: Option<Arc<[String]>>,
     /// Types of the kept columns that are not text, by name.
     types: Arc<TypesByName>,
     has_outcomes: bool,
     has_encodings: bool,
-    /// Whether rows are items of an API. Then the kept columns are the columns of items, and there are no standard
-    /// columns.
+    /// Whether rows are items of an API. If so, the kept columns are the columns of the items, and there are no
+    /// standard columns.
     has_items: bool,
 }
 
-/// Returns whether a field of an item may be a column with this name.
+/// Returns whether a field of an item can become a column with this name.
 pub fn is_item_column(name: &str) -> bool {
     let is_own = [ITEM_SEQUENCE_COLUMN, ITEM_COLUMN, UNFIT_COLUMN].contains(&name);
     !is_own && !name.is_empty() && name.len() <= ITEM_COLUMN_NAME_MAX && !name.contains(char::is_control)
@@ -212,7 +212,7 @@ impl ExtraColumns {
         Self::of_option("--keep-columns", kept.into_iter().collect())
     }
 
-    /// Adds a last column for the hash of the body.
+    /// Adds a final column for the hash of the body.
     pub fn with_hash(self, name: &str) -> Result<Self> {
         let all = self.kept().iter().cloned().chain([name.to_owned()]);
         Ok(Self::of_option("--hash", all.collect())?.with_types(&self.types))
@@ -237,7 +237,7 @@ impl ExtraColumns {
         Ok(ExtraColumns { kept: Some(kept), ..ExtraColumns::default() })
     }
 
-    /// Sets types of the kept columns. A type for any other column is ignored.
+    /// Sets the types of the kept columns. Types for other columns are ignored.
     #[must_use]
     pub fn with_types(self, types: &TypesByName) -> Self {
         let is_told = |(name, kind): &(&String, &ColumnType)| {
@@ -247,7 +247,7 @@ impl ExtraColumns {
         ExtraColumns { types: Arc::new(told), ..self }
     }
 
-    /// Adds the columns for outcomes, for a job where every target has a row.
+    /// Adds the columns for outcomes, for a job in which every target has a row.
     pub fn with_outcomes(self) -> Result<Self> {
         match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
             Some(name) => Err(Error::Usage(format!(
@@ -257,8 +257,8 @@ impl ExtraColumns {
         }
     }
 
-    /// Sets whether rows have the encodings of bodies. A kept column with the same name, which fetchmill 0.1.0 allowed,
-    /// replaces the column of encodings.
+    /// Sets whether rows contain the encodings of bodies. A kept column with the same name, which fetchmill 0.1.0
+    /// allowed, replaces the encoding column.
     #[must_use]
     pub fn with_encodings(self, has_encodings: bool) -> Self {
         let is_free = self.kept().iter().all(|name| name != ENCODING_COLUMN);
@@ -280,7 +280,7 @@ impl ExtraColumns {
         Self::of_option("--transform-columns", all.collect())
     }
 
-    /// Creates the columns that were found in a shard, without checks, because a file may contain anything.
+    /// Creates the columns found in a shard. They are not checked, because a file may contain anything.
     pub fn found(kept: Option<Vec<String>>, has_outcomes: bool) -> Self {
         ExtraColumns { kept: kept.map(Into::into), has_outcomes, ..ExtraColumns::default() }
     }
@@ -296,12 +296,12 @@ impl ExtraColumns {
         columns.with_types(&types.unwrap_or_default()).with_items(has_items)
     }
 
-    /// Returns the names as a part of a job's identity, if there are kept columns.
+    /// Returns the names as part of a job's identity, if there are kept columns.
     pub fn to_text(&self) -> Option<String> {
         self.kept.as_ref().map(|names| serde_json::json!(**names).to_string())
     }
 
-    /// Returns the types as a part of a job's identity, if not all columns are text.
+    /// Returns the types as part of a job's identity, if not all columns are text.
     pub fn types_to_text(&self) -> Option<String> {
         (!self.types.is_empty()).then(|| serde_json::json!(*self.types).to_string())
     }
@@ -339,8 +339,8 @@ impl ExtraColumns {
     }
 }
 
-/// Appends values in the order of their columns. Each value is its length plus one as LEB128, followed by its bytes. 0
-/// means that there is no value.
+/// Appends values in the order of their columns. Each value is written as its length plus one in LEB128, followed by
+/// its bytes. 0 means that there is no value.
 pub fn write_extra<'v>(values: impl Iterator<Item = Option<&'v [u8]>>, out: &mut Vec<u8>) {
     for value in values {
         let mut number = value.map_or(0, |value| value.len() as u64 + 1);
@@ -353,7 +353,7 @@ pub fn write_extra<'v>(values: impl Iterator<Item = Option<&'v [u8]>>, out: &mut
     }
 }
 
-/// Reads the output of [`write_extra`]. The iterator ends at bytes that it would not write.
+/// Reads the output of [`write_extra`]. The iterator ends at bytes that `write_extra` does not produce.
 pub fn extra_values(kept: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = kept;
     std::iter::from_fn(move || {

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::FailureKind;
 pub use crate::outcome::Sequence;
 
-/// Names in one allocation. A page has thousands of names, and a separate allocation for each would be too expensive.
+/// Names in a single allocation. A page has thousands of names, and a separate allocation for each would be too
+/// expensive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -25,7 +26,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Appends a name. Names are bytes: a file server's folder may contain names that are not UTF-8.
+    /// Appends a name. Names are bytes, because a file server's folder may contain names that are not UTF-8.
     pub fn push(&mut self, name: &[u8]) {
         self.push_parts(&[name]);
     }
@@ -48,7 +49,7 @@ impl Names {
         self.ends.is_empty()
     }
 
-    /// Returns the memory of the names in bytes.
+    /// Returns the memory that the names occupy, in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<u32>()
     }
@@ -57,7 +58,7 @@ impl Names {
     ///
     /// # Panics
     ///
-    /// If there is no such position.
+    /// Panics if the position is out of bounds.
     pub fn get(&self, position: usize) -> &[u8] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] as usize };
         &self.bytes[start..self.ends[position] as usize]
@@ -93,7 +94,7 @@ impl Names {
     }
 }
 
-/// Memory of the names of all pages.
+/// Number of bytes that the names of all pages occupy.
 pub type LiveBytes = Arc<AtomicUsize>;
 
 /// A page that the journal has made durable.
@@ -101,13 +102,13 @@ pub type LiveBytes = Arc<AtomicUsize>;
 pub struct Page {
     /// Sequence number of its first name.
     pub first: Sequence,
-    /// Its names, in sequence.
+    /// Its names, in the order of their sequence numbers.
     pub names: Names,
     live_bytes: Option<LiveBytes>,
 }
 
 impl Page {
-    /// Creates a page. `live_bytes` includes its names from the time they were listed until the page is dropped.
+    /// Creates a page. `live_bytes` already includes its names. They are subtracted when the page is dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
         Page { first, names, live_bytes }
     }
@@ -132,10 +133,10 @@ pub struct WaitingTarget {
     pub attempts: u32,
     /// Failure kind of the last attempt.
     pub kind: FailureKind,
-    /// Earliest time of the next attempt, in milliseconds since 1970 UTC, because the journal outlives the machine's
-    /// uptime.
+    /// Earliest time of the next attempt, in milliseconds since 1970 UTC. The journal outlives the machine's uptime, so
+    /// a monotonic time would not work.
     pub not_before: u64,
-    /// Time of the first throttling reply, on the same clock. 0 for never.
+    /// Time of the first throttling reply, on the same clock. 0 if there was none.
     pub throttled_since: u64,
 }
 
@@ -179,7 +180,8 @@ impl Batch {
     }
 }
 
-/// Targets of one connection in the order of their replies, with the data for planning them again or naming them.
+/// Targets of one connection in the order of their replies, with the data that is needed to plan them again or to name
+/// them.
 #[derive(Debug, Default)]
 pub struct TargetList {
     targets: Vec<ListedTarget>,
@@ -191,7 +193,7 @@ struct ListedTarget {
     sequence: Sequence,
     attempts: u32,
     throttled_since: u64,
-    /// End of the entry, which starts where the previous one ends.
+    /// End of the entry. The entry starts where the previous one ends.
     end: u32,
 }
 
@@ -214,7 +216,7 @@ impl TargetList {
         })
     }
 
-    /// Iterates over their sequence numbers and entries.
+    /// Iterates over the sequence numbers and entries.
     pub fn iter(&self) -> impl Iterator<Item = (Sequence, &[u8])> {
         let mut start = 0;
         self.targets.iter().map(move |target| {
@@ -234,7 +236,7 @@ impl TargetList {
         self.targets.is_empty()
     }
 
-    /// Returns their memory in bytes.
+    /// Returns the memory that the targets occupy, in bytes.
     pub fn memory(&self) -> usize {
         self.entries.len() + self.targets.len() * size_of::<ListedTarget>()
     }

@@ -1,5 +1,5 @@
-//! The request for a target that is not a plain `GET` of its URL, as bytes in its entry and in rows of failures. Any
-//! bytes can be parsed, because a journal may be damaged, or come from another person.
+//! The request for a target if it is not a plain `GET` of its URL, as bytes in its entry and in failure rows. Any bytes
+//! can be parsed, because a journal may be damaged or come from another person.
 
 use crate::http1::byte_range::ByteRange;
 use crate::http1::header_field::{check_field, is_token};
@@ -9,22 +9,22 @@ use crate::target::extra_columns::{extra_values, write_extra};
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetRequest<'a> {
-    /// Method in capitals. `None` means the method of the job. Other missing facts also come from the job.
+    /// Method in upper case. `None` for the job's method. Other missing values also come from the job.
     pub method: Option<&'a str>,
-    /// Whether a request with its own method may be sent twice.
+    /// Whether a request with a method of its own may be sent twice.
     pub is_idempotent: bool,
     /// Body of the request.
     pub body: Option<&'a [u8]>,
     /// The requested part of the object. `None` for the whole object.
     pub range: Option<ByteRange>,
-    /// Expected hash of the object's body. `None` if it is not known.
+    /// Expected hash of the object's body. `None` if unknown.
     pub hash: Option<ExpectedHash>,
-    /// Own fields of the request. [`check_field`] allows each of them.
+    /// Header fields of this request only. [`check_field`] allows each of them.
     pub fields: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> TargetRequest<'a> {
-    /// Returns a plain `GET`, which has no facts in addition to the URL.
+    /// Returns a plain `GET`, which needs nothing except the URL.
     pub fn plain() -> Self {
         TargetRequest { method: Some("GET"), is_idempotent: true, ..TargetRequest::default() }
     }
@@ -34,7 +34,7 @@ impl<'a> TargetRequest<'a> {
         *self == TargetRequest::plain()
     }
 
-    /// Returns whether the request specifies at most a part of the object and an expected hash. Everything else then
+    /// Returns whether the request specifies at most a part of the object and an expected hash. If so, everything else
     /// comes from the job.
     pub fn is_plain_part(&self) -> bool {
         let TargetRequest { range, hash, .. } = *self;
@@ -53,8 +53,8 @@ impl<'a> TargetRequest<'a> {
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, and for a method or a field that could
-    /// change the meaning of a request.
+    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, or if a method or a field could change the
+    /// meaning of a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
@@ -82,7 +82,7 @@ impl<'a> TargetRequest<'a> {
         Some(TargetRequest { method, is_idempotent, body, range, hash, fields })
     }
 
-    /// Returns the requested part from the bytes of a request. The other values are not checked.
+    /// Returns the requested part from the bytes of a request. Other values are not checked.
     pub fn range_of(bytes: &[u8]) -> Option<ByteRange> {
         ByteRange::parse(extra_values(bytes).nth(3)??)
     }
@@ -97,7 +97,7 @@ pub fn is_condition(name: &str) -> bool {
 /// Field with the ETags of the versions that the client already has.
 pub const IF_NONE_MATCH: &str = "if-none-match";
 
-/// Returns whether a value of `If-None-Match` contains this ETag, strong or weak (RFC 9110, 13.1.2).
+/// Returns whether an `If-None-Match` value contains this ETag, strong or weak (RFC 9110, 13.1.2).
 pub fn names_etag(etags: &str, etag: &[u8]) -> bool {
     let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
     etags.trim() == "*" || memchr::memmem::find(etags.as_bytes(), etag).is_some()

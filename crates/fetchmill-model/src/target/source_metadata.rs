@@ -1,11 +1,11 @@
-//! Facts of a listing about an object, as bytes in the names of a page and so in the journal: a key of a bucket
-//! ([`ListedKey`]), a file of a server's folder ([`SizedName`]), a time ([`ListedTime`]).
+//! What a listing states about an object, as bytes among the names of a page and therefore in the journal: a bucket's
+//! key ([`ListedKey`]), a file in a server's folder ([`SizedName`]), a time ([`ListedTime`]).
 //!
-//! The facts of a key come before the key. The first byte is the length of the ETag plus one; 0 means that only the key
-//! is known. Then follow the ETag, the size and the time as LEB128, and the key. Any bytes can be parsed, because a
+//! The facts about a key come before the key. The first byte is the length of the ETag plus one. 0 means that only the
+//! key is known. The ETag, the size and the time as LEB128, and the key follow. Any bytes can be parsed, because a
 //! journal may be damaged.
 
-/// Facts from a listing about a key.
+/// What a listing states about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListedKey<'a> {
     /// The key, unchanged. A correct store sends UTF-8.
@@ -14,7 +14,7 @@ pub struct ListedKey<'a> {
     pub size: Option<u64>,
     /// ETag without quotes. Empty if the listing has none.
     pub etag: &'a [u8],
-    /// Last modification in seconds since 1970 UTC. 0 if the listing does not show it.
+    /// Last modification in seconds since 1970 UTC. 0 if the listing does not state it.
     pub modified: u64,
 }
 
@@ -52,7 +52,7 @@ impl<'a> ListedKey<'a> {
     }
 }
 
-/// Returns whether two ETags are equal. Quotes and the mark for weak ETags are ignored.
+/// Returns whether two ETags are equal. Quotes and the prefix of weak ETags are ignored.
 pub fn is_same_etag(one: &[u8], other: &[u8]) -> bool {
     without_quotes(one) == without_quotes(other)
 }
@@ -76,10 +76,10 @@ pub enum TimeResolution {
 /// Last modification of an object according to its listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedTime {
-    /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, its start.
+    /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, this is its start.
     pub seconds: u64,
-    /// Whether the listing names the time zone. Otherwise the local time of the server is read as UTC, so it can only
-    /// be compared with other times of the same server.
+    /// Whether the listing names the time zone. If not, the server's local time is read as UTC, so it can be compared
+    /// only with other times from the same server.
     pub has_zone: bool,
     /// Precision of the time.
     pub resolution: TimeResolution,
@@ -91,7 +91,7 @@ impl ListedTime {
         ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second }
     }
 
-    /// Returns the seconds since 1970 UTC, if the listing names the zone and the second.
+    /// Returns the seconds since 1970 UTC, if the listing states the time zone and the second.
     pub fn utc(self) -> Option<u64> {
         (self.has_zone && self.resolution == TimeResolution::Second).then_some(self.seconds)
     }
@@ -118,7 +118,7 @@ impl ListedTime {
     }
 }
 
-/// Facts from the listing of a folder about a file.
+/// What a folder's listing states about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizedName<'a> {
     /// Path of the file: any bytes.
@@ -129,15 +129,15 @@ pub struct SizedName<'a> {
     pub modified: Option<ListedTime>,
 }
 
-/// First byte of a name with facts. Older names, from before sizes were kept, consist of their own bytes alone and
-/// never begin with it.
+/// First byte of a name with facts. Names from before sizes were kept consist only of their own bytes and never begin
+/// with this byte.
 const SIZED: u8 = 0;
-/// Follows [`SIZED`] if there is a time. No number is written as this LEB128.
+/// Follows [`SIZED`] if there is a time. No number is written in this LEB128 form.
 const TIMED: &[u8] = &[0x80, 0];
 
 impl<'a> SizedName<'a> {
     /// Appends the prefix of a name: [`SIZED`], and the size plus one as LEB128, or 0 if the size is unknown. If there
-    /// is a time, [`TIMED`] and the time come between them.
+    /// is a time, [`TIMED`] and the time are written between the two.
     pub fn prefix(size: Option<u64>, modified: Option<ListedTime>, out: &mut Vec<u8>) {
         out.push(SIZED);
         if let Some(modified) = modified {
@@ -147,7 +147,7 @@ impl<'a> SizedName<'a> {
         write_number(size.and_then(|size| size.checked_add(1)).unwrap_or(0), out);
     }
 
-    /// Reads a prefix from [`SizedName::prefix`] and the name, or only the name.
+    /// Reads a name with a prefix from [`SizedName::prefix`], or a name alone.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(rest) = bytes.strip_prefix(&[SIZED]) else {
             return SizedName { name: bytes, ..SizedName::default() };

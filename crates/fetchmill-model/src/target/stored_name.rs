@@ -1,5 +1,5 @@
-//! The name of a stored target, if it differs from the listed name: its extension follows from the reply, or a leading
-//! path is removed. A failed target keeps the listed name, which is used to request it again.
+//! The name of a stored target, if it differs from the listed name. Either the reply determines its extension, or a
+//! leading path is removed. A failed target keeps the listed name, which is used to request it again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::target::entry::ListEntry;
 use crate::target::extension::push_extension;
 
-/// Rules of a job that turn listed names into stored names.
+/// A job's rules for turning listed names into stored names.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredNames {
-    /// Whether names have [`crate::target::entry::Naming::Extension`]: the extension follows the key.
+    /// Whether names follow [`crate::target::entry::Naming::Extension`], with the extension after the key.
     pub has_extension: bool,
-    /// Leading path that is removed from names. It includes the slash at its end.
+    /// Leading path that is removed from names, including the trailing slash.
     pub strip_prefix: Option<Arc<[u8]>>,
 }
 
@@ -22,8 +22,8 @@ impl StoredNames {
         *self == StoredNames::default()
     }
 
-    /// Returns the stored name of a target. `content_type` is `None` if there is no reply, or if the reply does not
-    /// have the field.
+    /// Returns the stored name of a target. `content_type` is `None` if there is no reply or if the reply does not have
+    /// the field.
     pub fn stored<'n>(&self, entry: &[u8], listed: &'n [u8], content_type: Option<&[u8]>) -> Cow<'n, [u8]> {
         if self.has_extension
             && let ListEntry { url, key: Some(key), .. } = ListEntry::read(entry)

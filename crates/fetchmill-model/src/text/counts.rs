@@ -1,6 +1,6 @@
 //! Formats numbers for people.
 
-/// Writes a number with commas: `1,234,567`.
+/// Formats a number with commas: `1,234,567`.
 pub fn with_commas(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

@@ -1,4 +1,4 @@
-//! Dates as text: ISO 8601 in UTC for people, the journal and packs, and HTTP dates.
+//! Dates as text: ISO 8601 in UTC (for people, the journal and packs), and HTTP dates.
 //!
 //! A year has four digits. A time after 9999 is written as the end of that year, so that every reader can parse every
 //! date.
@@ -9,7 +9,7 @@ pub const SECONDS_MAX: u64 = 253_402_300_799;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-/// Maximum length of an HTTP date in any form. A longer text is not a date.
+/// Maximum length of an HTTP date in any form. Longer text is not a date.
 const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 
@@ -50,7 +50,7 @@ pub fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
-/// Parses the output of [`write_utc`]. `None` for text that it would not write.
+/// Parses the output of [`write_utc`]. `None` for text that `write_utc` does not produce.
 pub fn parse_utc(text: &[u8]) -> Option<u64> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
@@ -67,7 +67,7 @@ pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     parse_date(date).filter(|_| is_end)
 }
 
-/// Parses the output of [`write_utc_micros`]. `None` for text that it would not write.
+/// Parses the output of [`write_utc_micros`]. `None` for text that `write_utc_micros` does not produce.
 pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
     if fraction.len() != 6 {
@@ -87,10 +87,9 @@ pub fn http_date(seconds: u64) -> String {
     format!("{day}, {} {month} {} {} GMT", &text[8..10], &text[..4], &text[11..19])
 }
 
-/// Parses an HTTP date as seconds since 1970, in any of the forms that a recipient must accept (RFC 9110, 5.6.7). Other
-/// forms that servers send are accepted too: a day with one digit, `UTC` or `+0000` for `GMT`, a missing zone.
-/// Two-digit years from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the
-/// date.
+/// Parses an HTTP date as seconds since 1970, in any form that a recipient must accept (RFC 9110, 5.6.7). Other forms
+/// that servers send are also accepted: a day with one digit, `UTC` or `+0000` for `GMT`, or a missing zone. Two-digit
+/// years from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the date.
 pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }
@@ -141,7 +140,7 @@ impl<'t> LooseDate<'t> {
         Some(date)
     }
 
-    /// Takes a word. `None` if it is not a part of a date, or if the date already has such a part.
+    /// Adds a word. Returns `None` if it is not part of a date or if the date already has such a part.
     fn take(&mut self, word: &'t str) -> Option<()> {
         if word.contains(':') {
             return set(&mut self.time, word);
@@ -207,13 +206,13 @@ fn zone_of(word: &str) -> Option<i64> {
     Some(sign * seconds as i64)
 }
 
-/// Returns the seconds since 1970 for `2026-11-20` and `21:08:00`, in the zone of the input. `None` if the month does
-/// not have this day.
+/// Returns the seconds since 1970 for a date and a time such as `2026-11-20` and `21:08:00`, in the zone of the input.
+/// `None` if the month does not have this day.
 pub(crate) fn parse_date_and_time(day: &[u8], time: &[u8]) -> Option<u64> {
     parse_date(&[day, b"T", time].concat())
 }
 
-/// Returns the two digits of a month that is written as `Nov`.
+/// Returns the two digits of a month from its short name, such as `Nov`.
 pub(crate) fn month_of_name(name: &[u8]) -> Option<[u8; 2]> {
     let month = MONTHS.iter().position(|month| month.as_bytes().eq_ignore_ascii_case(name))? as u8 + 1;
     Some([b'0' + month / 10, b'0' + month % 10])
@@ -248,13 +247,13 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
 
 /// Returns the number of days since 1970 in the Gregorian calendar, for years from 1970.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // The year starts in March here, so that the leap day is its last.
+    // The year starts in March here, so that the leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-/// Formats a date without the zone, with Hinnant's algorithm for the civil date.
+/// Formats a date without the zone, using Hinnant's civil date algorithm.
 fn date(seconds: u64) -> [u8; DATE_BYTES] {
     let seconds = seconds.min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -5,22 +5,22 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of one file in a folder. It cannot lead to another folder.
+/// The name of a file in a folder. It cannot refer to another folder.
 ///
-/// Journals, bases and worker processes contain file names. A destination may come from another person, so names are
-/// checked when they are read. An absolute path, or a path with `..`, would truncate or remove files outside of the
-/// destination.
+/// Journals, bases and messages from worker processes contain file names. A destination may come from another person,
+/// so names are checked when they are read. With an absolute path, or a path with `..`, files outside the destination
+/// would be truncated or removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FileName(String);
 
-/// Error for a text that is not the name of one file.
+/// Error for text that is not the name of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` leads out of the job's folder; do not use this destination", .0.escape_debug())]
+#[error("`{}` points outside the job's folder; do not use this destination", .0.escape_debug())]
 pub struct NotAFileName(String);
 
 impl FileName {
-    /// Creates a name from text of this process. Characters and names that would lead elsewhere become `_`.
+    /// Creates a name from text of this process. Characters and names that would refer to another folder become `_`.
     pub fn of_own(text: &str) -> Self {
         let name = text.replace(['/', '\0'], "_");
         FileName(if matches!(name.as_str(), "" | "." | "..") { "_".into() } else { name })
