@@ -134,7 +134,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--sidecar", "json"), "--sidecar needs --format tar", None),
     (
         (*GET, "--keep-columns", "x"),
-        "is plain text and has no column x; if the list has another format, give --list-format",
+        "is plain text and has no column x; if the list has a different format, give --list-format",
         None,
     ),
     ((*GET, "--shard-size", "100XB"), "'100XB' is not understood; write, for example, 64KiB", None),

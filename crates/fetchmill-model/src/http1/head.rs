@@ -327,7 +327,7 @@ impl<'a> HeadFields<'a> {
     /// Adds a transfer coding. Only a single `chunked` is allowed, because no other coding was requested.
     fn add_coding(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(MalformedReply::framing("Transfer-Encoding must be chunked alone"));
+            return Err(MalformedReply::framing("Transfer-Encoding must be only chunked"));
         }
         self.chunked = true;
         Ok(())
@@ -357,10 +357,10 @@ impl<'a> HeadFields<'a> {
         match status {
             101 => return Err(MalformedReply::framing("status 101 without an upgrade request")),
             // An unexpected body would be read as the next head.
-            100..=199 if bodied => return Err(MalformedReply::framing("an interim reply with a body")),
+            100..=199 if bodied => return Err(MalformedReply::framing("an interim reply has a body")),
             100..=199 => return Ok(Message::Interim),
             200..=999 => {}
-            _ => return Err(MalformedReply::framing("the status is not within 100 to 999")),
+            _ => return Err(MalformedReply::framing("the status is not between 100 and 999")),
         }
         let framing = if bodiless { Framing::None } else { self.framing(status) };
         let reusable = match status {

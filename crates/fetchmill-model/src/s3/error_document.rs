@@ -130,8 +130,8 @@ impl ErrorDocument {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
                 format!(
-                    "check that the credentials allow s3:ListBucket and s3:GetObject on {bucket}; if readers \
-                     pay for requests, add --requester-pays"
+                    "check that the credentials allow s3:ListBucket and s3:GetObject on {bucket}; if the \
+                     bucket charges its readers, add --requester-pays"
                 )
             }
             StoreError::Denied => {
@@ -164,7 +164,7 @@ impl ErrorDocument {
                 (None, Some(endpoint)) => {
                     format!("{bucket} is at {endpoint}; set its region with --region")
                 }
-                (None, None) => format!("{bucket} is in another region; set it with --region"),
+                (None, None) => format!("{bucket} is in another region; set its region with --region"),
             },
             StoreError::Expired => "the credentials have expired; get new ones".into(),
             StoreError::Skewed => "correct this machine's clock".into(),

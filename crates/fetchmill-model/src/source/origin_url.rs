@@ -33,7 +33,7 @@ impl OriginUrl {
         let url = parse_http(text)?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(Error::Usage(
-                "SOURCE must not have a query or a fragment; only --listing json takes a query".into(),
+                "SOURCE must not have a query or a fragment; only --listing json accepts a query".into(),
             ));
         }
         Ok(OriginUrl { url, is_page: false })

@@ -226,7 +226,8 @@ impl JsonPages {
             NextPage::Page | NextPage::Offset => {
                 let step = if self.next == NextPage::Page { 1 } else { read.count };
                 let number = self.number(reply.from).ok().and_then(|number| number.checked_add(step));
-                let too_large = || BadPage(format!("{} is not a number that can be increased", self.param));
+                let too_large =
+                    || BadPage(format!("the parameter {} is too large to be increased", self.param));
                 Some(number.ok_or_else(too_large)?.to_string())
             }
         };

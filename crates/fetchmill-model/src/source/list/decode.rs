@@ -170,8 +170,8 @@ fn explain_window(error: io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "the zstd window needs more than {} MiB of memory; compress the list again with at most \
-             --long={LIST_ZSTD_WINDOW_LOG_MAX}",
+            "the zstd window needs more than {} MiB of memory; compress the list again with \
+             --long={LIST_ZSTD_WINDOW_LOG_MAX} or lower",
             most / MIB
         ),
     )

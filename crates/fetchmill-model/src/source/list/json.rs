@@ -65,7 +65,7 @@ impl JsonRecords {
         if let Some(column) = plan.wanted().iter().find(|column| matches!(column, ColumnSelector::Number(_)))
         {
             return Err(Error::Usage(format!(
-                "the list {} has fields with names, not numbers; give the name of a field instead of {}",
+                "the fields of the list {} have names, not numbers; give the name of a field instead of {}",
                 lines.label(),
                 column.text()
             )));

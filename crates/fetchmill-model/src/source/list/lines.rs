@@ -329,7 +329,7 @@ impl Lines {
 /// Returns the error of a list that cannot be read.
 pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Listing(format!(
-        "cannot read all of the list {label}: {error}; repair or download the list again, then run the same \
+        "cannot read all of the list {label}: {error}; repair the list or download it again, then run the same \
          command again to resume"
     ))
 }

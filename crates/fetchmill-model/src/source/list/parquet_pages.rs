@@ -82,8 +82,8 @@ struct HeldColumn {
 /// A page needs more memory than allowed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
-    "its values or pages need {} MiB of memory at a time (the limit is {}); write the file again with 1 MiB \
-     pages (pyarrow: data_page_size), or with shorter values",
+    "its values or pages need {} MiB of memory at a time (the limit is {}); rewrite the file with 1 MiB \
+     pages (pyarrow: data_page_size) or shorter values",
     .0.div_ceil(MIB as u64), LIST_PARQUET_BYTES_MAX / MIB as u64
 )]
 pub(super) struct PageTooLarge(u64);

@@ -62,7 +62,8 @@ impl PartRecords {
                     columns.as_ref().map_or("none".to_owned(), |columns| columns.join(", "))
                 };
                 return Err(Error::Usage(format!(
-                    "the list {label}: its files have different columns ({}: {}; {}: {}); give files with the same columns",
+                    "the files of the list {label} have different columns ({}: {}; {}: {}); give files with the same \
+                     columns",
                     parts.name(0),
                     shown(&columns),
                     parts.name(part),

@@ -100,7 +100,7 @@ impl ListReader {
             ListFormat::Parquet => {
                 return Err(Error::Usage(format!(
                     "the list {label} is Parquet, which cannot be read as a stream; store the list in a \
-                     file, not compressed as a whole"
+                     file that is not compressed as a whole"
                 )));
             }
         };

@@ -32,7 +32,9 @@ pub(super) struct SampleFinder {
 impl SampleFinder {
     pub(super) fn new(count: u64) -> Result<Self> {
         if count == 0 || count > SAMPLE_TARGETS_MAX {
-            return Err(Error::Usage(format!("--sample must be 1 to {SAMPLE_TARGETS_MAX}, not {count}")));
+            return Err(Error::Usage(format!(
+                "--sample must be between 1 and {SAMPLE_TARGETS_MAX}, not {count}"
+            )));
         }
         Ok(SampleFinder { count: count as usize, lowest: BinaryHeap::new() })
     }

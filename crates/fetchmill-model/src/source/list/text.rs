@@ -19,8 +19,8 @@ impl TextRecords {
         match plan.wanted().iter().find(other) {
             None => Ok(TextRecords { lines }),
             Some(column) => Err(Error::Usage(format!(
-                "the list {} is plain text and has no column {}; if the list has another format, give \
-                 --list-format",
+                "the list {} is plain text and has no column {}; if the list has a different format, \
+                 give --list-format",
                 lines.label(),
                 column.text()
             ))),

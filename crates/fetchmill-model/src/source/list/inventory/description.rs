@@ -81,8 +81,8 @@ impl Inventory {
         let document: Document = serde_json::from_reader(input).map_err(|error| {
             let why = for_display(error.to_string().as_bytes());
             Error::Usage(format!(
-                "{label} is not a manifest.json of an S3 Inventory (up to {} MiB): {why}; for another kind \
-                 of list give --list-format",
+                "{label} is not a manifest.json of an S3 Inventory (up to {} MiB): {why}; for any other \
+                 list, give --list-format",
                 INVENTORY_MANIFEST_BYTES_MAX >> 20
             ))
         })?;
