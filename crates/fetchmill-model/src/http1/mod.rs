@@ -5,7 +5,7 @@
 //!
 //! # Rules
 //! - The body stored under a name must come from its own reply, never from a neighbouring one. A reply whose end is
-//!   ambiguous is refused. If RFC 9112, 6.3, resolves the ambiguity, it is suspect ([`Head::is_suspect`]) instead.
+//!   ambiguous is refused. If RFC 9112, 6.3, resolves the ambiguity, it is only suspect ([`Head::is_suspect`]) instead.
 //! - Lines of a head that do not define where the reply ends may be odd (see `odd_head`). They are checked only after
 //!   `httparse` has refused the head.
 //! - Every loop and counter is bounded by `limits`. The work is linear in the bytes received, however they are split.

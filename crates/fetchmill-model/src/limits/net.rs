@@ -73,8 +73,8 @@ pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 pub const DNS_FAST_MAX: usize = 256;
 /// Maximum number of names that are being looked up and are slow, for all workers together. A lookup takes at most 2
 /// KiB: its name twice (2 x 255 bytes), two questions with 8 tries (2 x 8 x 56), and its entries in the socket tables
-/// (16 x 24). In total, this is (8,192 + 256) x 2 KiB = 16.5 MiB of the general budget if all names have the maximum
-/// length, and 5 MiB with usual names.
+/// (16 x 24). If all names have the maximum length, the total is (8,192 + 256) x 2 KiB = 16.5 MiB of the general
+/// budget. With usual names it is 5 MiB.
 pub const DNS_SLOW_MAX: usize = 8192;
 /// A lookup that takes longer than this is slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
@@ -148,7 +148,7 @@ pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Timeout of the head of a store's reply for a small object of a job directory. After this time, the object is
 /// requested again.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection that has been unused for this long is closed.
+/// Time after which an idle connection is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
 /// The same if more connections to an origin are open than requests may be in flight. This time is shorter, because
 /// some servers are slow with many connections. Before a connection rests, it collects replies for the same time.
@@ -189,7 +189,8 @@ pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 pub const TOKENS_REFUSED_MAX: u32 = 3;
 /// Maximum length of a chain of profiles. The role of each profile is assumed with the credentials of the next one.
 pub const PROFILES_CHAINED_MAX: usize = 8;
-/// Credentials are renewed this long before they expire, or when a quarter of their lifetime is left if that is later.
+/// Credentials are renewed at this time before they expire, or when a quarter of their lifetime is left if that is
+/// later.
 pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
 /// First wait between two tries to renew credentials. The wait doubles each time.
 pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);

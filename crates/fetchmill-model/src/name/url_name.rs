@@ -31,7 +31,7 @@ pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     (!last.is_empty()).then(|| of_url(last))
 }
 
-/// Returns a prefix of names. The user may give it as the start of a URL or of a name.
+/// Converts a prefix that a user gives as the start of a URL or of a name to a prefix of names.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }

@@ -132,7 +132,7 @@ failure_kinds! {
     Truncated = "truncated", Transient;
     /// The body does not match the checksum of the store.
     Checksum = "checksum", Transient;
-    /// 408, 425 or a 5xx other than 503.
+    /// 408, 425, or any 5xx except 503.
     ServerError = "server-error", Transient;
     /// 429 or 503.
     Throttled = "throttled", Throttle;

@@ -47,8 +47,8 @@ const CONNECTING: f64 = 0.125;
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
 /// Goodput follows a change of the limit only after one latency, plus the time in which the last connections open. A
-/// climb up to `CAREFUL` requests does not wait for that. Above `CAREFUL`, it waits for this many latencies, but at
-/// most `CAREFUL_LAG` milliseconds.
+/// climb up to `CAREFUL` requests does not wait for that. Above `CAREFUL`, it waits for `CAREFUL_LATENCIES` latencies,
+/// but at most `CAREFUL_LAG` milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
 /// Memory for requests in flight. A connection has room for its next body and keeps some bodies until they are certain.

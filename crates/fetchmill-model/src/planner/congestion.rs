@@ -314,7 +314,7 @@ impl Congestion {
         self.since = Some(now + STALE);
     }
 
-    /// Counts this cut. Returns whether so many cuts were useless that refusals must be tolerated.
+    /// Counts this cut. Returns whether refusals must be tolerated because enough cuts were useless.
     fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
         let series = &mut self.series;
         series.since.add(measured);

@@ -62,9 +62,9 @@ pub struct PlannerOptions {
 pub enum NextWork {
     /// Fetch these targets.
     Batch(Batch),
-    /// Ask again at this time, or when woken.
+    /// Request work again at this time, or when woken.
     WaitUntil(Millis),
-    /// Ask again when woken.
+    /// Request work again when woken.
     Wait,
     /// Stop: there will be no more work.
     Done,
@@ -183,7 +183,7 @@ impl Planner {
         self.announced = self.announced.saturating_sub(targets);
     }
 
-    /// Ends the listing: no more pages will come.
+    /// Ends the listing. No more pages will follow.
     pub fn end_listing(&mut self) {
         self.listing_done = true;
     }
@@ -317,7 +317,7 @@ impl Planner {
         self.routes.as_mut().is_some_and(Routes::take_divided)
     }
 
-    /// Returns when a worker that takes no batch now should ask again.
+    /// Returns when a worker that takes no batch now should request work again.
     pub fn outlook(&self) -> NextWork {
         if self.is_done() {
             return NextWork::Done;

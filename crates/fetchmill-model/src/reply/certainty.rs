@@ -55,7 +55,7 @@ pub struct OriginReplies {
     /// conditions.
     known: f64,
     known_since: MonotonicMicros,
-    /// Number of replies that are not forgotten yet. `breaks` is the same for breaks.
+    /// Number of replies that are not forgotten yet. `breaks` counts breaks in the same way.
     replies: f64,
     breaks: f64,
     has_surplus: bool,
@@ -90,7 +90,7 @@ pub enum NextStep {
     GoOn,
     /// Send the next request as the last one, which asks the server to close the connection.
     LastRequest,
-    /// Send no request until the connection was silent for this long.
+    /// Send no request until the connection has been silent for this time.
     Rest(MonotonicMicros),
 }
 

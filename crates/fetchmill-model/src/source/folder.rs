@@ -43,7 +43,7 @@ pub enum FolderReadError {
 /// A file's size and time as listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileFacts {
-    /// Size in bytes, if the listing gives it exactly.
+    /// Size in bytes, if the listing states the exact size.
     pub(super) size: Option<u64>,
     pub(super) modified: Option<ListedTime>,
 }

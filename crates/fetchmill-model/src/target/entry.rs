@@ -2,8 +2,8 @@
 //!
 //! Manifests contain only names. The job's [`EntryTraits`] show whether an entry can be derived from its name.
 //!
-//! Most entries consist only of a URL, and their bytes are the URL. An entry with more facts consists of the URL, a NUL
-//! (which no normalised URL contains), the key, the kept values, and the manifest's facts about the object. Any bytes
+//! Most entries consist only of a URL, and their bytes are the URL. In an entry with more facts, a NUL, the key, the
+//! kept values, and the manifest's facts about the object follow the URL. No normalised URL contains a NUL. Any bytes
 //! can be parsed, because a journal may be damaged.
 
 use std::borrow::Cow;

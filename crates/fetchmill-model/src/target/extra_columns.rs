@@ -28,7 +28,7 @@ pub const ITEM_COLUMN: &str = "_item";
 pub const UNFIT_COLUMN: &str = "_unfit";
 /// Maximum length of the name of an item column, in bytes.
 const ITEM_COLUMN_NAME_MAX: usize = 256;
-/// Part of a job's identity that states where the encoding of bodies is stored. Jobs of fetchmill 0.1.0 lack it.
+/// Part of a job's identity that states where the encoding of bodies is stored. Jobs of fetchmill 0.1.0 do not have it.
 pub const ENCODINGS_PART: &str = "encodings";
 /// Value of [`ENCODINGS_PART`] if rows contain the encoding.
 pub const ENCODINGS_IN_COLUMN: &str = "column";

@@ -10,10 +10,10 @@ const GROWTH: f64 = 1.1;
 /// tenth by chance.
 const CAREFUL_GROWTH: f64 = 1.25;
 /// Required growth after latency or goodput has become worse, because other clients may be the cause. A job that uses
-/// half of the origin would grow by a factor of 4 / 3 if it doubled its requests, and other clients would then do the
-/// same. A listing that reads ahead counts as another client.
+/// half of the origin would grow by a factor of 4 / 3 if it doubled its requests. Other clients would then do the same
+/// and take the gain back. A listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
-/// If a limit gives this much more goodput than the one before it, no requests wait in a queue.
+/// If goodput is higher than at the previous limit by this factor, no requests wait in a queue.
 const PAID: f64 = 1.2;
 /// A climb ends after this number of consecutive rounds without enough growth.
 const STRIKES: u32 = 2;

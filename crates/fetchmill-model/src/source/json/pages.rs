@@ -96,7 +96,7 @@ impl JsonPages {
         self.item_max.is_some()
     }
 
-    /// Returns the URL of the page that `from` leads to. The first page is the source itself.
+    /// Returns the URL of the page to which `from` leads. The first page is the source itself.
     pub fn url(&self, from: Option<&str>) -> Result<Url> {
         let Some(from) = from else { return Ok(self.source.url().clone()) };
         match self.next {
@@ -145,7 +145,7 @@ impl JsonPages {
     /// Reads a page.
     ///
     /// # Errors
-    /// Fails if it is not a page, or if it leads to another origin.
+    /// Fails if it is not a page or if its link leads to another origin.
     pub fn read(
         &self,
         reply: PageReply<'_>,
@@ -258,7 +258,7 @@ impl JsonPages {
     }
 }
 
-/// Parts of a page other than its items.
+/// Contents of a page apart from its items.
 struct PageRest<'p> {
     /// The field that leads to the next page, as written in the page.
     lead: Option<&'p str>,

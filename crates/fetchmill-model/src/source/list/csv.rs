@@ -16,7 +16,7 @@ use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX
 use crate::source::ListPosition;
 
 const TOO_WIDE: &str = "it has more than 16,384 columns";
-/// Maximum number of lines of a TSV field. For each line that opens a quote, this many lines may be read.
+/// Maximum number of lines in a TSV field. Up to this number of lines may be read for each line that opens a quote.
 const LENIENT_LINES_MAX: u64 = 100;
 /// Number of field names that an error shows if a wanted field is missing.
 const SHOWN_NAMES: usize = 20;

@@ -190,7 +190,7 @@ mod tests {
     use crate::source::PageCursor;
     use crate::target::entry::ListEntry;
 
-    /// Provides numbers, at most this many together.
+    /// Provides the numbers of a range, up to a maximum number at a time.
     struct Numbers(std::ops::Range<u64>, usize);
 
     impl Items for Numbers {

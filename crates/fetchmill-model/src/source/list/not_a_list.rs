@@ -4,8 +4,8 @@ use super::ListFormat;
 
 /// Number of bytes that are searched for NULs.
 const HEAD_BYTES: usize = 4096;
-/// At most one in this many bytes may be a NUL. Some are allowed, because a damaged line of text fails only its own
-/// target.
+/// Minimum number of bytes per NUL byte in a list. A few NULs are allowed, because a damaged line of text fails only
+/// its own target.
 const BYTES_PER_NUL: usize = 8;
 /// Number of first bytes that are checked. At least one of them is not text in a binary file.
 const KIND_BYTES: usize = 64;

@@ -139,7 +139,7 @@ impl ListReader {
         Ok(ListReader { seen: SeenLines::off(), ..reader })
     }
 
-    /// Reads a list in several files, one after the other.
+    /// Reads a list that consists of several files, one after another.
     pub fn of_parts(label: &str, parts: impl ListParts + 'static, options: &ListOptions) -> Result<Self> {
         let plan = ColumnPlan::new(options)?;
         let records = Box::new(PartRecords::new(label, Box::new(parts), plan.wanted().len())?);
