@@ -1,4 +1,4 @@
-//! Replies that reserve their content (`--opt-out`) with `X-Robots-Tag`, `TDM-Reservation`, or the same as `meta` in
+//! Replies that reserve their content (`--opt-out`) with `X-Robots-Tag`, `TDM-Reservation`, or the equivalent `meta` in
 //! HTML.
 //!
 //! `X-Robots-Tag` and `meta name="robots"`:

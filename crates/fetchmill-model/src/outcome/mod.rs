@@ -130,7 +130,7 @@ failure_kinds! {
     TotalTimeout = "total-timeout", Transient;
     /// The body ended before its stated length.
     Truncated = "truncated", Transient;
-    /// The body does not match the checksum of the store.
+    /// The body does not match the store's checksum.
     Checksum = "checksum", Transient;
     /// 408, 425, or any 5xx except 503.
     ServerError = "server-error", Transient;

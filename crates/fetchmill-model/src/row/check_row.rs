@@ -108,7 +108,7 @@ impl CheckAnswer {
 }
 
 impl<'a> CheckRow<'a> {
-    /// Appends the row as JSON, without an end of line.
+    /// Appends the row as JSON, without a line ending.
     pub fn write_line(&self, out: &mut Vec<u8>) {
         // Writing text and numbers to memory cannot fail.
         let _ = serde_json::to_writer(out, self);

@@ -42,7 +42,7 @@ pub struct ListRow<'a> {
 }
 
 impl<'a> ListRow<'a> {
-    /// Appends the row as JSON, without an end of line.
+    /// Appends the row as JSON, without a line ending.
     pub fn write_line(&self, out: &mut Vec<u8>) {
         // Writing text and numbers to memory cannot fail.
         let _ = serde_json::to_writer(out, self);

@@ -1,4 +1,4 @@
-//! Checks whether a reply is the requested part of an object. This module is the only place for the rule.
+//! Checks whether a reply is the requested part of an object. Only this module defines the rule.
 //!
 //! The status must be 206, and a single `Content-Range` field must state exactly the requested bytes. The body must
 //! have that length and must not be encoded. A part is never cut out of another reply.

@@ -1,5 +1,5 @@
-//! Resumption of an object whose body was cut off, and the check that a reply contains the rest of it. This module is
-//! the only place for the rule.
+//! Resumption of an object whose body was cut off, and the check that a reply contains the rest of it. Only this module
+//! defines the rule.
 //!
 //! The rest is requested with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only if the reply states that
 //! it contains exactly the missing bytes, from an object with the same length and the same strong ETag. Two replies

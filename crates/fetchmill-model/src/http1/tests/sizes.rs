@@ -7,7 +7,7 @@ use crate::outcome::FailureKind;
 
 const END: &str = "Content-Length: 0\r\n\r\n";
 
-/// Returns a head of exactly this many bytes, with lines of 8 KiB.
+/// Returns a head of exactly `bytes` bytes, with lines of 8 KiB.
 fn head_of(bytes: usize) -> String {
     let mut head = String::from("HTTP/1.1 200 OK\r\n");
     while head.len() + END.len() < bytes {

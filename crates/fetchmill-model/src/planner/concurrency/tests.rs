@@ -92,8 +92,8 @@ struct World {
     taken: f64,
     /// End of the listing's read-ahead, in microseconds.
     reads_ahead_until: u64,
-    /// If pages share capacity with requests: number of names handed out since the last page, and then the rest of the
-    /// next page.
+    /// Number of names handed out since the last page, and then the rest of the next page. `None` if pages do not share
+    /// capacity with requests.
     names_taken: Option<f64>,
     page_left: f64,
     /// Bytes of a body.

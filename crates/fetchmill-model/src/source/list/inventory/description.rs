@@ -55,7 +55,7 @@ struct Document {
 }
 
 impl DataFile {
-    /// Returns its folders and its own name. None of them is empty or `..`.
+    /// Returns its folders and its own name. None of them is empty, `.` or `..`.
     pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.key.split('/').filter(|name| !name.is_empty())
     }
