@@ -18,6 +18,7 @@ import pytest
 import fetchmill
 from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Server
+from ports import free_ports
 from raw_server import Behaviour, Exchange, RawServer
 from system_calls import kill_before
 
@@ -230,7 +231,7 @@ def test_a_list_in_the_destination_is_refused(run: Run, raw: Raw, tmp_path: Path
 
     for source in ("out/_failures.ndjson", "out/*.ndjson", "link.ndjson"):
         refused = run("get", source, "out", "--restart", "--list-format", "jsonl", *words)
-        message = f"{source} is in out, whose files --restart removes; copy the list to another folder first"
+        message = f"--restart would remove {source}, because it is in out; copy the list to another folder first"
         assert (refused.code, message in refused.err) == (2, True), refused.err
     assert others(tmp_path / "out") == before
 
@@ -246,6 +247,34 @@ def test_a_list_that_cannot_be_used_removes_nothing(run: Run, raw: Raw, tmp_path
     assert (refused.code, "has no column uri" in refused.err) == (2, True), refused.err
     assert names(tmp_path / "out") == {"both", "old1", "old2"}
     assert run("verify", "out").code == 0
+
+
+@pytest.mark.parametrize("source", ["an empty list", "a server that is down", "an empty server"])
+def test_a_source_without_targets_removes_nothing(run: Run, raw: Raw, tmp_path: Path, source: str) -> None:
+    """A typing error in a URL does not cost the files of the earlier job."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    (tmp_path / "empty.txt").write_text("\n")
+    empty = raw({"/list": reply(b'{"FileNames": []}')})
+    down = f"http://127.0.0.1:{free_ports(1)[0]}"
+    words = {"listing": "api", "give_up_after": 0.2} if "server" in source else {}
+    given = {"an empty list": "empty.txt", "a server that is down": down, "an empty server": empty.url}[source]
+
+    refused = run(
+        "get",
+        given,
+        "out",
+        "--restart",
+        *(("--listing", "api", "--give-up-after", "0.2s") if "server" in source else ()),
+        *haste,
+    )
+
+    assert refused.code in (4, 5), refused.err
+    assert names(tmp_path / "out") == {"both", "old1", "old2"}
+    assert run("verify", "out").code == 0
+    with pytest.raises(fetchmill.FetchmillError):
+        fetchmill.get(given, tmp_path / "out", restart=True, allow_private=True, **words)
+    assert names(tmp_path / "out") == {"both", "old1", "old2"}
 
 
 def test_the_journal_of_another_destination_is_not_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
@@ -285,10 +314,14 @@ def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, 
 def test_resume_fetches_the_new_job_after_a_killed_removal(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The old job's command is no longer the last one."""
+    """The old job is unfinished, and its command is no longer the last one."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
-    kill_before("unlinkat", 2, environment, tmp_path, *COMMAND, "get", "new.txt", "out", "--restart", *haste)
+    # The first calls remove the temporary folder in which a target of the new list was listed.
+    for number in range(2, 40):
+        kill_before("unlinkat", number, environment, tmp_path, *COMMAND, "get", "new.txt", "out", "--restart", *haste)
+        if not fetchmill.status(tmp_path / "out").finished:
+            break
 
     ended = run("resume", "out")
 

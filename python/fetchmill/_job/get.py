@@ -6,6 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fetchmill._job.async_input import close_iterator, from_async
+from fetchmill._job.first_target import list_first_target
 from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
@@ -142,6 +143,8 @@ def _run(
     progress: ProgressChoice,
 ) -> Report:
     """Run the job to its end, with its dashboard if it has one."""
+    if iterator is None and own[0] is None:
+        list_first_target(options)
     with JobDashboard("get", options) as dashboard, shown(progress) as show:
         start = _make_start(options, native, own, iterator)
         return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start()), show))

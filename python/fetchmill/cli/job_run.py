@@ -63,9 +63,12 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
     Return the job and notices of its engine.
     """
+    from fetchmill._job.first_target import list_first_target
     from fetchmill._job.stored_command import job_json
     from fetchmill._native import Job
 
+    with signals.interrupting():
+        list_first_target(options)
     notices: tuple[str, ...] = ()
     if options.engine == "native":
         job: Job | EngineJob = Job(job_json(options))

@@ -149,7 +149,7 @@ fn refuse_own_list(request: &JobRequest) -> Result<()> {
     let real = absolute.ancestors().find_map(|path| path.canonicalize().ok());
     match request.dest.canonicalize() {
         Ok(dest) if real.is_some_and(|real| real.starts_with(&dest)) => Err(Error::Usage(format!(
-            "{} is in {}, whose files --restart removes; copy the list to another folder first",
+            "--restart would remove {}, because it is in {}; copy the list to another folder first",
             list.display(),
             request.dest.display()
         ))),

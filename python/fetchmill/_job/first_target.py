@@ -1,0 +1,60 @@
+"""Lists the first target of a source before `restart` removes an earlier job."""
+
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+
+from fetchmill._native import Job
+from fetchmill._options.get import GetOptions
+from fetchmill._options.list import ListOptions
+from fetchmill._options.sources import BUCKET_ACCESS, kind_of
+from fetchmill.errors import ListingError
+
+_STEP_SECONDS = 0.05
+# Time limit for a listing to end after its last row or after an abort, in seconds.
+_END_SECONDS = 10.0
+# Options of both a job and a list that describe the job's own files and dashboard.
+_OF_THE_JOB = {
+    *("source", "format", "state", "durability", "commit_window"),
+    *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
+}
+
+
+def list_first_target(options: GetOptions) -> None:
+    """List one target if the job removes an earlier one. Otherwise a wrong URL would cost the files of that job.
+
+    Items of an API are not targets, so their source is not checked.
+
+    Args:
+        options: the options of the job.
+
+    Raises:
+        ListingError: the source lists no targets.
+        FetchmillError: the source cannot be listed.
+    """
+    if not options.restart or options.store == "items" or not _has_job(options):
+        return
+    with tempfile.TemporaryDirectory(prefix="fetchmill-restart-") as folder:
+        listing = Job(_listing(options).to_json(folder))
+        try:
+            while (rows := listing.take_rows(_STEP_SECONDS)) == b"":
+                pass
+            if rows is None:
+                listing.wait(_END_SECONDS)
+                listing.report()
+                raise ListingError(f"{options.source} lists no targets; the job in {options.dest} was not removed")
+        finally:
+            listing.abort()
+            listing.wait(_END_SECONDS)
+
+
+def _has_job(options: GetOptions) -> bool:
+    state = options.state or Path(options.dest, ".fetchmill")
+    return Path(state, "job.sqlite").exists()
+
+
+def _listing(options: GetOptions) -> ListOptions:
+    """Return the options for listing the targets of a job."""
+    left_out = _OF_THE_JOB | set(() if kind_of(str(options.source)) in ("s3", "list") else BUCKET_ACCESS)
+    shared = {field.name for field in fields(ListOptions)} & {field.name for field in fields(options)} - left_out
+    return ListOptions(source=options.source, **{name: getattr(options, name) for name in shared})
