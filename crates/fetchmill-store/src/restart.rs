@@ -72,7 +72,7 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
         }
     };
     place.must_be_ours()?;
-    journal.forget_job(removed.left == 0)?;
+    journal.forget_job(removed.left == 0, command)?;
     remove_folders(place)?;
     Ok(Some(removed))
 }

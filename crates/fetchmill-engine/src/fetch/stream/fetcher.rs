@@ -153,7 +153,7 @@ pub(super) struct FetchThread {
     /// Connections that have rested, oldest first, each with the time when its rest ended. If something arrives late on
     /// one, its certain replies become doubtful. Their number is at most the limit of requests in flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
-    /// Number of tasks without a request whose connection has uncertain replies.
+    /// Number of idle tasks (no request in flight) whose connections have uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
     queue: RefCell<RequestQueue>,
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,

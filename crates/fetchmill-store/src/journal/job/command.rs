@@ -10,7 +10,7 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
 /// Key of the fact that holds the command.
-const COMMAND: &str = "command";
+pub(super) const COMMAND: &str = "command";
 
 impl Journal {
     /// Stores the job's latest command. Uses a transaction only if the command has changed.

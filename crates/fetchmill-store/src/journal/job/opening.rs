@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
+use super::command::COMMAND;
 use super::identity::{CHECK, Identity, LIST, REPLIES_PART, REQUEST_PART};
-use super::open_journal::{Journal, now_text};
+use super::open_journal::{Journal, LISTED_AT, now_text};
 use super::peek::RESTARTING;
 use super::rules::{JobRules, RULES};
 use crate::journal::location::JobLocation;
@@ -21,12 +22,11 @@ DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_
 DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
 DELETE FROM begun";
 
-/// Discards a job that has stored nothing, but keeps the destination's rules. Ends the transaction.
+/// Discards a job that has stored nothing, but keeps the destination's rules.
 const FORGET_REST: &str = "
 DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM opted_out; DELETE FROM opted_out_hosts;
 DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
-UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0;
-COMMIT";
+UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0";
 
 /// Returns whether a sync maintains a journal's shards.
 pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
@@ -44,20 +44,27 @@ impl Journal {
         self.begin()?;
         self.set(RESTARTING, "true")?;
         command.map_or(Ok(()), |command| self.keep_command(command))?;
-        self.forget("finished_at")?;
+        for key in ["finished_at", LISTED_AT] {
+            self.forget(key)?;
+        }
         self.commit()
     }
 
-    /// Discards the job in one transaction. Its files must be removed first. Without `reuses_numbers`, the next job
-    /// does not reuse the numbers of shards, because files with their names exist.
-    pub fn forget_job(self, reuses_numbers: bool) -> Result<()> {
+    /// Discards the job in one transaction, and keeps the command of the next one for `resume`. The job's files must be
+    /// removed first. Without `reuses_numbers`, the next job does not reuse the numbers of shards, because files with
+    /// their names exist.
+    pub fn forget_job(self, reuses_numbers: bool, command: Option<&str>) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
         self.check(self.db.execute_batch(FORGET_FILES))?;
         if reuses_numbers {
             self.check(self.db.execute_batch("DELETE FROM sqlite_sequence"))?;
         }
-        self.check(self.db.execute_batch(FORGET_REST))
+        self.check(self.db.execute_batch(FORGET_REST))?;
+        if let Some(command) = command {
+            self.check(self.db.execute("INSERT INTO job (key, value) VALUES (?, ?)", [COMMAND, command]))?;
+        }
+        self.check(self.db.execute_batch("COMMIT"))
     }
 
     /// Opens or creates the journal at a location. The caller must hold the lock.
@@ -105,6 +112,7 @@ impl Journal {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
         self.check(self.db.execute_batch(FORGET_REST))?;
+        self.check(self.db.execute_batch("COMMIT"))?;
         (self.live, self.begun, self.interrupted) = Default::default();
         (self.tally, self.total, self.next_sequence) = Default::default();
         self.found(identity)

@@ -210,7 +210,7 @@ impl Journal {
         let counted = self.tally.failed + self.tally.absent - kept_folders;
         if found != counted {
             return Err(fetchmill_model::error::Error::Journal(format!(
-                "the failures shards hold {found} targets, but {counted} failed or were absent; a file in \
+                "the records of failures list {found} targets, but {counted} failed or were absent; a file in \
                  {} is missing or damaged",
                 self.path.display()
             )));
