@@ -105,7 +105,7 @@ def test_of_many_in_doubt_the_number_is_told_and_the_first_names(raw: Raw, run: 
     shown = run("status", "out", cwd=tmp_path)
 
     assert (found.doubtful_count, len(found.doubtful), found.doubtful[0]) == (10_001, 10_000, "name-00000")
-    assert "doubtful: 10,001 objects may hold" in shown.out
+    assert "doubtful: 10,001 objects may contain" in shown.out
     assert "list them: fetchmill status out --json" in shown.out
 
 

@@ -172,7 +172,7 @@ def test_a_bucket_names_no_endpoint(
 
     ended = run("join", JOB, env=own)
 
-    assert (ended.code, "has endpoint_url" in ended.err) == (6, True), ended.err
+    assert (ended.code, "contains endpoint_url" in ended.err) == (6, True), ended.err
 
 
 @pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])

@@ -241,8 +241,8 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
         return Err(Error::Usage(format!(
-            "--format warc stores objects under their URLs, but the names in {dest} have lost a leading \
-             path; choose another format"
+            "--format warc stores objects under their URLs, but a leading path was removed from the names \
+             in {dest}; choose another format"
         )));
     }
     if !snapshot.open_shards.is_empty() {
