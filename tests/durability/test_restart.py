@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,7 +258,7 @@ def test_a_source_without_targets_removes_nothing(run: Run, raw: Raw, tmp_path: 
     (tmp_path / "empty.txt").write_text("\n")
     empty = raw({"/list": reply(b'{"FileNames": []}')})
     down = f"http://127.0.0.1:{free_ports(1)[0]}"
-    words = {"listing": "api", "give_up_after": 0.2} if "server" in source else {}
+    words: dict[str, Any] = {"listing": "api", "give_up_after": 0.2} if "server" in source else {}
     given = {"an empty list": "empty.txt", "a server that is down": down, "an empty server": empty.url}[source]
 
     refused = run(
@@ -275,6 +276,21 @@ def test_a_source_without_targets_removes_nothing(run: Run, raw: Raw, tmp_path: 
     with pytest.raises(fetchmill.FetchmillError):
         fetchmill.get(given, tmp_path / "out", restart=True, allow_private=True, **words)
     assert names(tmp_path / "out") == {"both", "old1", "old2"}
+
+
+def test_a_list_from_a_pipe_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Nothing is listed from it before the removal, because its lines would be lost."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text((tmp_path / "new.txt").read_text()))
+    writer.start()
+
+    ended = run("get", "pipe", "out", "--restart", *haste)
+
+    writer.join()
+    assert ended.code == 0, ended.err
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
 def test_the_journal_of_another_destination_is_not_removed(run: Run, raw: Raw, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import tempfile
 from dataclasses import fields
+from os import PathLike
 from pathlib import Path
 
 from fetchmill._native import Job
@@ -23,7 +24,7 @@ _OF_THE_JOB = {
 def list_first_target(options: GetOptions) -> None:
     """List one target if the job removes an earlier one. Otherwise a wrong URL would cost the files of that job.
 
-    Items of an API are not targets, so their source is not checked.
+    Sources that can be read only once are not checked, and neither are the items of an API, which are not targets.
 
     Args:
         options: the options of the job.
@@ -32,7 +33,7 @@ def list_first_target(options: GetOptions) -> None:
         ListingError: the source lists no targets.
         FetchmillError: the source cannot be listed.
     """
-    if not options.restart or options.store == "items" or not _has_job(options):
+    if not options.restart or options.store == "items" or _is_read_once(options.source) or not _has_job(options):
         return
     with tempfile.TemporaryDirectory(prefix="fetchmill-restart-") as folder:
         listing = Job(_listing(options).to_json(folder))
@@ -51,6 +52,12 @@ def list_first_target(options: GetOptions) -> None:
 def _has_job(options: GetOptions) -> bool:
     state = options.state or Path(options.dest, ".fetchmill")
     return Path(state, "job.sqlite").exists()
+
+
+def _is_read_once(source: str | PathLike[str]) -> bool:
+    """Return whether a source is standard input or a pipe."""
+    path = Path(source)
+    return str(source) == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _listing(options: GetOptions) -> ListOptions:
