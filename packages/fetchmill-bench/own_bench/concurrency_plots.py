@@ -58,7 +58,7 @@ def case_table(cases: list[dict[str, Any]]) -> str:
 def change_table(changing: dict[str, Any]) -> str:
     """Returns a table with a row for each interval between two changes."""
     lines = [
-        "A round trip that changes while the job runs; counted is what comes 10 s after each change:\n",
+        "The round trip changes while the job runs. Counting starts 10 s after each change:\n",
         "| round trip | best fixed number | objects/s | `auto` | of the best |",
         "|---|--:|--:|--:|--:|",
     ]
@@ -77,8 +77,8 @@ def change_table(changing: dict[str, Any]) -> str:
 def share_table(shared: list[dict[str, Any]]) -> str:
     """Returns a table with the goodput of each of two jobs."""
     lines = [
-        "Two jobs against one server, the second 5 s after the first; counted from the 20th to the 40th second:\n",
-        "| network or server | objects/s | the larger part |",
+        "Two jobs use one server. The second starts 5 s later. Counting lasts from the 20th to the 40th second:\n",
+        "| network or server | objects/s | larger share |",
         "|---|--:|--:|",
     ]
     for found in shared:
