@@ -32,19 +32,19 @@ class OfFormat(TypedDict, total=False):
     shard_size: int | None
     """Shard size. Default: 128 MiB for parquet, 1 GiB for other formats."""
     keep_failed: bool
-    """Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the reason and no
+    """Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the reason but no
     body. With warc, redirects and error pages are stored."""
 
 
 class Storing(TypedDict, total=False):
-    """Options of `get`: names of objects, the engine, transforms, and failed targets."""
+    """Options of `get`: object names, the engine, transforms, and failed targets."""
 
     seal_after: float
-    """Seal Parquet shards at this age; readers see only sealed shards."""
+    """Seal Parquet shards at this age, because readers see only sealed shards."""
     names: str
-    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of --key-column if
-    given, otherwise the URL. seq is the object's number, without an extension. In a template, {id} is the value of the
-    column id, {index} the row number from 0, and {ext} the extension for the reply's type."""
+    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source means the value of --key-column
+    if given, otherwise the URL. seq means the object's number, without an extension. In a template, {id} is the value
+    of the column id, {index} the row number from 0, and {ext} the extension for the reply's type."""
     strip_prefix: str | None
     """Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged."""
     engine: EngineName
@@ -54,7 +54,7 @@ class Storing(TypedDict, total=False):
     """Number of requests to pipeline per connection; --concurrency then counts connections. See `fetchmill help
     http-support`."""
     server_times: bool
-    """Set each file's time to Last-Modified instead of the current time."""
+    """Set each file's modification time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
     """Store columns of --keep-columns next to each object in tar shards (webdataset): json stores all of them in one
     file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable."""
@@ -225,7 +225,7 @@ class OfTargetRequests(TypedDict, total=False):
     idempotent: bool
     """Retry requests with any method; by default, only GET and HEAD are retried."""
     offset_column: str | None
-    """Column with the offset of the first byte to fetch (Range), from 0."""
+    """Column with the offset of the first byte to fetch (Range), counted from 0."""
     length_column: str | None
     """Column with the number of bytes to fetch; needs --offset-column."""
     coalesce: int | None
@@ -242,7 +242,7 @@ class OfRequests(TypedDict, total=False):
     """Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. Sent only to
     the source's origin."""
     user_agent: str | None
-    """User-Agent for all requests: your program's name and how to reach you."""
+    """User-Agent for all requests. Give your program's name and a way to contact you."""
     credentials_for: str | None
     """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
     --template if it names a host. With any other list, secrets require this option."""
@@ -255,14 +255,14 @@ class OfRequests(TypedDict, total=False):
     cookies: PathText | None
     """Cookie file in Netscape format; each cookie is sent only to its own host and path."""
     retry_status: Sequence[int] | None
-    """Also retry replies with this status, for example 403; repeatable. 503 is always retried."""
+    """Also retry requests answered with this status, for example 403; repeatable. 503 is always retried."""
     insecure_host: Sequence[str] | None
     """Skip certificate verification for this host; repeatable."""
     proxy: str | None
     """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the variables
     http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """DNS server to query, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver."""
+    """DNS server to query, ADDRESS[:PORT]; repeatable. The value system means the machine's own resolver."""
 
 
 class OfRates(TypedDict, total=False):
@@ -288,7 +288,7 @@ class OfFetching(TypedDict, total=False):
     attempts: int
     """Attempts per target before it fails."""
     public_only: bool
-    """Refuse private addresses for all targets, including those that you name."""
+    """Refuse private addresses for all targets, including a SOURCE given on the command line."""
     http2: bool
     """Use HTTP/2 if an https server offers it."""
 
@@ -373,7 +373,7 @@ class OfOrigins(TypedDict, total=False):
     auth: str | tuple[str, str] | None
     """User name and password for basic authentication, USER:PASSWORD."""
     bearer: str | None
-    """Bearer token (safer: the variable FETCHMILL_BEARER). Other users can see command lines."""
+    """Bearer token; safer in the variable FETCHMILL_BEARER, because other users can see command lines."""
     netrc: bool
     """Read the user name and password from ~/.netrc."""
     connect_timeout: float
@@ -641,10 +641,10 @@ class SyncKeywords(
     OfKeys,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.sync` that are options, as in SyncOptions."""
+    """The keyword arguments of `fetchmill.sync` that correspond to SyncOptions."""
 
 
 class StreamKeywords(
     OfFetching, OfRates, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
 ):
-    """The keyword arguments of streams and of Client that are options, as in StreamOptions."""
+    """The keyword arguments of streams and Client that correspond to StreamOptions."""

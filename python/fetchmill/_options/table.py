@@ -191,21 +191,25 @@ _OF_FORMAT = {
         bool,
         False,
         "Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the "
-        "reason and no body. With warc, redirects and error pages are stored.",
+        "reason but no body. With warc, redirects and error pages are stored.",
         heading="Output",
     ),
 }
 
 _STORING = {
     "seal_after": Option(
-        "seconds", float, 15.0, "Seal Parquet shards at this age; readers see only sealed shards.", heading="Expert"
+        "seconds",
+        float,
+        15.0,
+        "Seal Parquet shards at this age, because readers see only sealed shards.",
+        heading="Expert",
     ),
     "names": Option(
         "text",
         str,
         "source",
-        "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source is the value of "
-        "--key-column if given, otherwise the URL. seq is the object's number, without an extension. In a "
+        "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source means the value of "
+        "--key-column if given, otherwise the URL. seq means the object's number, without an extension. In a "
         "template, {id} is the value of the column id, {index} the row number from 0, and {ext} the extension "
         "for the reply's type.",
         heading="Output",
@@ -236,7 +240,11 @@ _STORING = {
         heading="Expert",
     ),
     "server_times": Option(
-        "flag", bool, True, "Set each file's time to Last-Modified instead of the current time.", heading="Output"
+        "flag",
+        bool,
+        True,
+        "Set each file's modification time to Last-Modified instead of the current time.",
+        heading="Output",
     ),
     "sidecar": Option(
         "patterns",
@@ -624,7 +632,11 @@ _OF_TARGET_REQUESTS = {
         heading="Requests",
     ),
     "offset_column": Option(
-        "text", str | None, None, "Column with the offset of the first byte to fetch (Range), from 0.", heading="Lists"
+        "text",
+        str | None,
+        None,
+        "Column with the offset of the first byte to fetch (Range), counted from 0.",
+        heading="Lists",
     ),
     "length_column": Option(
         "text", str | None, None, "Column with the number of bytes to fetch; needs --offset-column.", heading="Lists"
@@ -660,7 +672,7 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "User-Agent for all requests: your program's name and how to reach you.",
+        "User-Agent for all requests. Give your program's name and a way to contact you.",
         heading="Requests",
         is_core=False,
     ),
@@ -700,7 +712,7 @@ _OF_REQUESTS = {
         "statuses",
         Sequence[int] | None,
         None,
-        "Also retry replies with this status, for example 403; repeatable. 503 is always retried.",
+        "Also retry requests answered with this status, for example 403; repeatable. 503 is always retried.",
         heading="Timeouts and retries",
     ),
     "insecure_host": Option(
@@ -723,7 +735,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server to query, ADDRESS[:PORT]; repeatable. system uses the machine's own resolver.",
+        "DNS server to query, ADDRESS[:PORT]; repeatable. The value system means the machine's own resolver.",
         heading="Requests",
     ),
 }
@@ -753,7 +765,7 @@ _OF_FETCHING = {
         Concurrency | None,
         None,
         "Maximum requests in flight, or auto. Default: auto, which finds a suitable number for one origin and "
-        "uses 64 for a list of several hosts. Default with --engine processes: one per processor.",
+        "uses 64 for a list with several hosts. Default with --engine processes: one per processor.",
         heading="Limits",
         short="-j",
     ),
@@ -779,7 +791,7 @@ _OF_FETCHING = {
         "flag",
         bool,
         False,
-        "Refuse private addresses for all targets, including those that you name.",
+        "Refuse private addresses for all targets, including a SOURCE given on the command line.",
         heading="Safety",
     ),
     "http2": Option(
@@ -932,7 +944,7 @@ _OF_ORIGINS = {
         "text",
         str | None,
         None,
-        "Bearer token (safer: the variable FETCHMILL_BEARER). Other users can see command lines.",
+        "Bearer token; safer in the variable FETCHMILL_BEARER, because other users can see command lines.",
         heading="Credentials",
         envvar="FETCHMILL_BEARER",
         is_core=False,
@@ -1288,6 +1300,13 @@ CHECK: Final[Mapping[str, Option]] = {
     "attempts": Option(
         "count", int, 1, "Attempts per target before its failure is reported.", heading="Timeouts and retries"
     ),
+    "public_only": Option(
+        "flag",
+        bool,
+        False,
+        "Refuse private addresses for all targets, including those from an iterable.",
+        heading="Safety",
+    ),
     "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
     "rate": Option(
         "number",
@@ -1486,7 +1505,7 @@ STREAM: Final[Mapping[str, Option]] = {
         heading="Requests",
     ),
     "attempts": Option(
-        "count", int, 5, "Attempts per request that is safe to repeat (idempotent).", heading="Timeouts and retries"
+        "count", int, 5, "Attempts per request, if it is safe to repeat (idempotent).", heading="Timeouts and retries"
     ),
     "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
     "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
@@ -1522,8 +1541,8 @@ STREAM: Final[Mapping[str, Option]] = {
         "flag",
         bool,
         False,
-        "Return the error opted-out, with the evidence, for replies reserved by X-Robots-Tag, TDM-Reservation "
-        "or HTML meta tags.",
+        "For replies reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags, return the error opted-out "
+        "with the evidence.",
         heading="Selection",
     ),
     "headers": Option(

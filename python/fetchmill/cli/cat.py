@@ -24,13 +24,13 @@ object is damaged."""
     cls=ReachCommand,
     examples=_EXAMPLES,
     epilog=_EPILOG,
-    short_help="Write objects of a destination to standard output.",
+    short_help="Write objects from a destination to standard output.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 def command(dest: str, names: tuple[str, ...], state: str | None, **reach: Any) -> int:  # noqa: ANN401
-    """Write the named objects of DEST to standard output, one after another, byte for byte as fetched.
+    """Write the named objects from DEST to standard output, one after another, byte for byte as fetched.
 
     Every format is read in place, without unpacking, and only the named objects are read. While the job runs, the
     objects sealed so far can be read. If several objects have the same name, the first one is written.

@@ -30,7 +30,7 @@ fetchmill check urls.txt --fail-on any --quiet
 fetchmill diff last-week.parquet results.parquet
 """
 
-_HELP = """Send a GET request to each target of LIST, and report its status or failure, with timings. No bodies are
+_HELP = """Send a GET request to each target in LIST, and report its status or failure, with timings. No bodies are
 stored.
 
 \b
@@ -45,10 +45,10 @@ starts over.
 
 _EPILOG = """Exit codes: 0 every target has a row, whatever its answer; 3 a target gave an answer listed in
 --fail-on; 8 stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM.
-Runs that end with 8, 130 or 143 stop at a checkpoint. For all others see `fetchmill help
+Runs that end with 8, 130 or 143 stop at a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
-For the columns of a row and the failure kinds see `fetchmill help check`.
+For the columns of a row and the failure kinds, see `fetchmill help check`.
 """
 
 
@@ -125,7 +125,7 @@ command = TableCommand(
         "fail_on",
     ),
     epilog=_EPILOG,
-    short_help="Report what each URL of a list answers.",
+    short_help="Report how each URL in a list answers.",
     params=[
         click.Argument(["source"], metavar="LIST"),
         click.Argument(["results"], metavar="[RESULTS]", required=False, type=click.Path()),

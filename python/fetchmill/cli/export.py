@@ -27,7 +27,7 @@ fetchmill export /nfs/run/ all/ --format tar       export a shared job
 fetchmill export s3://bucket/run all/ --format tar
 """
 _EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be file names or collide on disk
-(list them: fetchmill status OTHER --failures), or some objects of DEST were doubtful; 10 an object
+(list them: fetchmill status OTHER --failures), or some objects in DEST were doubtful; 10 an object
 is damaged (fetchmill verify DEST); 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint.
 All others are errors (fetchmill --help)."""
 
@@ -68,8 +68,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
 ) -> int:
     """Convert the objects in DEST to another format, and write them to the folder OTHER. DEST does not change.
 
-    If DEST is the directory of a finished shared job, OTHER receives the objects of all its ranges. If the job is in a
-    bucket, its ranges are first copied to a temporary folder, one after another.
+    If DEST is the directory of a finished shared job, OTHER receives the objects from all its ranges. If the job is in
+    a bucket, its ranges are first copied to a temporary folder, one after another.
 
     OTHER must be new, empty, or the destination of the same export. To resume after an interruption, run the same
     command again. OTHER is a normal destination: status, verify and export work on it.

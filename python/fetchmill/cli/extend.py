@@ -14,7 +14,7 @@ fetchmill extend /nfs/run more-urls.txt
 fetchmill extend s3://bucket/run tuesday.parquet
 fetchmill extend /nfs/run more-urls.txt && fetchmill join /nfs/run
 """
-_HELP = """Add LIST to the shared job in JOB, even while workers run or after the job has finished.
+_HELP = """Add LIST to the shared job in JOB. This also works while workers are running and after the job has finished.
 
 LIST must have the same format as the job's list, and the same path on every machine. The job's options apply to it.
 Running workers pick it up within seconds. A file can be added only once.

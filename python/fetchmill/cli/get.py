@@ -39,7 +39,7 @@ fetchmill get s3://bucket out/ --endpoint-url http://127.0.0.1:7070
 fetchmill get s3://bucket out/ --include '*.json' --modified-from 2026-11-01
 fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
 fetchmill get urls.parquet /nfs/run --format tar --shared     many workers
-fetchmill get urls.txt s3://bucket/run --format tar --shared  without a folder
+fetchmill get urls.txt s3://bucket/run --format tar --shared  in a bucket
 fetchmill get urls.parquet /nfs/run --format tar --on ray --workers 64
 fetchmill get https://api.example.com out/ \\
     --bearer-command 'gcloud auth print-access-token'
@@ -71,14 +71,14 @@ NAME is the last part of PREFIX, or in --state DIR.
 
 _EPILOG = """Exit codes: 0 all fetched; 3 finished with failed or absent targets; 8 stopped by --max-failed,
 --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. Runs that end with 8, 130
-or 143 stop at a checkpoint. For all others see `fetchmill help exit-codes`.
+or 143 stop at a checkpoint. For all others, see `fetchmill help exit-codes`.
 
 Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 """
 
 
 _SHARED_HELP = """Make DEST (a folder or bucket) a shared job for many processes and machines. Run the same command in
-each process: the first one creates the job, the others join it. See `fetchmill help shared-jobs`."""
+each process: the first one creates the job, and the others join it. See `fetchmill help shared-jobs`."""
 
 _LEASE_HELP = """Let other workers take over the ranges of a worker that has been silent for this long; needs --shared.
 Default: 10 s."""

@@ -21,7 +21,7 @@ fetchmill list s3://bucket/prefix manifest.parquet
 fetchmill get manifest.parquet out/               now or later, anywhere
 fetchmill list https://example.org/data/ names.csv
 fetchmill list http://127.0.0.1:8080 --include '*.json' | head
-fetchmill list http://127.0.0.1:8080 --json       all known facts
+fetchmill list http://127.0.0.1:8080 --json       all known details
 fetchmill list urls.txt.gz urls.parquet           URLs in normalized form
 """
 
@@ -35,7 +35,7 @@ SOURCE is one of:
   -                          a list on standard input
 
 If SOURCE is the destination of a fetchmill job, `ls` lists the stored objects. `list` still lists the source itself:
-the keys of the bucket, or the rows of a manifest.
+the keys in the bucket, or the rows in a manifest.
 
 MANIFEST is a .parquet, .csv or .jsonl file with one row per target. It appears when the listing is complete. Fetch its
 targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same command again.
@@ -44,10 +44,10 @@ Without MANIFEST, names are written to standard output, one per line, and an int
 """
 
 _EPILOG = """Exit codes: 0 the listing is complete; 3 a folder could not be listed, and its objects are missing;
-130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
-For the columns of a row see `fetchmill help manifests`.
+For the columns of a row, see `fetchmill help manifests`.
 """
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 fetchmill ls out/                            names of stored objects
 fetchmill ls out/ '2026/*.json' --long       show size, status, time and name
-fetchmill ls s3://bucket/prefix --long       objects of a bucket or server
+fetchmill ls s3://bucket/prefix --long       objects in a bucket or server
 fetchmill ls s3://bucket/prefix -o manifest.parquet
 fetchmill get manifest.parquet out/          now or later, anywhere
 fetchmill ls https://example.org/data/ --include '*.json' | head
@@ -25,7 +25,7 @@ fetchmill ls urls.txt.gz -o urls.parquet     URLs in normalized form
 fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
 fetchmill ls out/ --json | jq .bytes
 """
-_HELP = """List the names of the objects in DEST, or of the targets of SOURCE, one per line.
+_HELP = """List the names of the objects in DEST or of the targets in SOURCE, one per line.
 
 \b
 SOURCE is one of:
@@ -35,8 +35,8 @@ SOURCE is one of:
   -                          a list on standard input
 
 DEST is a folder or bucket with a fetchmill job. Everything else is a SOURCE, whose objects are listed but not fetched.
-The job of a bucket may be in the bucket itself (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the keys
-of such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
+The job for a bucket may be in the bucket itself (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the
+keys of such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
 
 With -o, the targets of SOURCE are written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It
 appears when the listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an
@@ -51,13 +51,13 @@ In a PATTERN, `*` matches any characters, `?` any single character (both also ma
 listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
 """
 _EPILOG = """Exit codes: 0 success; 3 a pattern matches no name, or a folder of SOURCE could not be listed; 130 and 143
-stopped by SIGINT and SIGTERM. For all others see `fetchmill help exit-codes`.
+stopped by SIGINT and SIGTERM. For all others, see `fetchmill help exit-codes`.
 
-For the columns of a manifest see `fetchmill help manifests`.
+For the columns of a manifest, see `fetchmill help manifests`.
 """
 _HELP_IN_LS = {
     "format": "Format of MANIFEST. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst.",
-    "state": "Journal folder, if the job of DEST was started with --state. With -o: journal folder of the listing, on "
+    "state": "Journal folder, if the job in DEST was started with --state. With -o: journal folder of the listing, on "
     "a local disk. Default: MANIFEST.fetchmill.",
 }
 
@@ -128,7 +128,7 @@ command = TableCommand(
         "state",
     ),
     epilog=_EPILOG,
-    short_help="List the names of a destination or of a source.",
+    short_help="List the names in a destination or source.",
     params=[
         click.Argument(["place"], metavar="SOURCE|DEST", type=click.Path(allow_dash=True)),
         click.Argument(["patterns"], metavar="[PATTERN]...", nargs=-1),
@@ -148,7 +148,7 @@ command = TableCommand(
         click.Option(
             ["--json", "as_json"],
             is_flag=True,
-            help="Write JSON lines; with --long, include all known facts. With -o, write events.",
+            help="Write JSON lines; with --long, include all known details. With -o, write events.",
         ),
         click.Option(["-q", "--quiet"], is_flag=True, help="Show only names and errors."),
     ],

@@ -42,10 +42,10 @@ SOURCE does not report a count (see --objects).
 """
 
 _EPILOG = """Exit codes: 0 planned; 7 planned, but DEST does not have enough space; 4 the source cannot be listed
-or is empty; 5 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM. For all others
+or is empty; 5 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM. For all others,
 see `fetchmill help exit-codes`.
 
-For the method behind each figure see `fetchmill help plan`.
+For the method behind each figure, see `fetchmill help plan`.
 """
 _FROM = {
     "given": "given by --objects",

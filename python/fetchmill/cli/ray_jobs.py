@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
 
-_ON_HELP = """Start the workers on a Ray cluster. fetchmill uses the cluster in RAY_ADDRESS, otherwise one that runs on
-this machine, and otherwise starts a local one. See `fetchmill help shared-jobs`."""
+_ON_HELP = """Start the workers on a Ray cluster. fetchmill uses the cluster at RAY_ADDRESS, otherwise one that runs on
+this machine. If there is none, it starts a local one. See `fetchmill help shared-jobs`."""
 _WORKERS_HELP = "Number of workers with --on ray. Default: one per node."
 
 

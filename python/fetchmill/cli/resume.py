@@ -31,7 +31,7 @@ input, repeat its original command.
 
 If DEST is the directory of a shared job, undo `fetchmill stop` and work on the job like `fetchmill join`.
 """
-_EPILOG = """Exit codes: those of `fetchmill get`. For a shared job, 3 also if ranges were set aside.
+_EPILOG = """Exit codes: those of `fetchmill get`. For a shared job, 3 can also mean that ranges were set aside.
 """
 _MATTERS = ("bearer", "headers", "concurrency", "rate", "state", "on", "workers", "quiet")
 

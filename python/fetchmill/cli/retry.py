@@ -20,8 +20,8 @@ _HELP = """Retry the failed and absent targets of the job in DEST. KINDS is a co
 (reset, 'dns*') or statuses (404, 5xx). Default: all.
 
 `fetchmill help exit-codes` explains all failure kinds. `fetchmill status DEST --failures` lists the job's failures. If
-the job was interrupted, the rest of it is fetched, too. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does the
-same. For options and secrets see `fetchmill resume --help`.
+the job was interrupted, the rest of it is also fetched. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does the
+same. For options and secrets, see `fetchmill resume --help`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`.
 """

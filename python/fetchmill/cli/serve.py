@@ -81,7 +81,7 @@ the names. Whether a name is affected depends only on --seed.
     type=SECONDS,
     default="60s",
     show_default=True,
-    help="Close a connection if its client sends and reads nothing for this time.",
+    help="Close a connection if its client sends and reads nothing for this long.",
 )
 @click.option("--threads", type=COUNT, default=1, show_default=True, help="Number of serving threads.")
 @click.option("--page-size", type=COUNT, default=1000, show_default=True, help="Number of names per listing page.")
@@ -104,7 +104,7 @@ the names. Whether a name is affected depends only on --seed.
 @click.option(
     "--retry-after", type=RANGE, help="Retry-After header of error replies, in whole seconds, such as 5 or 1-30."
 )
-@click.option("--reset-rate", type=SHARE, help="Share of names whose connection is reset.")
+@click.option("--reset-rate", type=SHARE, help="Share of names for which the connection is reset.")
 @click.option("--truncate-rate", type=SHARE, help="Share of names whose body is cut off.")
 @click.option("--wrong-length-rate", type=SHARE, help="Share of names with a wrong Content-Length.")
 @click.option("--stall-rate", type=SHARE, help="Share of names whose reply is never sent.")

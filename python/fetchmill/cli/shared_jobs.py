@@ -230,6 +230,6 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
 # Help texts that differ from those of `get`.
 _HELP = {
     "state": "Folder for journals on this machine. Default: a new temporary folder.",
-    "concurrency": "Maximum requests in flight of this worker, or auto. Default: auto, which finds a suitable number.",
+    "concurrency": "Maximum requests in flight for this worker, or auto. Default: auto, which finds a suitable number.",
     "threads": "Number of fetching threads. Default: one per processor.",
 }

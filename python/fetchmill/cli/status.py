@@ -61,8 +61,8 @@ def command(
     as_json: bool,
     **reach: Any,  # noqa: ANN401
 ) -> int:
-    """Show the progress and speed of the job in DEST, and what limits its speed. The counts are those of its last
-    commit. To watch a job in the browser, start it with --dashboard; it prints the address of its page. To save charts
+    """Show the progress and speed of the job in DEST, and what limits its speed. The counts are as of its last
+    commit. To watch a job in the browser, start it with --dashboard, which prints the address of a page. To save charts
     as an HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
     With --watch, refresh the status every second until the job ends: in place on a terminal, or as one object per line

@@ -40,7 +40,7 @@ fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
 _HELP = """Fetch new and changed objects from SOURCE into the folder DEST. DEST may be a folder created by `fetchmill
-get`. Files are named after their path below SOURCE, their key or their URL.
+get`. Files are named after their path below SOURCE, or after their key or URL.
 
 \b
 SOURCE is one of:
@@ -61,10 +61,10 @@ progress.
 
 _EPILOG = """Exit codes: 0 DEST is up to date; 3 some objects failed or a folder could not be listed (the next
 pass retries them); 11 the pass would remove more than --max-delete, and nothing was changed; 130
-and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
-For the comparison of objects see `fetchmill help sync`.
+To learn how objects are compared, see `fetchmill help sync`.
 """
 
 

@@ -31,7 +31,7 @@ fetchmill torture --seed 7 --round 12        repeat that round
 fetchmill torture --format parquet --seconds 10
 fetchmill torture urls.txt -- --column url   test your own objects
 """
-_HELP = """Disturb and resume jobs, then check that every object is stored once, with the right bytes.
+_HELP = """Disturb and resume jobs, then check that every object is stored exactly once, with the right bytes.
 
 Each round is a job of 2,000 small objects. The seed chooses system calls that make data durable. Before a chosen call,
 the run is killed, loses its network connection, or runs out of disk space. The job is then resumed until it is
@@ -49,7 +49,7 @@ each round fetches them again. Options of `fetchmill get` follow `--`. Server fa
 The same seed repeats the same disturbances. `torture` needs Linux 5.6 or later, but no privileges.
 """
 _EPILOG = (
-    "Exit codes: 0 no object is lost, duplicated or wrong; 10 at least one is. For all others see fetchmill --help."
+    "Exit codes: 0 no object is lost, duplicated or wrong; 10 at least one is. For all others, see fetchmill --help."
 )
 
 
@@ -59,12 +59,12 @@ _EPILOG = (
     examples=_EXAMPLES,
     help=_HELP,
     epilog=_EPILOG,
-    short_help="Kill, cut and resume jobs, and check their results.",
+    short_help="Disturb and resume jobs, and check their results.",
 )
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.argument("arguments", metavar="[-- OPTIONS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no new round after this time.")
-@click.option("--seed", type=COUNT, help="Repeat the choices of this seed. Default: random.")
+@click.option("--seed", type=COUNT, help="Seed to repeat. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
 @click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: all formats in turn.")
 @click.option(
