@@ -56,7 +56,7 @@ class Storing(TypedDict, total=False):
     server_times: bool
     """Set each file's modification time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store columns of --keep-columns next to each object in tar shards (webdataset): json stores all of them in one
+    """Store columns from --keep-columns next to each object in tar shards (webdataset): json stores all of them in one
     file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body (parquet and jsonl)."""
@@ -229,7 +229,8 @@ class OfTargetRequests(TypedDict, total=False):
     length_column: str | None
     """Column with the number of bytes to fetch; needs --offset-column."""
     coalesce: int | None
-    """Fetch neighbouring parts of an object in one request if the gap is at most this size (for example 4k)."""
+    """Fetch neighbouring parts of an object in one request if the gaps between them are at most this size (for example
+    4k)."""
     hash_column: str | None
     """Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with a different
     hash fail (checksum)."""
@@ -416,8 +417,8 @@ class OfRobots(TypedDict, total=False):
     """Options of all functions that read index pages or fetch URLs from a list: whether robots.txt is obeyed."""
 
     robots: bool | None
-    """Obey the robots.txt of each host in a list. Default: off for lists, on for a server's index pages; see `fetchmill
-    help opt-out`."""
+    """Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for lists; see
+    `fetchmill help opt-out`."""
 
 
 class OfOptOuts(TypedDict, total=False):

@@ -250,7 +250,7 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Store columns of --keep-columns next to each object in tar shards (webdataset): json stores all of "
+        "Store columns from --keep-columns next to each object in tar shards (webdataset): json stores all of "
         "them in one file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable.",
         heading="Output",
     ),
@@ -645,7 +645,8 @@ _OF_TARGET_REQUESTS = {
         "bytes",
         int | None,
         None,
-        "Fetch neighbouring parts of an object in one request if the gap is at most this size (for example 4k).",
+        "Fetch neighbouring parts of an object in one request if the gaps between them are at most this size "
+        "(for example 4k).",
         heading="Lists",
     ),
     "hash_column": Option(
@@ -1024,8 +1025,8 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey the robots.txt of each host in a list. Default: off for lists, on for a server's index pages; "
-        "see `fetchmill help opt-out`.",
+        "Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for "
+        "lists; see `fetchmill help opt-out`.",
         heading="Selection",
     ),
 }

@@ -38,7 +38,7 @@ _EPILOG = """Exit codes: 0 no differences; 3 differences found; 2 a file does no
     help="Maximum number of changes with --json; 0 means no limit.  [default: 1000]",
 )
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
-    """Compare the results of two checks, and show which sites are new, gone or answer differently.
+    """Compare the results of two checks, and show which sites are new, are gone, or answer differently.
 
     OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, otherwise by
     URL. If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.

@@ -38,7 +38,7 @@ _PARTS_MIN = 2
 @click.option("--queue", help="Job queue (aws-batch).")
 @click.option("--definition", help="Job definition with fetchmill in its image and JOB mounted (aws-batch).")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
-    """Write a job definition with which SCHEDULER can start workers of the shared job JOB. Nothing is started.
+    """Write a job definition with which SCHEDULER can start workers for the shared job JOB. Nothing is started.
 
     The workers run `fetchmill join JOB`. First create the job with `fetchmill get SOURCE JOB --shared`.
     """

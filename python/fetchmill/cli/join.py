@@ -18,7 +18,7 @@ _HELP = """Work on the shared job in the directory JOB until the job is finished
 JOB --shared` creates the job. Other machines may run the same `get` command or this one.
 
 Processes may join and leave the job at any time, on any machine that can access the folder or bucket. Each worker takes
-ranges of the list that no other worker has. On SIGTERM, a worker finishes its current requests (within 25 s), commits
+list ranges that no other worker has. On SIGTERM, a worker finishes its current requests (within 25 s), commits
 its results, and leaves the rest to the other workers.
 
 The job's options are read from JOB. Secrets are never stored there, so pass them to each worker.

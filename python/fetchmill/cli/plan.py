@@ -36,7 +36,7 @@ SOURCE and fetches a sample for about 10 s. It stores nothing in DEST.
 The probe uses the options of `get`. --probe-seconds sets its duration. With --concurrency auto, the probe may take up
 to three times as long to find a suitable number.
 
-The plan estimates time, requests, network bytes, and the disk space and inodes of each format, each with a range.
+The plan estimates time, requests, network bytes, and the disk space and inodes for each format, each with a range.
 It shows what limits the rate, and whether DEST has enough space. It covers all of SOURCE, or 1,000,000 objects if
 SOURCE does not report a count (see --objects).
 """
