@@ -195,7 +195,7 @@ class OfRows(TypedDict, total=False):
     """Options of `get`, `check` and `list`: a sample of the list, and the columns to store."""
 
     keep_columns: Sequence[str] | None
-    """Columns of the list to store in the rows, comma-separated."""
+    """List columns to store in the rows, comma-separated."""
     column_types: Sequence[str] | None
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
     the types of a Parquet list, otherwise string."""
@@ -214,10 +214,10 @@ class OfFilters(TypedDict, total=False):
 
 
 class OfTargetRequests(TypedDict, total=False):
-    """Options of `get`: the requests for the targets of a list."""
+    """Options of `get`: the requests for the targets in a list."""
 
     method: str | None
-    """HTTP method for the targets of a list. Default: POST with a body, otherwise GET."""
+    """HTTP method for the targets in a list. Default: POST with a body, otherwise GET."""
     data: str | None
     """Send a form body with each request: 'q={column}&n=1'; values are percent-encoded."""
     data_json: str | None

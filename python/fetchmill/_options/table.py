@@ -569,7 +569,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of the list to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
+        "List columns to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
         heading="Output",
     ),
     "column_types": Option(
@@ -607,7 +607,7 @@ _OF_TARGET_REQUESTS = {
         "text",
         str | None,
         None,
-        "HTTP method for the targets of a list. Default: POST with a body, otherwise GET.",
+        "HTTP method for the targets in a list. Default: POST with a body, otherwise GET.",
         heading="Requests",
     ),
     "data": Option(
@@ -1273,11 +1273,7 @@ CHECK: Final[Mapping[str, Option]] = {
         heading="Lists",
     ),
     "keep_columns": Option(
-        "texts",
-        Sequence[str] | None,
-        None,
-        "Columns of the list to store in the rows, comma-separated.",
-        heading="Output",
+        "texts", Sequence[str] | None, None, "List columns to store in the rows, comma-separated.", heading="Output"
     ),
     "column_types": Option(
         "texts",
@@ -1375,11 +1371,7 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_KEYS,
     **_OF_DASHBOARDS,
     "keep_columns": Option(
-        "texts",
-        Sequence[str] | None,
-        None,
-        "Columns of the list to store in the rows, comma-separated.",
-        heading="Output",
+        "texts", Sequence[str] | None, None, "List columns to store in the rows, comma-separated.", heading="Output"
     ),
     "column_types": Option(
         "texts",
