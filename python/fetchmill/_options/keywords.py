@@ -195,7 +195,7 @@ class OfRows(TypedDict, total=False):
     """Options of `get`, `check` and `list`: a sample of the list, and the columns to store."""
 
     keep_columns: Sequence[str] | None
-    """List columns to store in the rows, comma-separated."""
+    """Columns from the list to store in the rows, comma-separated."""
     column_types: Sequence[str] | None
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
     the types of a Parquet list, otherwise string."""

@@ -569,7 +569,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "List columns to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
+        "Columns from the list to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
         heading="Output",
     ),
     "column_types": Option(
@@ -1273,7 +1273,11 @@ CHECK: Final[Mapping[str, Option]] = {
         heading="Lists",
     ),
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "List columns to store in the rows, comma-separated.", heading="Output"
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns from the list to store in the rows, comma-separated.",
+        heading="Output",
     ),
     "column_types": Option(
         "texts",
@@ -1371,7 +1375,11 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_KEYS,
     **_OF_DASHBOARDS,
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "List columns to store in the rows, comma-separated.", heading="Output"
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns from the list to store in the rows, comma-separated.",
+        heading="Output",
     ),
     "column_types": Option(
         "texts",
