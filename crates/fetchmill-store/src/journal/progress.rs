@@ -9,7 +9,7 @@ use super::database::{schema, version};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Runs;
 
-/// Version of the format. It is incremented when an older fetchmill cannot read the database.
+/// Version of the format. It is incremented when older releases can no longer read the database.
 const VERSION: i64 = 1;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
@@ -22,8 +22,8 @@ pub struct SavedProgress {
     pub pulled: u64,
     /// Digest of these items in their order.
     pub digest: u64,
-    /// Items, counted from 0, whose reply the program has not finished with. Their number is limited by the maximum
-    /// number of outstanding items.
+    /// Items, counted from 0, whose replies the program has not finished with. There are at most as many as items may
+    /// be outstanding.
     pub missing: Runs,
 }
 

@@ -41,7 +41,7 @@ impl CachedFrames {
         CachedFrames { frames: Vec::new(), bytes: 0, bytes_max, key: RandomState::new(), decoded: 0 }
     }
 
-    /// Returns the number of cached bytes, as a high estimate.
+    /// Returns an upper estimate of the number of cached bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -12,7 +12,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 use fetchmill_model::object::StoredObject;
 
-/// Share of the cache for manifest frames, as a fraction 1 / `FRAMES_PART`. The rest is for Parquet rows.
+/// Share of the cache for manifest frames: 1 / `FRAMES_PART`. The rest is for Parquet rows.
 const FRAMES_PART: usize = 4;
 
 /// Lookups of one thread. They return the same results and errors as [`Destination::find`].
@@ -98,7 +98,7 @@ impl CachedLookups {
                     return Ok(object);
                 }
                 Ok(None) => {}
-                // The row may be intact by itself. Reading it separately shows whether it is damaged.
+                // The row itself may be intact. Reading it separately shows whether it is damaged.
                 Ok(Some(_)) | Err(_) => self.rows.read_alone_from(shard, row.place),
             }
         } else if let Some(end) = self.frames.place_of(shard, number + 1)

@@ -10,7 +10,7 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Maximum distance of nearby rows. It exceeds the number of requests that a client has in flight.
+/// Maximum distance between nearby rows. It exceeds the number of requests that a client has in flight.
 const NEAR_ROWS: u64 = 256;
 /// Maximum number of rows that a scan may skip after its last batch.
 const AHEAD_ROWS: u64 = 2048;

@@ -16,7 +16,7 @@ use fetchmill_model::target::Sequence;
 
 /// Number of rows compared together, which take about 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;
-/// Number of bits of a table entry that contain the row. The others contain the hash.
+/// Number of bits in a table entry that contain the row. The other bits contain the hash.
 const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
 /// Hidden rows of all shards.

@@ -15,7 +15,7 @@ use fetchmill_model::target::entry::Naming;
 const CACHE_KIB: i64 = 8 * 1024;
 /// Maximum number of attempts to read a running job's shards, because the job may merge shards meanwhile.
 const ATTEMPTS: u32 = 5;
-/// Each target by number, so that it counts once even if both a manifest and the journal have its row.
+/// Targets by number, so that a target counts only once, even if both a manifest and the journal have its row.
 const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
 /// Number of targets per name.
 const COUNTS: &str = "
@@ -24,8 +24,8 @@ INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// The names known to a job. Each name has a digest of 16 bytes in an unnamed file in the job's state folder. It takes
-/// about 60 bytes of disk per target, and [`CACHE_KIB`] of memory.
+/// The names known to a job. An unnamed file in the job's state folder contains a 16-byte digest of each name. It takes
+/// about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,

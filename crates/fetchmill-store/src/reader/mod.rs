@@ -2,8 +2,8 @@
 //! the job runs.
 //!
 //! Packs are never unpacked. A lookup searches the manifests of all shards, a listing reads only manifests, and a scan
-//! reads shards from start to end. If a name is stored several times, all of these show the object with the lowest
-//! sequence number.
+//! reads shards from start to end. If a name is stored several times, all three use the object with the lowest sequence
+//! number.
 
 mod arrow;
 mod bits;

@@ -17,7 +17,7 @@ const NAMES_AT_ONCE: usize = 1000;
 #[derive(Debug)]
 pub struct Objects {
     destination: Arc<Destination>,
-    /// Position of the first part not opened yet, if any is left.
+    /// Position of the first part that has not been opened yet. `None` if there is none.
     next: Option<Position>,
     is_started: bool,
     open: Option<OpenPart>,

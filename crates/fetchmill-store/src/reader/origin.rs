@@ -121,7 +121,7 @@ pub struct ObjectRequests {
 }
 
 impl ObjectRequests {
-    /// Derives the job's requests from its identity. With `source`, requests the objects there instead.
+    /// Derives the job's requests from its identity. With `source`, the objects are requested there instead.
     pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
         let part = |name: &str| identity.get(name).map_or("", String::as_str);
         let own = part("source").trim_start_matches(EXPORT_OF);

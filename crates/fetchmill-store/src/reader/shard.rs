@@ -1,6 +1,6 @@
 //! Reads a sealed shard in place: one object by its row, or all of them in order.
 //!
-//! An object must have the name, length and checksum of its manifest row, otherwise it counts as damaged. The shard
+//! An object must match the name, length and checksum in its manifest row. Otherwise it counts as damaged. The shard
 //! itself is opened only for its first object. So a lookup among hundreds of shards opens hundreds of manifests but
 //! only one shard.
 

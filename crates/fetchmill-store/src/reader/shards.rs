@@ -21,7 +21,8 @@ const SNAPSHOTS_MAX: usize = 5;
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Number of descriptors per shard: its manifest and its data.
 const DESCRIPTORS_A_SHARD: u64 = 2;
-/// Number of manifests above which several threads open them. On a cold disk, opening one takes one or two waits.
+/// Number of manifests above which several threads open them. On a cold disk, opening a manifest takes one or two disk
+/// accesses.
 const OPENED_ALONE: usize = 8;
 /// Number of threads that open manifests.
 const OPENING_THREADS: usize = 8;
@@ -194,7 +195,7 @@ impl SealedShards {
         (index, if is_there { *row } else { 0 })
     }
 
-    /// Returns the rows with a name that is stored earlier, if they are known already.
+    /// Returns the rows that earlier rows with the same name hide, if they are already known.
     pub(super) fn known_hidden(&self) -> Option<&HiddenRows> {
         self.hidden.get()
     }

@@ -121,8 +121,8 @@ fn each_in_shard(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Calls `each` with every file. First marks targets without a stored object as seen. Of several rows of a target, only
-/// the latest counts.
+/// Calls `each` with every file. First marks targets without a stored object as seen. If a target has several rows,
+/// only the latest counts.
 fn each_file(place: &JobLocation, snapshot: &JournalSnapshot, from: u64, each: EachObject<'_>) -> Result<()> {
     let mut seen = Bits::new(snapshot.next_sequence)?;
     for shard in &snapshot.failures {

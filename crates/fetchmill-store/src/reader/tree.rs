@@ -1,8 +1,9 @@
 //! The files below the destination of a `files` job, in path order.
 //!
 //! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder of a million files is
-//! read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page costs
-//! only its names. The job's own files are skipped, and so are files whose path is not that of a name.
+//! read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page only
+//! needs to read its own names. The job's own files are skipped, and so are files whose paths do not correspond to
+//! names.
 
 use std::collections::VecDeque;
 use std::io::Read as _;

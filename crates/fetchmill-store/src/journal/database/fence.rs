@@ -1,7 +1,7 @@
-//! The fence: the number of the run that may write a journal.
+//! The fence: the number of the run that may write to a journal.
 //!
-//! The lock on a job's folder keeps a second run out. But some file systems grant every lock. So each run also takes a
-//! number when it opens the journal, and each transaction checks that no later run has taken one.
+//! The lock on a job's folder keeps a second run out, but some file systems grant every lock. So each run also takes a
+//! number when it opens the journal, and each transaction checks that no later run has taken a higher one.
 
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tall
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Version of the format. It is incremented when an older fetchmill cannot read a journal or another part of a
+/// Version of the format. It is incremented when older releases can no longer read a journal or another part of a
 /// destination.
 const VERSION: i64 = 3;
 
@@ -217,12 +217,12 @@ pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts)
     Ok(())
 }
 
-/// Compresses bytes at level 1. The names of a listing shrink to a fifth of their size, at 300 MB/s.
+/// Compresses bytes at level 1. Names from a listing shrink to a fifth of their size, at 300 MB/s.
 pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// Decompresses bytes. The size of the result is limited, because the size of a page is.
+/// Decompresses bytes. The size of the result is limited, because pages have a maximum size.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }

@@ -39,7 +39,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
 }
 
-/// Returns whether a file of the journal has reached the file size limit (`ulimit -f`).
+/// Returns whether a journal file has reached the file size limit (`ulimit -f`).
 fn is_at_size_limit(path: &Path) -> bool {
     let Some(limit) = getrlimit(Resource::Fsize).current else { return false };
     ["", "-wal", "-shm"].iter().any(|suffix| {
@@ -49,5 +49,5 @@ fn is_at_size_limit(path: &Path) -> bool {
     })
 }
 
-/// Largest single write of `SQLite` to a file of the journal: a region of the shared memory file.
+/// Size of `SQLite`'s largest single write to a journal file: a region of the shared memory file.
 const WRITE_BYTES_MAX: u64 = 32 * 1024;

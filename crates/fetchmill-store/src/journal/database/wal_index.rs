@@ -1,9 +1,9 @@
 //! Reserves space for the index of the write-ahead log, which `SQLite` maps into memory.
 //!
 //! `SQLite` writes one byte to each page of the file before it maps it. If blocks are smaller than pages, as on a small
-//! ext4, this leaves holes. A write to a hole on a full disk ends the process with `SIGBUS`. Only `SQLite` may open the
-//! file: closing it elsewhere would release `SQLite`'s locks on it (POSIX, `fcntl`). So the disk must have space for
-//! the whole file. The first transaction fills most holes and must be small.
+//! ext4 file system, this leaves holes. A write to a hole on a full disk ends the process with `SIGBUS`. Only `SQLite`
+//! may open the file: closing it elsewhere would release `SQLite`'s locks on it (POSIX, `fcntl`). So the disk must have
+//! space for the whole file. The first transaction fills most holes and must be small.
 
 use std::path::Path;
 

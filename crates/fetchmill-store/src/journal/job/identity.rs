@@ -23,7 +23,7 @@ pub const INDEX_PAGES: &str = "html";
 /// Listing value of a web server's folders, listed as pages with links.
 pub const LINK_PAGES: &str = "links";
 
-/// Listing value of a sitemap, whose targets are those of a list.
+/// Listing value of a sitemap. Its targets are of the same kind as those of a list.
 pub const SITEMAPS: &str = "list sitemap";
 
 /// Listing value of a source that is itself the object.
@@ -79,7 +79,7 @@ pub const ALL_REPLIES: &str = "all";
 /// Part for encoded replies that are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 
-/// Part for skipping objects that opt out. A later run must not fetch them unnoticed.
+/// Part for skipping objects that opt out. It is part of the identity so that a later run cannot silently fetch them.
 pub const OPT_OUT: &str = "opt-out";
 
 /// Part for skipping targets that their host's robots.txt forbids.

@@ -95,7 +95,7 @@ impl Journal {
         }
         let is_of_rows =
             identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
-        // In these jobs, each request may have had an effect, each reply has a row, or a sync maintains the objects.
+        // In these jobs, requests may have had effects, replies have rows, or a sync maintains the objects.
         let keeps_failures =
             [REQUEST_PART, ROWS_PART, REPLIES_PART].iter().any(|part| identity.contains_key(*part));
         if self.tally.listed > 0 && (is_of_rows || keeps_failures) || self.check(is_synced(&self.db))? {

@@ -42,7 +42,7 @@ pub(super) fn peek<T>(
     found.map_err(|error| error_of(&path, &error))
 }
 
-/// Returns a fact from a journal that has its tables.
+/// Returns a fact from a journal whose tables exist.
 pub(super) fn fact_of(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     let query = "SELECT value FROM job WHERE key = ?";
     db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()

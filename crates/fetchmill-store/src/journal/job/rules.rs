@@ -35,12 +35,12 @@ impl JobRules {
         self >= JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns whether a repeated line of a list is a target.
+    /// Returns whether repeated lines of a list become targets.
     pub fn keep_duplicates(self) -> bool {
         self < JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns the naming of targets, given that of a new job.
+    /// Returns the naming of targets, given the naming in a new job.
     pub fn naming(self, of_new_job: Naming) -> Naming {
         if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }
@@ -50,7 +50,7 @@ impl JobRules {
         Ok(peek(place, Self::read)?.unwrap_or_default())
     }
 
-    /// Reads the rules from a journal that has its tables.
+    /// Reads the rules from a journal whose tables exist.
     pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Self> {
         let fact = |key| fact_of(db, key);
         if fact(RESTARTING)?.is_some() {

@@ -70,7 +70,7 @@ impl Journal {
         self.check(crate::journal::database::schema::add_kinds(&self.db, &kinds))
     }
 
-    /// Records folders that are not requested.
+    /// Records folders that will not be requested.
     pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names, depth: i64) -> Result<()> {
         for path in refused.iter() {
             self.check(insert(&self.db, path, depth))?;

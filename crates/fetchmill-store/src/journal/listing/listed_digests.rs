@@ -1,4 +1,4 @@
-//! Digests of everything that a listing has returned, in the table of markers. Each takes 16 bytes on disk and none in
+//! Digests of everything that a listing has returned, in the marker table. Each takes 16 bytes on disk and none in
 //! memory.
 
 use rusqlite::{Connection, OptionalExtension as _};

@@ -46,7 +46,7 @@ impl Journal {
         self.check(self.db.execute(all, [])).map(drop)
     }
 
-    /// Switches the listing to the store's tokens, starting with the page of token `from`.
+    /// Switches the listing to the store's tokens, starting with the page for token `from`.
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;

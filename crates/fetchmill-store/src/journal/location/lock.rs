@@ -6,7 +6,7 @@
 //! that process is alive.
 //!
 //! A killed process takes a few milliseconds to end: it frees its memory and its locks, and its parent must reap it. If
-//! the same command is run again, it waits for that.
+//! the same command is run again, it waits until the killed process has ended.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -78,8 +78,8 @@ impl JobLock {
     /// Fails with exit code 9 if another run has replaced the mark since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Reopen the file, because on a network file system only this shows what others have written. A missing file
-        // means that the folder was moved, which other code checks.
+        // Reopen the file, because on a network file system, only reopening shows what others have written. A missing
+        // file means that the folder was moved, which other code checks.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),
@@ -189,7 +189,7 @@ fn inode_of(file: &File) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessState {
     Alive,
-    /// The process does nothing more, but may still hold its locks.
+    /// The process runs no more code, but may still hold its locks.
     Ending,
     Gone,
 }

@@ -94,7 +94,7 @@ impl JobLocation {
         )))
     }
 
-    /// Prepares a job that writes one file. Its state folder is `state`, or next to the file.
+    /// Prepares a job that writes one file. Its state folder is `state`, or a folder next to the file.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
         refuse_links_below(&state)?;
@@ -108,8 +108,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a job whose shards are uploaded to a bucket. Until then, they are in the state folder, which is `state`
-    /// or in the working folder.
+    /// Prepares a job whose shards are uploaded to a bucket. Before the upload, they are in the state folder, which is
+    /// `state` or a folder in the working folder.
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);

@@ -1,8 +1,8 @@
 //! Locates a job's state folder and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! another person. So a file with the path of a state folder counts only if that folder contains the same token. Links
-//! are never followed to anything in the state folder.
+//! another person. So a file that names a state folder counts only if that folder contains the same token. Nothing in
+//! the state folder is accessed through links.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;

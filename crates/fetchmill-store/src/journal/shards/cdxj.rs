@@ -1,4 +1,4 @@
-//! The indexes of WARC shards for `--cdxj`: complete, and in their final place or about to be moved there.
+//! The complete indexes of WARC shards (`--cdxj`), which are in their final place or about to be moved there.
 
 use rusqlite::{Connection, params};
 

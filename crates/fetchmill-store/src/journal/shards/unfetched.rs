@@ -1,4 +1,4 @@
-//! The files with rows of targets without an object (`--keep-failed`), and the failures file. They are complete. They
+//! The complete files with rows for targets without an object (`--keep-failed`), and the complete failures file. They
 //! are at their final paths or about to be moved there.
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -35,7 +35,7 @@ impl Journal {
         self.forget(UNFETCHED)
     }
 
-    /// Marks the job as unfinished, because a file written at its end is missing.
+    /// Marks the job as unfinished, because a file that is written when a job finishes is missing.
     pub fn reopen(&mut self) -> Result<()> {
         self.begin()?;
         let reopened = self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []);

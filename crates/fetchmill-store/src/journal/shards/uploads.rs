@@ -1,5 +1,5 @@
-//! The sealed shards in the destination bucket. A shard without a row is not in the bucket. A shard whose upload
-//! has begun may be there, complete or as invisible parts. The file of an uploaded shard is no longer needed.
+//! The sealed shards in the destination bucket. A shard without a row is not in the bucket. A shard whose upload has
+//! begun may be there, either complete or as invisible parts. The local file of an uploaded shard is no longer needed.
 
 use std::collections::BTreeMap;
 

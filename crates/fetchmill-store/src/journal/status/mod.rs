@@ -50,7 +50,7 @@ pub struct Status {
     pub is_running: bool,
     /// Current waits of a running job.
     pub waits: Vec<Wait>,
-    /// Speed of a running job and its bottleneck, as JSON.
+    /// Speed and bottleneck of a running job, as JSON.
     pub progress: Option<String>,
     /// Number of skipped targets by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -58,7 +58,7 @@ pub struct Status {
     pub opt_outs: OptOutCounts,
 }
 
-/// A problem because of which a job waits.
+/// A problem that makes a job wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// Description, such as `the listing's page http://... fails (status 500)`.

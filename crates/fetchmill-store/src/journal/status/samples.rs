@@ -1,4 +1,4 @@
-//! Samples of a job over time, as JSON, one per row. The code that makes them limits their number.
+//! Samples of a job over time, as JSON, one per row. The code that creates them limits their number.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -1,6 +1,6 @@
 //! Targets whose request may have been sent and must not be repeated. A target is recorded before its request is sent,
-//! and forgotten when it is finished. If an earlier run left a target, it is unknown whether the server received its
-//! request.
+//! and forgotten when it is finished. If an earlier run left a target recorded, it is unknown whether the server
+//! received the request.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ impl Journal {
         runs_of(&self.begun)
     }
 
-    /// Records targets whose requests this run has sent but that get no outcome in this run.
+    /// Records targets whose requests were sent in this run but which will have no outcome in it.
     pub fn leave_requests(&mut self, targets: &Runs) {
         self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
     }

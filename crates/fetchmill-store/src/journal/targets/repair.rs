@@ -1,5 +1,5 @@
 //! Changes of a repair: lost objects wait for a retry, and the damaged shards are forgotten. All changes are part of
-//! the caller's transaction, so after a crash, either all of them are made or none.
+//! the caller's transaction, so a crash leaves either all or none of them.
 
 use rusqlite::params;
 
@@ -21,8 +21,8 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind is the reason why a target waits. There is none for a lost object, and a truncated one comes
-            // closest.
+            // The kind is the reason why a target waits. No kind means a lost object; the kind for a truncated one
+            // comes closest.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,

@@ -1,8 +1,8 @@
 //! Verifies the `files` format: each object against its manifest row, and each file against all rows.
 //!
 //! A run writes a row when it stages an object. Not every row has a file: failed targets (their name was taken) and
-//! pending targets (their window was never renamed) have none. If a target was fetched again, its last row counts.
-//! Manifest names contain their creation time.
+//! pending targets (their window was never renamed) have none. If a target was fetched again, its last row counts. The
+//! names of manifests contain the creation time.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -141,7 +141,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
     }
 }
 
-/// Returns the problem of a row's file, if any.
+/// Returns the problem with a row's file, if any.
 fn check_file(
     root: &OwnedFd,
     row: &ManifestRow<'_>,
@@ -157,7 +157,7 @@ fn check_file(
         Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
-    // Read up to one byte more than expected, which shows that the file is too long.
+    // Read up to one byte more than expected, to detect a file that is too long.
     while length <= row.length {
         match file.read(buffer) {
             Ok(0) => break,

@@ -1,4 +1,4 @@
-//! Findings: individual problems of a destination.
+//! Findings: individual problems in a destination.
 
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::Sequence;
@@ -43,7 +43,7 @@ pub struct Finding {
     pub sequence: Option<Sequence>,
     /// Shard with the problem.
     pub shard: Option<ShardNumber>,
-    /// Number of affected objects. 0 for a file of the job.
+    /// Number of affected objects. 0 for one of the job's own files.
     pub objects: u64,
     /// One-line description.
     pub detail: String,
@@ -70,7 +70,7 @@ impl Finding {
         }
     }
 
-    /// Creates a finding about a file of the job, or about the journal.
+    /// Creates a finding about one of the job's own files, or about the journal.
     pub(super) fn file(what: FindingKind, path: &str, detail: impl Into<String>) -> Self {
         let name = path.as_bytes().into();
         Finding {

@@ -95,7 +95,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Locks the destination against jobs and starts.
+    /// Locks the destination, so that no job can start, and starts the verification.
     pub fn start(options: VerifyOptions) -> Result<Self> {
         let state = options.state.as_deref();
         let place = if options.repair {
@@ -133,7 +133,7 @@ impl Verify {
         self.watch.stop();
     }
 
-    /// Returns the report or the error after the end. It can be taken only once.
+    /// Returns the report or the error once the verification has ended. It can be taken only once.
     pub fn report(&self) -> Option<Result<VerifyReport>> {
         self.running.take()
     }

@@ -53,7 +53,7 @@ impl VerifyMonitor {
     /// Reports a finding. Waits if there are too many.
     pub(super) fn find(&self, finding: Finding) {
         if let Some(count) = self.found.get(finding.what as usize) {
-            // A finding about a file of the job counts as one.
+            // A finding about one of the job's own files counts as one.
             count.fetch_add(finding.objects.max(1), Ordering::Relaxed);
         }
         self.findings.fetch_add(1, Ordering::Relaxed);

@@ -44,7 +44,7 @@ pub(super) struct FoundFaults {
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Damaged open shards, by file name.
     pub(super) open: Mutex<Vec<FileName>>,
-    /// Whether a file that a job writes next to the shards at the end must be rewritten.
+    /// Whether a file that a job writes next to the shards when it finishes must be rewritten.
     pub(super) lacks_files: AtomicBool,
 }
 
@@ -358,7 +358,7 @@ fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Ve
     snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
-/// Checks the indexes of shards, which a finished `--cdxj` job has at their final paths.
+/// Checks the shard indexes of a finished `--cdxj` job, which are at their final paths.
 pub(super) fn check_cdxj(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -390,7 +390,7 @@ fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &Veri
     faults.lacks_files.store(true, Ordering::Relaxed);
 }
 
-/// Reports files named like those of the job that do not belong to it.
+/// Reports files that are named like the job's files but do not belong to it.
 pub(super) fn find_unknown(
     dest: &Path,
     format: Format,
