@@ -17,7 +17,7 @@ const BY_DEFAULT: &str = "indexed_by_default";
 pub struct CdxjFile {
     /// Shard of the index.
     pub shard: ShardNumber,
-    /// The file, under its first name.
+    /// The file, with its name before the move.
     pub data: ShardEnd,
 }
 
