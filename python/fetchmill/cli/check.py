@@ -159,7 +159,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 
 
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
-    """Return the results and how to continue, as lines."""
+    """Return lines with the results and how to continue."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
     lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *opt_out_lines(report)]
     if found:
@@ -183,7 +183,7 @@ def _stop_lines(report: dict[str, Any], *, is_resumable: bool) -> list[str]:
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:
-    """Return lines for rows that may be wrong: `suspect` and `doubtful` ones."""
+    """Return lines about rows that may be wrong: `suspect` and `doubtful` ones."""
     lines = []
     if report["suspect"]:
         lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be the cause")
@@ -194,7 +194,7 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _run_line(report: dict[str, Any]) -> str:
-    """Return the number of rows and the duration, as a line."""
+    """Return a line with the number of rows and the duration."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
         return f"all done already: {rows}; use another RESULTS for a new check"
@@ -202,7 +202,7 @@ def _run_line(report: dict[str, Any]) -> str:
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
-    """Return a line for each answer with its number of rows, most frequent answer first."""
+    """Return a line per answer with its number of rows, the most frequent answer first."""
     counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in counts), default=0)
     total = max(report["rows"], 1)
@@ -210,7 +210,7 @@ def _count_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
-    """Return lines for the first failures."""
+    """Return lines about the first failures."""
     if not failed:
         return []
     rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]

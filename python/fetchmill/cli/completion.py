@@ -1,4 +1,4 @@
-"""`fetchmill completion`: prints a script for shell completion of commands, options and their values."""
+"""`fetchmill completion`: prints a shell completion script for commands, options and their values."""
 
 import sys
 

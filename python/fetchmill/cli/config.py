@@ -17,20 +17,21 @@ import click
 from fetchmill.errors import UsageError
 
 VARIABLE = "FETCHMILL_CONFIG"
-# Maximum size of a file. A larger file is probably not an options file, and parsing dotted keys takes quadratic time.
+# Maximum file size in bytes. A larger file is probably not an options file, and parsing dotted keys takes quadratic
+# time.
 _BYTES_MAX = 1 << 16
 # Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version", "set"}
-# Options for a single run. If they were in a file, each run would remove the earlier job.
+# Options for a single run. If a file set them, each run would remove the earlier job.
 _OF_ONE_RUN = {"restart"}
-# Parameters that only the command line has. `load_config` omits them.
+# Parameters that exist only on the command line. `load_config` omits them.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
-    """The option `--config FILE` of every command. Processed first, so that the file's values replace defaults."""
+    """The option `--config FILE` of every command. It is processed first, so the file's values replace defaults."""
 
     def __init__(self, commands: Collection[str]) -> None:
         self._commands = commands
@@ -57,7 +58,7 @@ def load_config(path: str | PathLike[str], command: Literal["get", "check", "lis
 
     Args:
         path: the file.
-        command: the table to read, for `fetchmill.get`, `check` or `list`. Keys that only the command line knows, such
+        command: the table to read: `get`, `check` or `list`. Keys of options that exist only on the command line, such
             as `json`, are omitted.
 
     Raises:
@@ -82,7 +83,7 @@ def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
-    """Return the values of a command's options in a file, keyed by the names of the command's parameters.
+    """Read the values of a command's options from a file. Return them by parameter name.
 
     Raises:
         UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
@@ -132,7 +133,7 @@ def _read(path: str) -> str:
 
 
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
-    """Return a key's option and the option's value."""
+    """Return the option that a key names, and its value."""
     place = _place(path, text, command.name, key)
     options = keys_in_files(command)
     written = key.replace("-", "_")
@@ -156,7 +157,7 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """Return a command's options, keyed by their names in files, which have underscores."""
+    """Return a command's options by their names in files. These names have underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE | _OF_ONE_RUN
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
@@ -172,7 +173,7 @@ def _keys_of(option: click.Option) -> list[str]:
 
 
 def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option
-    """Convert a TOML value to the value of an option. Text is parsed as on the command line."""
+    """Convert a TOML value to an option's value. Text is parsed as on the command line."""
     metadata = getattr(option, "metadata", None) or {}
     may_be_bool = option.is_flag or metadata.get("kind") == "answers"
     if option.is_flag or isinstance(given, bool):
@@ -200,7 +201,7 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuse non-strings that click would accept as text or a path. It would treat a number as an open descriptor."""
+    """Refuse non-strings that click would accept as text or a path: it would treat a number as an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
     # No message shows the value, because it may be the token itself instead of the path of a token file.
@@ -227,7 +228,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 
 def _place(path: str, text: str, table: str | None, key: str) -> str:
-    """Return the file of a key and, if it can be found, the key's line."""
+    """Return the file that contains a key and, if it can be found, the key's line."""
     current: str | None = None
     written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,7 +1,7 @@
 """Determines whether the argument of `ls` is a destination or a source.
 
 A place is a destination if a fetchmill job wrote it. Everything else is a source, except folders and missing paths.
-Those are refused, because they may be typos, or destinations whose journal is elsewhere.
+These are refused, because they may be typos or destinations whose journal is elsewhere.
 """
 
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OF_BOTH = ("is_long", "null", "first", "as_json", "quiet", "state", *BUCKET_REACH, "ca_file", "proxy")
 # Phrases in errors that report a missing job.
 _NO_JOB = ("holds no fetchmill job", "no job found in ", "cannot hold shards")
-# Finds the bucket in the error about a job whose objects are in a bucket.
+# Finds the bucket URL in the error about a job that stores its objects in a bucket.
 _UPLOAD = re.compile(r"the objects of this job are in (s3://[^;]*);")
 # Matches file names of manifests.
 _MANIFEST = re.compile(r"[^*?\[\]/]+\.(parquet|(csv|jsonl)(\.gz|\.zst)?)")
@@ -39,16 +39,16 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
         writes_manifest: whether the command writes a manifest, which needs a source.
 
     Raises:
-        UsageError: a folder has no job, or a job stores no objects.
+        UsageError: a folder contains no job, or a job stores no objects.
     """
     if place == "-" or (kind_of(place) != "list" and not is_bucket(place)):
         return None
     if writes_manifest and _is_list(place):
-        # A manifest may be filtered into another one.
+        # The list is a source, because it may be filtered into another manifest.
         return None
     from fetchmill._destination.objects import Objects
 
-    # With a manifest, `state` is the journal folder of the listing.
+    # With a manifest, `state` is the listing's journal folder.
     state = None if writes_manifest else options["state"]
     try:
         if state is None and _is_shared(place, options):
@@ -65,10 +65,10 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
 
 
 def refuse_options_of_sources(dest: str) -> None:
-    """Refuse options of sources on the command line if the place is a destination.
+    """Refuse command-line options that apply only to sources, because the place is a destination.
 
     Raises:
-        UsageError: there is such an option.
+        UsageError: such an option was given.
     """
     ctx = click.get_current_context()
     for option in ctx.command.params:
@@ -88,7 +88,7 @@ def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, s
     """Refuse arguments and options that were probably not meant for listing a source.
 
     Raises:
-        UsageError: there is such an argument or option.
+        UsageError: such an argument or option was given.
     """
     if output is None:
         _refuse_without_manifest(source, patterns, state)
@@ -114,7 +114,7 @@ def _refuse_without_manifest(source: str, patterns: Sequence[str], state: str | 
 
 
 def quoted(text: str) -> str:
-    """Return a text quoted for a command that a user may copy into a shell."""
+    """Quote text for a command that a user may copy into a shell."""
     return shlex.quote(escape(text))
 
 
@@ -126,7 +126,7 @@ def _is_about_another_job(text: str, place: str) -> bool:
 
 
 def _is_list(place: str) -> bool:
-    """Return whether a path is a file or pipe, or a glob for the files of a list."""
+    """Return whether a path is a file, a pipe, or a glob of list files."""
     if os.path.exists(place):  # noqa: PTH110 - pathlib is loaded late
         return not os.path.isdir(place)  # noqa: PTH112 - the same
     return any(char in place for char in "*?[{")
@@ -142,8 +142,8 @@ def _hint_at_sources(place: str) -> str:
 def _is_shared(place: str, options: Mapping[str, Any]) -> bool:
     """Return whether a place is the directory of a shared job.
 
-    If a bucket refuses the query, it counts as a source. Listing it then reports the reason, or succeeds, because
-    listing needs no permission to read objects.
+    If a bucket refuses the query, it counts as a source. Listing it then either reports the reason or succeeds, because
+    listing requires no permission to read objects.
     """
     from fetchmill._shared import is_shared_job
     from fetchmill._shared.stored_options import reach_of

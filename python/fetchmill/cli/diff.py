@@ -59,7 +59,7 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
 
 
 class _JsonWriter:
-    """Writes one JSON object incrementally, because its changes may not all fit into memory."""
+    """Writes one JSON object incrementally, because the changes may not fit into memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""`fetchmill emit`: writes the job definition with which a scheduler starts workers of a shared job."""
+"""`fetchmill emit`: writes a job definition that a scheduler uses to start workers for a shared job."""
 
 import json
 import re
@@ -21,9 +21,9 @@ fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
     --definition NAME > job.json
 aws batch submit-job --cli-input-json file://job.json
 """
-# Time after which Kubernetes kills a worker. A worker that receives SIGTERM needs up to 25 s to end.
+# Seconds from SIGTERM until Kubernetes kills a worker. After SIGTERM, a worker needs up to 25 s to end.
 _GRACE_SECONDS = 30
-# Minimum number of slashes in a path, so that it contains a folder that can be mounted.
+# Minimum number of slashes in a path that contains a mountable folder.
 _PARTS_MIN = 2
 
 
@@ -85,7 +85,7 @@ def _slurm(job: str, workers: int) -> str:
 
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
-    """Return a job without a completion count. After one worker has succeeded, Kubernetes starts no others."""
+    """Return a job without a completion count, so that Kubernetes starts no more workers after one has succeeded."""
     container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],

@@ -89,7 +89,7 @@ _OF_ANOTHER_JOB = "belongs to another job"
 
 
 class _Destination(click.Path):
-    """The type of DEST. If DEST is missing, the message shows an example with one."""
+    """The type of DEST. If DEST is missing, the error shows an example that includes it."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         """Return a message with the command that was probably meant."""
@@ -221,7 +221,7 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
 
 
 def _show_targets(options: GetOptions) -> int:
-    """Write the targets of a list: the URL, and the name if it differs. The counts go to standard error."""
+    """Write each target in a list: its URL, and its name if that differs. Write the counts to standard error."""
     from fetchmill._native import ListTargets
 
     shown = skipped = bad = 0

@@ -63,7 +63,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
 
 
 def _show(text: str) -> None:
-    """Show a page: with a pager on a terminal, otherwise unchanged."""
+    """Show a page in a pager on a terminal; otherwise print it unchanged."""
     if not sys.stdout.isatty():
         write_line(sys.stdout, text.rstrip("\n"))
         return

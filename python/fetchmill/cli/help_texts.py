@@ -11,13 +11,13 @@ from fetchmill.cli.streams import write_line
 
 # Maximum width of a line, even on wider terminals.
 WIDTH = 80
-# Replaces hyphens while lines are wrapped, so that names of options and pages are not broken.
+# Replaces hyphens while lines are wrapped, so that lines do not break within the names of options and pages.
 _KEPT_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SETTINGS = {"help_option_names": ["--help"], "max_content_width": WIDTH}
 # Commands with at most this number of options have no sections.
 _OPTIONS_WITHOUT_SECTIONS_MAX = 24
 _EXAMPLES_IN_BRIEF = 5
-# The longest metavar that `-h` shows, such as HEADER.
+# Length of the longest metavar that `-h` shows.
 _METAVAR_MAX = 9
 
 
@@ -75,7 +75,7 @@ class CliCommand(click.Command):
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option `--help`, named as in the table of sections."""
+        """Return the option `--help` under its name in the table of sections."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
@@ -92,7 +92,7 @@ class CliCommand(click.Command):
         _write_text(formatter, self.epilog or "", indent=0)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write options in the sections of the table, or in one section if they are few."""
+        """Write options in the sections of the table, or in a single section if there are few options."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
         for heading, of_section in in_sections(options).items():
             records = (option.get_help_record(ctx) for option in of_section)
@@ -187,7 +187,7 @@ def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]
 
 
 def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
-    """Return an option and a brief description, for one line."""
+    """Return an option and a brief description that share one line."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")][:1]
     metavar = "" if option.is_flag else option.make_metavar(ctx).split("|")[0].strip("[]")

@@ -61,7 +61,7 @@ def run_job(
 def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
     """Start the job and let signals stop it, including any that arrived earlier.
 
-    Return the job and notices of its engine.
+    Return the job and its engine's notices.
     """
     from fetchmill._job.first_target import list_first_target
     from fetchmill._job.stored_command import job_json

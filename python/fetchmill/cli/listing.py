@@ -1,4 +1,4 @@
-"""Shared by `ls` and `list`: lists the targets of a source in a manifest or on standard output."""
+"""Shared by `ls` and `list`: writes the targets of a source to a manifest or to standard output."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -40,13 +40,13 @@ def list_source(
     """List a source. Return the exit code.
 
     Args:
-        listed: the options. Without a manifest in them, the targets go to standard output.
+        listed: the options. If they name no manifest, the targets are written to standard output.
         to_lines: converts a batch of targets to the lines for standard output.
         first: number of targets after which the listing ends; None for all.
-        with_events: whether to write progress and the report as JSON events to standard output.
+        with_events: whether to write progress and the report to standard output as JSON events.
         quiet: whether to show only targets and errors.
         log_file: the file to which progress and the summary are appended.
-        log_format: format of this file.
+        log_format: format of the log file.
 
     Raises:
         UsageError: a manifest would contain only the first targets.
@@ -122,7 +122,7 @@ def _writer(
 
 
 def _conclude(report: "ListReport", display: Display, *, with_events: bool, quiet: bool) -> None:
-    """Write the summary to standard error, because names are the result. With events, write the event `report`."""
+    """Write the summary to standard error, because names are the result. With events, write a `report` event instead."""
     if with_events:
         for notice in report.notices:
             display.notice(notice)

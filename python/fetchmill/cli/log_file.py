@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 10.0
 
 
 def log_options() -> list[click.Parameter]:
-    """Return the options of commands that can write a log."""
+    """Return the options for writing a log file."""
     return [
         click.Option(
             ["--log-file"],

@@ -34,7 +34,7 @@ _EXAMPLES = (
     "fetchmill check urls.txt results.csv              check which URLs answer",
     "fetchmill status out/                             show a job's progress",
 )
-# Exit code of a command that finished, with failures or differences to report.
+# Exit code of a command that finished but reports failures or differences.
 _FINISHED_WITH_DIFFERENCES = 3
 
 
@@ -166,7 +166,7 @@ def main(
     code = _run(arguments, on_command)
     if (reason := output_error()) is not None:
         say(f"fetchmill: error: {reason}")
-        # Keep the exit code of the command, unless it would look like a success.
+        # Keep the command's exit code, unless it would look like success.
         code = StorageError.exit_code if code in (0, _FINISHED_WITH_DIFFERENCES) else code
     sys.exit(code)
 
@@ -227,7 +227,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
 
 
 def _with_own_names(error: FetchmillError) -> str:
-    """Return the text of an error, with option names as on the command line instead of in Python."""
+    """Return the text of an error, with Python option names replaced by command-line options."""
     from fetchmill.cli.option_names import written
 
     text = str(error)

@@ -1,4 +1,4 @@
-"""Lines of `ls` for stored objects and for listed targets: names, and what is known about them."""
+"""Output lines of `ls` for stored objects and listed targets: names, and the known facts about them."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from fetchmill.cli.streams import escape
 
 
 class Form(NamedTuple):
-    """The form of the lines: names alone unless one of these is set.
+    """The form of the lines. By default, each line is a name.
 
     Args:
         is_long: whether lines show all known facts.
-        null: whether names end with NUL instead of a newline, without escapes.
+        null: whether names are unescaped and end with NUL instead of a newline.
         as_json: whether lines are JSON objects.
     """
 
@@ -23,14 +23,14 @@ class Form(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A name with what is known about it. Unknown values are None.
+    """A name with the known facts about it. Unknown values are None.
 
     Args:
         name: the name. Bytes that are not UTF-8 are represented as surrogates.
         size: size in bytes.
         status: the HTTP status of the reply.
         time: the time that `--long` shows.
-        facts: more values, which JSON shows with `--long`.
+        facts: additional values, shown in JSON with `--long`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The error for a DEST that is named like a file. fetchmill writes folders of shards."""
+"""The error for a DEST that is named like a file, because fetchmill writes folders of shards."""
 
 import shlex
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Converts names of options in Python to names on the command line."""
+"""Converts Python option names to command-line options."""
 
 
 def written(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Converts tables of options to options of commands such as `get` and `check`."""
+"""Converts option tables to the options of commands such as `get` and `check`."""
 
 from dataclasses import Field, fields
 from typing import Any
@@ -62,7 +62,7 @@ _SETTINGS = ("commit_window", "durability", "seal_after")
 _MAY_STAND_ALONE = ("retry-failed",)
 # Aliases that also exist on the command line. `--limit` is refused, because it has two meanings.
 _WRITTEN_ALIASES = ("timeout",)
-# Kinds of options that may be repeated. Each use adds a value to the sequence or mapping passed to Python.
+# Option kinds that may be repeated. Each use adds a value to the sequence or mapping passed to Python.
 _REPEATED = ("headers", "patterns", "statuses")
 
 
@@ -71,7 +71,7 @@ class TableOption(click.Option):
 
     Args:
         metadata: the row of the option.
-        alias: another name of the option in Python and in options files.
+        alias: another name for the option in Python and in options files.
     """
 
     def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - those of click
@@ -85,7 +85,7 @@ class TableOption(click.Option):
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option for help, with an optional value in brackets."""
+        """Return the option's help entry. A value that may be omitted is shown in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -149,7 +149,7 @@ class TableCommand(CliCommand):
     """A command with options from a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments. An option with an optional value takes the value only after `=`."""
+        """Parse arguments. A value that may be omitted must follow `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
@@ -174,7 +174,7 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """Return the option fields of a table, in order."""
+    """Return command-line options for the fields of a table, in order."""
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
@@ -208,7 +208,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """Return the field that an option sets, and the option's names. A flag that can be on also has a `--no-` name."""
+    """Return the field that an option sets, and its names. A flag that may be on by default has a `--no-` name, too."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     option = written(field.name)
     names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]
@@ -226,7 +226,7 @@ def import_from_working_folder() -> None:
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
-    """Convert repeated options to values for the tables."""
+    """Convert the values of repeated options to the types that the tables expect."""
     for name, values in options.items():
         if isinstance(values, tuple):
             options[name] = (dict(values) if name == "headers" else list(values)) if values else None

@@ -13,7 +13,7 @@ HINT = "fetchmill.hint"
 
 
 class Quantity(click.ParamType[Any]):
-    """Text parsed by a function, such as those in `fetchmill._options.units`. It raises ValueError for invalid text."""
+    """Text parsed by a function, such as `units.parse_bytes`. The function raises ValueError for invalid text."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Choice(click.Choice[str]):
 
 
 def _parse_columns(text: str) -> list[str]:
-    """Parse names or numbers that are separated by commas. A name in double quotes may contain a comma."""
+    """Parse comma-separated names or numbers. A name in double quotes may contain a comma."""
     import csv
 
     return next(csv.reader([text], skipinitialspace=True))
@@ -81,7 +81,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 def _parse_answers(text: str) -> bool | list[str]:
-    """Parse answers that are separated by commas. Return True for `any`, which means all failures."""
+    """Parse comma-separated answers. Return True for `any`, which means all failures."""
     answers = [answer.strip() for answer in text.split(",")]
     return answers == ["any"] or answers
 
@@ -93,7 +93,7 @@ def _parse_status(text: str) -> int:
 
 
 class Word(click.types.StringParamType):
-    """Text whose values have their own name in help."""
+    """Text with its own metavar in help."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class GivenToken(str):
 
 
 class TokenFile(click.ParamType[str]):
-    """A file that contains a token. As an argument, the token would appear in the list of processes."""
+    """A file that contains a token. A token given as an argument would appear in process lists."""
 
     name = "file"
 

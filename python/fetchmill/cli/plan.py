@@ -1,4 +1,4 @@
-"""`fetchmill plan`: estimates the time, space and cost of a job, from a probe of some seconds."""
+"""`fetchmill plan`: estimates the time, space and cost of a job, from a probe of a few seconds."""
 
 import shlex
 import signal
@@ -231,7 +231,7 @@ def _format_lines(plan: "Plan") -> list[str]:
 
 
 def _room_lines(plan: "Plan") -> list[str]:
-    """Return the free space and inodes, as lines."""
+    """Return lines with the free space and inodes."""
     if plan.room is None:
         return []
     free = plan.room.free_inodes
@@ -247,11 +247,11 @@ def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
 
 
 def _price_text(price: float) -> str:
-    """Format a price with cents, or with two digits if it is less than one."""
+    """Format a price with two decimals, or with two significant digits if it is below 1."""
     return f"{price:,.2f}" if price >= 1 else f"{price:.2g}"
 
 
 def _rounded(value: float) -> str:
-    """Format a figure with its significant digits. Small figures are shown as whole numbers."""
+    """Format a figure as a whole number, rounded to its significant digits."""
     digits = len(str(int(value))) - _DIGITS
     return format_count(round(value, -digits) if digits > 0 else value)

@@ -24,7 +24,7 @@ BAR_WIDTH = 40
 
 
 class Display:
-    """The base of displays, which shows nothing. Only one thread calls a display. A closed stream raises no error."""
+    """The base class of displays. It shows nothing. Only one thread calls a display. A closed stream raises no error."""
 
     def update(self, snapshot: "Snapshot") -> None:
         """Show a snapshot, unless it is too early for the next one."""
@@ -33,7 +33,7 @@ class Display:
         """Show a line that stays."""
 
     def close(self) -> None:
-        """Remove output that must not stay."""
+        """Remove temporary output."""
 
 
 class QuietDisplay(Display):
@@ -45,7 +45,7 @@ def _now() -> str:
 
 
 class PlainDisplay(Display):
-    """Writes a line with the time in UTC every ten seconds, for logs."""
+    """Writes a line with the UTC time every ten seconds, for logs."""
 
     def __init__(self, write_line: "Callable[[str], object]", now: "Callable[[], str]" = _now) -> None:
         self._write_line = write_line
@@ -135,7 +135,7 @@ class LiveDisplay(Display):
         self._live = None
 
     def _update_live(self, act: "Callable[[Live], None]") -> None:
-        """Update the block. A closed terminal does not end the job, though rich raises SystemExit for it."""
+        """Update the block. A closed terminal does not end the job, although rich raises SystemExit in that case."""
         if self._live is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""`--on ray` of the commands that work on a shared job: the options, the display, and the exit code."""
+"""`--on ray` for commands that work on a shared job: the options, the display, and the exit code."""
 
 import sys
 import time
@@ -54,15 +54,15 @@ def run_shared(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Work on a shared job, in this process or in Ray. Return the exit code.
+    """Work on a shared job, in this process or on Ray. Return the exit code.
 
     Args:
         job: the job directory.
         make: creates a worker. Its argument is the function that shows the worker's messages.
-        own: options of each worker that the job directory does not store.
+        own: per-worker options, which are not stored in the job directory.
         on: `ray`, or None for this process.
-        workers: number of workers in Ray; one for each node if None.
-        as_json: whether to write the final status, and with Ray the progress, as JSON events.
+        workers: number of workers on Ray; one per node if None.
+        as_json: whether to write the final status as JSON events; with Ray, also the progress.
         quiet: whether to show nothing.
         tells_failures: whether the exit code of a worker reports failed objects. With Ray, it always does.
     """

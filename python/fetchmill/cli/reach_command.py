@@ -1,4 +1,4 @@
-"""Options with which commands that read a destination reach the bucket of a shared job.
+"""Options for reaching a shared job's bucket, for commands that read a destination.
 
 They are loaded late, because most destinations are folders, and these commands must start quickly.
 """
@@ -25,7 +25,7 @@ class ReachCommand(CliCommand):
 
     @property
     def params(self) -> list[click.Parameter]:
-        """The parameters of the command; only its own ones while it parses arguments without a bucket."""
+        """The command's parameters. While it parses arguments that name no bucket, only its own parameters."""
         if self._is_parsing_own:
             return self.own
         if not self._all or any(each not in self._all for each in self.own):
@@ -57,7 +57,7 @@ class ReachCommand(CliCommand):
 
 
 def given_reach(options: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the options for reaching a bucket that were given."""
+    """Return the given options for reaching a bucket."""
     if not options:
         return {}
     from fetchmill.cli.shared_jobs import given

@@ -58,7 +58,7 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool, **rea
 
 
 def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
-    """Return the history of a job on one machine, and the lines of its status."""
+    """Return the history of a job on one machine, and its status as lines."""
     from fetchmill._destination.history import history
 
     found = history(dest, state=state)

@@ -20,11 +20,11 @@ def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
 
 
 def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
-    """Resume the job of one process. Return the exit code.
+    """Resume a job that is not shared. Return the exit code.
 
     Args:
         dest: the destination.
-        own: options of this run, which replace the stored ones.
+        own: options for this run, which override the stored ones.
         as_json: whether to write events as JSON.
         quiet: whether to show only errors.
     """

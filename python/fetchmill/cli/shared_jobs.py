@@ -1,4 +1,4 @@
-"""Shared by the commands of shared jobs: runs a worker and shows the status of the job."""
+"""Shared by the commands for shared jobs: runs a worker and shows the job's status."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,9 @@ OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# Options for reaching the bucket of a job directory, for commands that only read or change a job.
+# Options for reaching a job directory in a bucket, for commands that only read or change a job.
 _REACH = (*BUCKET_REACH, "ca_file", "proxy")
-# The ones that `-h` does not show.
+# Those of `_REACH` that `-h` does not show.
 MINOR = tuple(name for name in _REACH if name not in ("endpoint_url", "region", "profile"))
 
 
@@ -54,7 +54,7 @@ def run_worker(
 
     signals = Signals()
     log = _Log(quiet=quiet or as_json)
-    # While this process lists a source or divides a list, it holds a claim, which it must release.
+    # While this process lists a source or divides a list, it holds a claim. After a signal, it must release the claim.
     with signals.interrupting():
         worker = make(log.say)
     log.keep_in(worker.store)
@@ -134,7 +134,7 @@ def status_lines(status: "SharedStatus", *, with_ended: bool = False) -> list[st
 
 
 def _listing(status: "SharedStatus") -> str:
-    """Return a note about a list that is not complete."""
+    """Return a note about an incomplete list."""
     if status.is_listed:
         return ""
     lists = any(worker.listed is not None for worker in status.living)
@@ -215,7 +215,7 @@ def own_options() -> list[click.Parameter]:
 
 
 def reach_options() -> list[click.Parameter]:
-    """Return the options of commands that only read or change a job: those for reaching the job's bucket."""
+    """Return the options for reaching a job's bucket, for commands that only read or change the job."""
     return _options(_REACH)
 
 

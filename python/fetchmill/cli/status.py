@@ -105,7 +105,7 @@ class _Place(NamedTuple):
 
     Args:
         dest: the destination, or the job directory of a shared job.
-        state: the folder of the journal, if the user named one.
+        state: the journal folder, if the user named one.
         reach: the options for reaching the bucket of a shared job.
     """
 
@@ -209,7 +209,7 @@ def _watch(place: _Place, as_json: bool) -> None:
 
 
 def _write_failures(place: _Place, as_json: bool) -> None:
-    """Write a line for each failure as it is read. End early, without an error, if nobody reads the output."""
+    """Write a line for each failure as it is read. End early, without an error, if nobody reads the output any more."""
     if place.is_synced():
         _write_sync_failures(place.dest, as_json)
         return

@@ -1,4 +1,4 @@
-"""The names in a destination, for `ls`: each once, with what the destination stores about it."""
+"""The names in a destination, for `ls`. Each name occurs once, with the facts stored about its object."""
 
 import fnmatch
 import re
@@ -26,7 +26,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
 
     Args:
         objects: the objects of the destination.
-        patterns: the patterns; all names match if there is none.
+        patterns: the patterns; if empty, all names match.
         form: form of the lines.
         first: maximum number of names; None for all.
     """
@@ -42,7 +42,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
             return 0
         left -= len(part)
     if left <= 0:
-        # The other names were not read, and may match the other patterns.
+        # The names that were not read may match the other patterns.
         return 0
     for pattern in listing.unmatched:
         say(f"fetchmill: no name matches {escape(pattern)}")
@@ -50,7 +50,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
 
 
 class _NameListing:
-    """The names that match a pattern, each once. Afterwards, `unmatched` contains the patterns without a match."""
+    """The names that match a pattern, each once. After they are read, `unmatched` contains patterns without a match."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
         self._objects = objects
@@ -67,7 +67,7 @@ class _NameListing:
     def _of(
         self, number: int, find: Callable[[str], Iterable[tuple[str, int | None]]]
     ) -> Iterator[tuple[str, int | None]]:
-        """Yield the names that one pattern matches and no earlier pattern matched."""
+        """Yield the names that match one pattern and none of the earlier patterns."""
         pattern = self._patterns[number]
         earlier = [_matcher(other) for other in self._patterns[:number]]
         for pair in find(pattern):
@@ -77,7 +77,7 @@ class _NameListing:
                 yield pair
 
     def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """Yield names with all facts of each object. Read the shards if the format stores more than the manifest."""
+        """Yield each name with all facts about its object. Read the shards if they have more facts than the manifest."""
         if self._objects.format not in _WITH_FACTS:
             yield from self.names(with_lengths=True)
             return

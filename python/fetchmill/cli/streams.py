@@ -1,8 +1,8 @@
 """Output to standard streams that may be closed: `fetchmill ... | head` must not end a job.
 
-A stream that cannot be written is redirected to /dev/null. Later writes and the interpreter's own flush at exit then
-succeed. It is not an error if no one is reading any more. After any other error, such as a full disk, the output is
-incomplete, and `output_error` returns the reason at the end of the command.
+A stream that cannot be written to is redirected to /dev/null, so that later writes and the interpreter's own flush at
+exit succeed. It is not an error if no one is reading any more. After any other error, such as a full disk, the output
+is incomplete, and `output_error` returns the reason at the end of the command.
 """
 
 import contextlib
@@ -96,19 +96,19 @@ def say(text: str) -> None:
 
 
 def json_line(values: dict[str, Any]) -> str:
-    """Return a JSON object in one line."""
+    """Return a JSON object on one line."""
     import json
 
     return json.dumps(values)
 
 
 def write_event(event: str, values: dict[str, Any]) -> bool:
-    """Write an event to standard output, as a JSON object in one line."""
+    """Write an event to standard output, as a JSON object on one line."""
     return write_line(sys.stdout, json_line({"event": event, **values}))
 
 
 def flush_or_silence() -> None:
-    """Flush the standard streams before the interpreter does, which would report errors."""
+    """Flush the standard streams, because the interpreter would report errors when flushing them at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -138,7 +138,7 @@ _failures: list[OSError] = []
 
 
 def give_up(stream: TextIO, error: OSError | ValueError) -> None:
-    """Redirect a stream that cannot be written to /dev/null, and remember the error."""
+    """Redirect a broken stream to /dev/null, and remember the error."""
     if stream is sys.stdout and isinstance(error, OSError) and not isinstance(error, ConnectionError):
         _failures.append(error)
     with contextlib.suppress(OSError, ValueError):

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from fetchmill._options.nearest import nearest, nearest_value
 
-# Commands of other programs, and the matching commands of fetchmill.
+# Commands of other programs, with the matching fetchmill commands.
 _COMMANDS = {
     **dict.fromkeys(("download", "fetch", "mirror", "crawl", "wget", "curl", "cp", "copy", "pull", "run"), "get"),
     **dict.fromkeys(("rsync", "update"), "sync"),
@@ -45,7 +45,7 @@ _OPTIONS = {
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
 _RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
 _VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
-# Unknown options that need an explanation: an option that the command must have, and the hint.
+# Hints about unknown options. Each hint is shown only if the command has the option before it.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
     **dict.fromkeys(("resume", "continue", "c"), _RESUME),

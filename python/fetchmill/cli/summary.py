@@ -35,9 +35,9 @@ _REMEDIES: dict[str, tuple[str, str]] = {
 # Statuses that have their own failure kind.
 _THROTTLED = (429, 503)
 _TRANSIENT = (408, 425)
-# Minimum duration of a run for which the summary says what limited it.
+# Minimum duration of a run, in seconds, for its summary to say what limited it.
 LIMIT_SHOWN_SECONDS = 5.0
-# Rules about a whole host, and the maximum number of hosts per line.
+# Rules that apply to whole hosts, and the maximum number of hosts per line.
 _RULES_OF_HOSTS = ("robots.txt", "robots.txt error")
 _FORBIDDING_HOSTS_SHOWN = 3
 # Maximum number of names per line.
@@ -177,7 +177,7 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
-    """Return a line on how to allow private addresses, if any were refused."""
+    """Return a line that explains how to allow private addresses, if any were refused."""
     if not failures.get("private-address"):
         return []
     return [f"private-address: {_OF_PRIVATE}"]
@@ -297,7 +297,7 @@ def _eta(status: Status, progress: JobProgress) -> str:
 
 
 def destination_arguments(dest: str, state: str | None) -> str:
-    """Return DEST and --state as arguments for a shell."""
+    """Return DEST and --state as shell arguments."""
     import shlex
 
     return shlex.quote(dest) + (f" --state {shlex.quote(state)}" if state else "")

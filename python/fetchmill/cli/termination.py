@@ -1,4 +1,4 @@
-"""Handles SIGTERM for commands without a job to drain. They clean up and end immediately."""
+"""Handles SIGTERM for commands without a job to drain. Such commands clean up and end immediately."""
 
 import signal
 from types import FrameType

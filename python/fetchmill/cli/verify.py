@@ -1,4 +1,4 @@
-"""`fetchmill verify`: verifies that a destination is complete, shows findings, and repairs them on request."""
+"""`fetchmill verify`: checks that a destination is complete, reports problems, and repairs them on request."""
 
 import os
 import sys
@@ -98,7 +98,7 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 class _Findings:
-    """Shows findings, one per line. Shows only the first ones, except with --all or --json."""
+    """Shows findings, one per line: only the first ones unless --all or --json is given."""
 
     def __init__(self, *, show_all: bool, as_json: bool) -> None:
         self._shown_max = None if show_all or as_json else FINDINGS_SHOWN
@@ -162,7 +162,7 @@ class _ProgressLine:
 
 
 def _summary(report: "VerifyReport", state: str | None) -> list[str]:
-    """Return lines with what was verified, what is wrong, and how to continue."""
+    """Return lines that say what was verified, what is wrong, and how to continue."""
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
@@ -185,7 +185,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
 
 
 def _conclusion(report: "VerifyReport") -> str:
-    """Return what was verified, or the findings."""
+    """Return a line that says what was verified, or what was found."""
     kinds = ("missing", "damaged", "doubled", "unknown")
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:
@@ -197,7 +197,7 @@ def _conclusion(report: "VerifyReport") -> str:
     whole = f"every target exactly once{checksums}"
     if not counts:
         return f"verified: {whole}"
-    # The stored objects may be complete although they differ from the origin.
+    # The stored objects may be complete even if they differ from those at the origin.
     return f"found: {', '.join(counts)}" + ("" if report.findings else f"; the stored objects are complete: {whole}")
 
 

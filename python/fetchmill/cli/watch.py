@@ -1,4 +1,4 @@
-"""Shared by commands that run a job, such as `get` and `export`: signals, progress, and waiting for the end."""
+"""Shared by commands that run a job, such as `get` and `export`: signals, progress, and waiting for the job to end."""
 
 import contextlib
 import os
@@ -46,8 +46,8 @@ class Signals:
         self.job: Stoppable | None = None
         self._count = 0
         self._interrupts = False
-        # If the same signal arrives twice in a short time, Python may call the handler once. The bytes in the pipe
-        # count both.
+        # If the same signal arrives twice in a short time, Python may call the handler only once. The pipe receives a
+        # byte for each signal.
         self._arrived, wakeup = os.pipe()
         os.set_blocking(self._arrived, False)
         os.set_blocking(wakeup, False)
@@ -91,7 +91,7 @@ class Signals:
 
     @contextlib.contextmanager
     def interrupting(self) -> "Iterator[None]":
-        """Make the first signal raise SystemExit in this block, which has no job to stop yet but must clean up.
+        """Make the first signal raise SystemExit in this block. The block has no job to stop yet, but must clean up.
 
         The process ends after some seconds even if the clean-up hangs.
         """
@@ -139,7 +139,7 @@ def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable
     says_resuming = first.resumed and first.start_settled > 0
     deadline = None
     while not job.wait(STEP_SECONDS):
-        if says_resuming:  # not before the first wait: a finished job has ended by now
+        if says_resuming:  # only after the first wait, by which a finished job has ended
             says_resuming = False
             many = "1 target is" if first.start_settled == 1 else f"{first.start_settled:,} targets are"
             display.notice(f"resuming: {many} already done")
