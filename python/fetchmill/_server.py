@@ -95,8 +95,8 @@ class ServeOptions:
         host: address to listen on.
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
-        page_size: number of names in a listing page.
-        delay: minimum and maximum delay of a /get request in seconds; the delay is uniform between them.
+        page_size: number of names per listing page.
+        delay: minimum and maximum delay of a /get request in seconds; the delay is uniformly distributed between them.
         delay_steps: whether the delay is a whole number of seconds.
         slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
         slow_delay: minimum and maximum delay of these slow requests in seconds.

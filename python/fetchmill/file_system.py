@@ -53,7 +53,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     Args:
         dest: the destination, a local path.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
         fo: the destination in a chained URL: `fetchmill://NAME::/data/out`.
         target_protocol: protocol of `fo`; only `file` (local files) is supported.
         target_options: ignored.

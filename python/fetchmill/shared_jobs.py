@@ -120,7 +120,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         proxy: the proxy of this process.
         state: a folder on this machine for journals. If None, a folder inside the system's temporary folder.
         concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
-        endpoint_url: URL of the store, if the job directory is in a bucket. If None, the environment's value.
+        endpoint_url: URL of the store, if the job directory is in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
         on: a Ray cluster that runs the workers, as for `get`.
@@ -268,7 +268,7 @@ def status(
 
     Raises:
         UsageError: there is no job.
-        JournalError: a file of the job directory is damaged.
+        JournalError: a file in the job directory is damaged.
         StorageError: the file system failed.
         TemporaryError: the bucket's store does not answer.
     """
@@ -295,7 +295,7 @@ def history(
 
     Raises:
         UsageError: there is no job.
-        JournalError: a file of the job directory is damaged.
+        JournalError: a file in the job directory is damaged.
         StorageError: the file system failed.
         TemporaryError: the bucket's store does not answer.
     """

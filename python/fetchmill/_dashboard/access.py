@@ -27,7 +27,7 @@ class Access:
     """The clients that may read a dashboard.
 
     Args:
-        names: names by which browsers may address it, in lower case.
+        names: lower-case names by which browsers may address the dashboard.
         token: the token that a reader must present. None if only users of this machine can reach the dashboard.
     """
 
@@ -37,8 +37,8 @@ class Access:
     def allows_host(self, host: str, local: str) -> bool:
         """Return whether a request's Host field names this dashboard.
 
-        This defends against DNS rebinding: a page of another site keeps its own host name even if the name resolves to
-        this address.
+        This defends against DNS rebinding: requests from another site's page contain that site's host name, even if the
+        name resolves to this address.
 
         Args:
             host: the field's value.
@@ -53,7 +53,7 @@ class Access:
     def allows_authorization(self, field_value: str | None) -> bool:
         """Return whether the token was presented, as a bearer token or as the password of any user.
 
-        Browsers can only do the latter.
+        Browsers can send only a password.
         """
         if self.token is None:
             return True
@@ -66,7 +66,7 @@ class Access:
 
 
 def listen(address: str | None, names: Sequence[str], token: str | None) -> tuple[socket.socket, Access]:
-    """Reserve the port of a dashboard, and determine who may read it.
+    """Reserve a dashboard's port, and determine who may read the dashboard.
 
     Args:
         address: HOST:PORT. Port 0 picks a free port.

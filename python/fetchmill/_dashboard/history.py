@@ -70,7 +70,7 @@ class History(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return the values of the job that a page shows in addition to its samples."""
+        """Return the job's values that a page shows in addition to the samples."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON, with times in ISO 8601 UTC."""
@@ -95,7 +95,7 @@ def describe_limits(limits: Mapping[str, float]) -> str:
 
 
 def write_page(found: History, file: str | os.PathLike[str]) -> None:
-    """Write the page of a history into a file. The file is replaced atomically.
+    """Write the page of a history to a file. The file is replaced atomically.
 
     Raises:
         StorageError: the file cannot be written.

@@ -6,12 +6,12 @@ from typing import Any
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OUTCOMES = ("fetched", "absent", "failed", "skipped")
-# Bottlenecks. After the first second, exactly one of them is 1.
+# Bottlenecks. After the first second, the metric of exactly one of them is 1.
 LIMITS = (
     *("listing", "server", "network", "cpu", "disk", "transform", "rate", "bwlimit", "throttling", "courtesy"),
     *("concurrency", "names", "outage", "last-targets", "mixed"),
 )
-# Prometheus' name of each quantile, with the job's name for it.
+# The name of each quantile in Prometheus and in the job.
 _QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max"))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})

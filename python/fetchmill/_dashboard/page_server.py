@@ -57,7 +57,7 @@ class PageReply:
         return cls(status, body=f"{text}\n".encode(), fields=fields)
 
     def to_bytes(self, *, has_body: bool) -> bytes:
-        """Return the reply as sent."""
+        """Return the bytes to send."""
         fields = (
             *_FIELDS,
             ("Content-Type", self.content_type),
@@ -99,7 +99,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and all connections. The thread may not have started."""
+        """End the thread, if it was started, and all connections."""
         if self._loop is None:
             self._listener.close()
             return

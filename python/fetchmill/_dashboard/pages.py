@@ -1,4 +1,4 @@
-"""Answers of a dashboard: the page and its parts, the figures as JSON, and metrics."""
+"""A dashboard's answers: the page and its parts, the figures as JSON, and metrics."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class Pages:
     Args:
         job: the job.
         told: facts about the job: the command, its source and its destination.
-        access: the clients that may read.
+        access: the clients that may read the dashboard.
     """
 
     def __init__(self, job: ShownJob, told: Mapping[str, str | None], access: Access) -> None:

@@ -38,7 +38,7 @@ def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]
 
 
 def _joined(modules: Mapping[str, str]) -> str:
-    """Join modules into one script, because a page opened from a file cannot import any. Each keeps its own scope."""
+    """Join modules into one script, because a page opened from a file cannot import them. Each keeps its own scope."""
     scopes = [f"modules.{name} = (() => {{\n{_scope(text)}}})();" for name, text in modules.items()]
     return "\n".join(["const modules = {};", *scopes])
 

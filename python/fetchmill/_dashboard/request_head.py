@@ -1,4 +1,4 @@
-"""Parses the head of a dashboard's request strictly, and ignores what follows it."""
+"""Parses the head of a dashboard request strictly, and ignores everything after it."""
 
 import re
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ def export(  # noqa: PLR0913 - each has its default
         durability: `power` if a commit must survive a power cut; `process` if it need only survive the end of the
             process.
         progress: as for `fetchmill.get`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -116,7 +116,7 @@ def prepare(
     durability: str,
     reach: Mapping[str, Any],
 ) -> PreparedExport:
-    """Return an export; see `export`. `reach` has options for reaching the bucket of a shared job.
+    """Return an export; see `export`. `reach` contains options for reaching the bucket of a shared job.
 
     Raises:
         UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.

@@ -35,7 +35,7 @@ class JobHistory(History):
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the values of the job that a page shows in addition to its samples."""
+        """Return the job's values that a page shows in addition to the samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {
@@ -54,7 +54,7 @@ def history(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
 
     Args:
         dest: the destination, a folder or a bucket.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
 
     Raises:
         UsageError: there is no job, or it is a shared job; see `shared_jobs.history`.

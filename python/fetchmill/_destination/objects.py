@@ -297,8 +297,8 @@ def open(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        state: journal folder, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -324,7 +324,7 @@ def open_reached(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
         reach: options for reaching the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):

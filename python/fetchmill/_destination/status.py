@@ -21,7 +21,7 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
 
     Args:
         dest: the destination, a folder or a bucket.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
 
     Returns:
         The counters of the last commit, and whether a process is running the job.
@@ -50,8 +50,8 @@ def failures(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        state: journal folder, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -72,7 +72,7 @@ def failures_reached(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
         reach: options for reaching the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):
@@ -97,8 +97,8 @@ def skipped(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        state: journal folder, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -119,7 +119,7 @@ def skipped_reached(
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
+        state: journal folder, if the job was started with `state`.
         reach: options for reaching the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):

@@ -172,8 +172,8 @@ def verify(  # noqa: PLR0913 - each has its default
 
     Args:
         dest: the destination.
-        state: folder of the journal, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value.
+        state: journal folder, if the job was started with `state`.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
         against: an origin to compare a sample of objects with, `http://host:port[/path]`.
@@ -227,7 +227,7 @@ def verify_reached(  # noqa: PLR0913 - those of `verify`
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Verify a destination; see `verify`. `reach` has options for reaching the bucket of a shared job."""
+    """Verify a destination; see `verify`. `reach` contains options for reaching the bucket of a shared job."""
     if against is not None and sample is None:
         sample = SAMPLE_DEFAULT
     for name, value in (("sample", sample), ("threads", threads)):

@@ -66,7 +66,7 @@ class _AsyncReader:
         return item
 
     def close(self) -> None:
-        """Cancel the iterable if it still runs, and wait for the thread."""
+        """Cancel the iterable if it is still running, and wait for the thread."""
         with self._changed:
             if self._loop and self._task and not self._is_ended:
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -125,7 +125,7 @@ def check(
     progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
-    """Check each site of a list and record its answer as a row. Resume an earlier call's unfinished check.
+    """Check each site in a list and record its answer as a row. Resume a check that an earlier call began.
 
     Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
     that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the
@@ -141,7 +141,7 @@ def check(
         **options: the fields of `CheckOptions`, which documents their units and defaults.
 
     Returns:
-        The summary. Failed sites are counted there and have rows; they raise no exception.
+        The summary, which also counts failed sites. They have rows and raise no exception.
 
     Raises:
         UsageError: an option cannot be used, or `results` belongs to something else; nothing was changed.
@@ -149,7 +149,7 @@ def check(
         Exception: any exception that the iterable raises, after a checkpoint.
         StorageError: the local storage failed.
         BusyError: another process is running this check.
-        JournalError: the journal or the rows contradict each other.
+        JournalError: the journal and the rows contradict each other.
 
     Example:
         >>> report = fetchmill.check("top-1m.csv", "results.parquet", column="2", template="https://www.{}")

@@ -38,7 +38,7 @@ def get(
     progress: ProgressChoice = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
-    """Fetch every object of a source into a destination. Resume a job that an earlier call began.
+    """Fetch all objects from a source into a destination. Resume a job that an earlier call began.
 
     Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
     signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the exception is
@@ -50,12 +50,12 @@ def get(
             - `http://host:port[/path]` or `https://...`: a server that lists its objects.
             - `s3://bucket[/prefix]`: a bucket.
             - The path of a list of URLs. A folder or a glob of list files is one list.
-            - An iterable or async iterable of URLs or `fetchmill.Request`, or of pairs of one of these and a name. It
-              may be endless. It is read ahead on a separate thread, as far as there is room. `None` is a failed target.
-              To resume a job, it must yield the same items in the same order. Finished items are skipped, and a
-              different item stops the job.
-            - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) has the URLs and
-              `key_column` has the names.
+            - An iterable or async iterable, possibly endless. An item is a URL, a `fetchmill.Request`, a pair of one of
+              these and a name, or `None` for a failed target. Items are read ahead on a separate thread, as far as
+              there is room. To resume a job, the iterable must yield the same items in the same order. Finished items
+              are skipped, and a different item stops the job.
+            - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) names the column with
+              the URLs, and `key_column` the column with the names.
         dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,
             which accepts only shards. The job's state is then in `./NAME.fetchmill`, or in `state`.
         fetch: your own function instead of fetchmill's requests; needs an `engine` in Python. `fetch(target)` returns
@@ -63,16 +63,16 @@ def get(
             has `url`, `name`, `sequence`, `attempt` and `headers()`, and need not be a URL. For `asyncio` and `combo`,
             `fetch` must be a coroutine function; for `processes` and `combo`, a module-level function. If it raises,
             the target fails with kind `function`, and is retried as after other failures.
-        on_start: called once by each worker (a thread, a process, an event loop). Its value is passed to `fetch` as the
-            second argument. It may be a coroutine function if `fetch` is one.
-        on_done: called once by each worker when it ends, with the value of `on_start` (None without one).
+        on_start: called once by each worker (a thread, a process, an event loop). Its return value is the second
+            argument of `fetch`. It may be a coroutine function if `fetch` is one.
+        on_done: called once by each worker when it ends, with the return value of `on_start` (None without `on_start`).
         progress: True shows the progress on standard error, or below the notebook cell. A function is called with a
             `Snapshot` four times a second and at the end; if it raises, the job ends after a checkpoint. None, the
             default, means True in a notebook and False elsewhere.
         **options: the fields of `GetOptions`, which documents their units and defaults.
 
     Returns:
-        The ledger. Absent and failed targets are counted there; they raise no exception.
+        The ledger, which also counts absent and failed targets. They raise no exception.
 
     Raises:
         UsageError: an option cannot be used, or the destination belongs to something else; nothing was changed.
@@ -82,7 +82,7 @@ def get(
         Exception: any exception that the iterable, `on_start` or `on_done` raises, after a checkpoint.
         StorageError: the local storage failed.
         BusyError: another process is running this job.
-        JournalError: the journal or the output contradict each other.
+        JournalError: the journal and the output contradict each other.
 
     Example:
         >>> report = fetchmill.get("http://127.0.0.1:8080", "out/", concurrency=128)  # doctest: +SKIP
@@ -92,7 +92,8 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        # A function cannot be stored. Without a stored source, `resume` refuses the job instead of fetching by itself.
+        # A function cannot be stored. Without a stored source, `resume` refuses the job. Otherwise, it would fetch
+        # without the function.
         lacking = ["source"] if fetch is not None else []
         return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
     rows, given = take_table(source, options)

@@ -1,4 +1,4 @@
-"""`list` as one blocking call: writes a source's targets to a manifest, or passes them to a function, unfetched."""
+"""`list` as one blocking call: writes targets to a manifest or passes them to a function, without fetching them."""
 
 import contextlib
 import json
@@ -52,8 +52,8 @@ class ListReport(ReadableReport):
         source: the source of the targets.
         manifest: the file with the rows; None if the rows were passed to a function.
         rows: number of targets with a row.
-        without_url: number of rows without a URL. `get` fails these targets.
-        failed_folders: number of folders of a web server whose listing failed. Their contents are missing.
+        without_url: number of rows without a URL. `get` counts these targets as failed.
+        failed_folders: number of web server folders that could not be listed. Their contents are missing.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
         already_finished: whether the list was finished before this run. The run then made no request.
@@ -109,10 +109,10 @@ def list(
     progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
-    """List the targets that `get` would fetch, without fetching them. Resume an earlier call's unfinished list.
+    """List the targets that `get` would fetch, without fetching them. Resume a list that an earlier call began.
 
     With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, even on another
-    machine. The file appears only when it is complete. With `each`, the listed targets are passed to a function.
+    machine. The file appears only when it is complete. With `each`, the listed targets are passed to that function.
     Nothing is then stored, so each call starts from the beginning.
 
     Blocks until the end and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a signal
@@ -134,7 +134,7 @@ def list(
         TemporaryError: the server was unreachable for too long.
         StorageError: the local storage failed.
         BusyError: another process is running this list.
-        JournalError: the journal or the rows contradict each other.
+        JournalError: the journal and the rows contradict each other.
 
     Example:
         >>> report = fetchmill.list("http://127.0.0.1:8080", "manifest.parquet")  # doctest: +SKIP
@@ -168,7 +168,7 @@ class RowJob:
         self._columns = job.kept() or ()
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for rows or the end. Return whether the job has ended."""
+        """Wait up to `seconds` for rows or for the job to end. Return whether the job has ended."""
         lines = self._job.take_rows(seconds)
         if lines is None:
             return self._job.wait(seconds)
@@ -210,7 +210,7 @@ class RowJob:
         self._job.abort()
 
     def report(self) -> dict[str, Any]:
-        """Return the report, after the end."""
+        """Return the report after the job has ended."""
         return self._job.report()
 
 

@@ -18,7 +18,7 @@ OnProgress = Callable[[Snapshot], object]
 """A function that is called with a job's progress."""
 
 ProgressChoice = bool | OnProgress | None
-"""Whether to show a job's progress in a terminal or notebook, or a function to call. None: only in a notebook."""
+"""Whether to show a job's progress in a terminal or notebook, or a function to call. None means only in a notebook."""
 
 # Interval of snapshots for a function or a display, and of lines on a stream that is not a terminal.
 _STEP_SECONDS = 0.25
@@ -34,7 +34,7 @@ class Show(Protocol):
 
 @contextlib.contextmanager
 def shown(progress: ProgressChoice) -> Iterator[Show | None]:
-    """Yield the function that shows a job, according to `progress`; None if it is not shown."""
+    """Yield a function that shows a job's progress as `progress` requests; None if no progress is shown."""
     if progress is None:
         progress = is_notebook()
     if progress is False:
@@ -122,7 +122,7 @@ class _NotebookDisplay:
         self._show(_as_mime(snapshot, rates))
 
     def close(self) -> None:
-        """Replace the bar by one final line."""
+        """Replace the bar with a final line."""
         if self._handle is not None:
             self._show({"text/plain": self._done, "text/html": escape(self._done)})
 

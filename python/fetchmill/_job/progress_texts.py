@@ -1,6 +1,6 @@
 """Formats a job's snapshot as text for people, and as an event for programs.
 
-Rates cover the last few seconds by the job's own clock, which is part of the snapshot.
+Rates cover the last few seconds, measured by the job's own clock, which is part of each snapshot.
 """
 
 from collections import deque
@@ -42,8 +42,8 @@ class Meter:
         if self._points and snapshot.seconds < self._points[-1][0]:
             self._points.clear()  # another job: a sync first lists, then fetches
         if not self._points and snapshot.seconds > 0:
-            # A resumed run starts with the number of targets finished earlier. There is no such number for bytes, so
-            # their rate starts with this snapshot.
+            # The number of targets that earlier runs finished is known. The number of bytes is not, so in a resumed run
+            # the rate of bytes starts with this snapshot.
             self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
         self._points.append((snapshot.seconds, settled, snapshot.bytes))
         while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
@@ -56,7 +56,7 @@ class Meter:
 
 
 def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
-    """Return the seconds to the end, or None while the total is unknown or there is no progress."""
+    """Return the remaining seconds; None while the total is unknown or there is no progress."""
     if snapshot.expected is None or rates.objects <= 0:
         return None
     return (snapshot.expected - snapshot.settled) / rates.objects
@@ -90,7 +90,7 @@ def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KIN
 
 
 def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """Describe a snapshot: one line, another if anything failed, and one for each outage that the job waits out."""
+    """Describe a snapshot: one line, another if anything failed, and one per outage that the job is waiting out."""
     line = [
         describe_done(snapshot),
         f"{format_count(rates.objects)} objects/s",
@@ -110,7 +110,7 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
     if snapshot.waiting:
         second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
     waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
-    # A wait describes an outage and its deadline.
+    # A wait already describes the outage and its deadline, so the limit is left out.
     limits = [describe_limit(snapshot.limited_by)] if snapshot.limited_by and not waits else []
     return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
 

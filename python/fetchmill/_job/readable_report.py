@@ -45,7 +45,7 @@ def _text(value: object) -> str:
         return f"{value:.2f}"
     if isinstance(value, datetime) or hasattr(value, "text"):
         return repr(_words(value))
-    # Show only the content of an immutable mapping.
+    # Show an immutable mapping as a plain dict.
     return repr(dict(value) if isinstance(value, Mapping) else value)
 
 

@@ -17,7 +17,7 @@ from fetchmill._quick_dataclass import dataclass
 OPTED_OUT = "opted-out"
 # The rule in `stopped_by` that is not a problem, because the run ended as requested.
 FIRST = "first"
-# Maximum number of hosts with forbidding robots.txt files that a job counts individually.
+# Maximum number of hosts whose forbidding robots.txt a job counts individually.
 FORBIDDING_HOSTS_MAX = 4096
 
 
@@ -49,14 +49,14 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedBy:
-    """The bottleneck of a job, measured over the last seconds.
+    """The bottleneck of a job, measured over the last few seconds.
 
     Args:
         kind: `listing`, `server`, `network`, `cpu`, `disk`, `transform`, `rate`, `bwlimit`, `throttling`, `courtesy`,
             `concurrency`, `names`, `outage`, `last-targets`, or `mixed` if there is more than one bottleneck
             (docs/guide/what-limits-a-job.md).
         text: a human-readable line with the measured figure.
-        share: in a report, the fraction of the run's time with this bottleneck, 0 to 1. None while a job runs.
+        share: in a report, the fraction of the run with this bottleneck, 0 to 1. None while a job is running.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class LimitedBy:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Create an instance from the native module's result, or return None if there is none."""
+        """Create an instance from the native module's result, or return None if the result is None."""
         return None if values is None else cls(**values)
 
 
@@ -87,17 +87,17 @@ class Latency:
 
     @classmethod
     def from_native(cls, values: Mapping[str, float] | None) -> Self | None:
-        """Create an instance from the native module's result, or return None if there is none."""
+        """Create an instance from the native module's result, or return None if the result is None."""
         return None if values is None else cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OriginLatency:
-    """Throughput and latency of one origin over the last ten seconds, for a job over many origins.
+    """Throughput and latency of one origin over the last ten seconds, for a job with many origins.
 
     Args:
         origin: scheme, host and port.
-        replies_per_second: complete replies per second, except those indicating a problem.
+        replies_per_second: complete replies per second, except replies that indicate a problem.
         latency: response times of these replies, to one significant digit.
     """
 
@@ -134,11 +134,11 @@ class Snapshot:
         stopped_by: the rule that ends the run; None if no rule does.
         attempts: number of requests in this run.
         concurrency: current maximum number of requests in flight.
-        tries_concurrency: whether `concurrency="auto"` is still searching for that number.
+        tries_concurrency: whether `concurrency="auto"` is still searching for the best maximum.
         limited_by: the bottleneck of the job; None in the first second.
         latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
             them.
-        origins: throughput and latency by origin, for a job over many origins. At most 64 origins; the origin with the
+        origins: throughput and latency by origin, for a job with many origins. At most 64 origins; the origin with the
             most replies is first.
         total: number of objects announced by the listing; None if the listing announces no number.
         pages: number of listing pages read in this run.
@@ -215,8 +215,9 @@ class Report(ReadableReport):
         pending: number of targets without an outcome; 0 once the job is finished.
         bytes: size of all fetched bodies in bytes.
         failures: number of failed targets by failure kind.
-        failed_statuses: number of targets that failed because of their HTTP status, by status: `401 Unauthorized`.
-            Failures recorded by older releases are not included, because those releases did not count statuses.
+        failed_statuses: number of targets that failed because of their HTTP status, by status, such as
+            `401 Unauthorized`. Failures recorded by older releases are not included, because those releases did not
+            count statuses.
         credentials: whether this run may have sent credentials; None if unknown.
         seconds: duration of this run in seconds.
         attempts: number of requests for targets in this run, retries included.
@@ -234,7 +235,7 @@ class Report(ReadableReport):
         notices: human-readable messages, one line each.
         skipped_by: number of skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`,
             `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
-            Empty for a job of release 0.1.0.
+            Empty for a job from release 0.1.0.
         opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
             `robots.txt`. If a value has several directives, the first one that reserves the object is the rule.
             Targets skipped by older releases without this mapping are not counted.
@@ -346,7 +347,7 @@ class JobProgress:
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
-        """Create an instance from the native module's result, or return None if there is none."""
+        """Create an instance from the native module's result, or return None if the result is None."""
         if values is None:
             return None
         made = {
@@ -359,7 +360,7 @@ class JobProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Status(Report):
-    """A job's ledger, read from its journal, even while the job is running.
+    """A job's ledger, as read from its journal. The job may be running.
 
     Args:
         running: whether a process is running the job.

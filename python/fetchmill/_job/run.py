@@ -11,7 +11,7 @@ from fetchmill._job.progress import Show
 
 # Signals are handled within this time.
 STEP_SECONDS = 0.05
-# The core drains for 3 s and then writes a last checkpoint. After this time, it is aborted without a checkpoint.
+# The core drains for 3 s and then writes a last checkpoint. After this time, the job is aborted without a checkpoint.
 DRAIN_SECONDS_MAX = 5.0
 
 
@@ -19,7 +19,7 @@ class RunningJob(Protocol):
     """A job or an export."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the end. Return whether the job has ended."""
+        """Wait up to `seconds` for the job to end. Return whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the current counters."""
@@ -31,11 +31,11 @@ class RunningJob(Protocol):
         """End the job without a checkpoint."""
 
     def report(self) -> dict[str, Any]:
-        """Return the report, after the end."""
+        """Return the report after the job has ended."""
 
 
 def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
-    """Start a job, wait for its end and return its report. An exception is raised after draining the job.
+    """Start a job, wait for it to end, and return its report. On an exception, drain the job, then raise the exception.
 
     Args:
         start: starts the job.

@@ -1,7 +1,7 @@
-"""The stored command of a job. The journal keeps it for `resume`: the given options, without secrets and code.
+"""The stored command of a job: the given options, without secrets and code. The journal keeps it for `resume`.
 
 A destination may be untrusted. A stored command therefore names no code, no file with credentials, and no place to
-write to. The caller passes these again.
+write to. The caller must pass these again.
 """
 
 import json
@@ -40,7 +40,7 @@ class StoredCommand(NamedTuple):
     lacking: tuple[str, ...]
 
     def options_for(self, dest: str | os.PathLike[str], given: Mapping[str, Any]) -> GetOptions:
-        """Return the options of a run that resumes the job.
+        """Return the options for a run that resumes the job.
 
         Args:
             dest: the destination of the job.

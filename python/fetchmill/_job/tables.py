@@ -14,7 +14,7 @@ _SHOWN_NAMES = 20
 
 
 class ArrowTable(Protocol):
-    """A table that provides Arrow's C stream interface: of pyarrow, Polars, pandas 2.2, DuckDB and others."""
+    """A table with Arrow's C stream interface, for example from pyarrow, Polars, pandas 2.2 or DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object = None, /) -> object:
         """Return a capsule with a stream of record batches."""
@@ -24,7 +24,7 @@ def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, 
     """Return a table's items, and the options without `column` and `key_column`. Return other sources unchanged.
 
     Raises:
-        UsageError: the table does not have the columns.
+        UsageError: the table does not have these columns.
     """
     given = dict(options)
     if not _is_table(source):

@@ -1,4 +1,4 @@
-"""The dashboard of a job, if it was requested."""
+"""The dashboard of a job, if one was requested."""
 
 import contextlib
 import sys

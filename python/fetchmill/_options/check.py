@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 @option_class(CHECK)
 class CheckOptions(Options):
-    """The options of a check: validated, immutable.
+    """The validated, immutable options of a check.
 
     `source`, `results`, and the options for reading the list identify a check. They cannot change when the check is
     resumed. All other options may change.
 
     Args:
         source: the path of a list of URLs. `-` reads a list from standard input.
-        results: the file for the rows: it must be missing or belong to the same check. None: rows are only counted.
+        results: the file for the rows, which must be missing or belong to the same check. If None, rows are only
+            counted.
 
     Raises:
         UsageError: a value cannot be used.
@@ -67,5 +68,5 @@ class CheckOptions(Options):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the state of the check is removed at its end."""
+        """Whether the check's state is removed when the check ends."""
         return self.results is None and self.state is None

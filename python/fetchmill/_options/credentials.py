@@ -24,7 +24,7 @@ def request_fields(
         auth: user and password, for basic authentication (RFC 7617, in UTF-8).
         bearer: a token (RFC 6750).
         netrc_for: the origin for which the user and password are read from ~/.netrc.
-        has_command: whether a command prints a token, which the core adds.
+        has_command: whether a command prints the token. The core then adds the token.
 
     Raises:
         UsageError: more than one argument sets `Authorization`, or ~/.netrc has no entry for the host.
@@ -86,7 +86,7 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
 
 
 def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
-    """Return the proxies in the form of the native module: one URL for both schemes, or those of the environment.
+    """Return the proxies in the native module's form: one URL for both schemes, or the environment's proxies.
 
     Args:
         proxy: value of the option. `env` reads http_proxy, https_proxy, all_proxy and no_proxy.

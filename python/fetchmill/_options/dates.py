@@ -1,4 +1,4 @@
-"""Parses dates from people and programs: a time with its time zone, or a day, which begins at 00:00 UTC."""
+"""Parses dates from people and programs: a time with a time zone, or a day, which begins at 00:00 UTC."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -27,7 +27,7 @@ def parse_date(text: str) -> datetime:
 
 
 def seconds_of(value: str | date | datetime) -> int:
-    """Return the seconds from 1970 UTC to a moment. Round up, because listings contain whole seconds.
+    """Convert a date to seconds since 1970 UTC. Round up, because listings contain whole seconds.
 
     Raises:
         ValueError: the value is not a date with a time zone, or is before 1970.

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import GetKeywords
 
 _QUALITY_MAX = 100
-# Repeated from `_transform.images`, so that help does not need Pillow.
+# Copied from `_transform.images`, so that help does not need Pillow.
 _IMAGE_COLUMNS = ("width", "height", "original_width", "original_height")
 
-# Options that earlier versions wrote under other names, in journals and job directories.
+# Options that earlier versions stored under other names in journals and job directories.
 _RENAMED = {"all_rows": "keep_failed", "warc_all": "keep_failed"}
 
 
 def with_current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored options under the names that they have now."""
+    """Return stored options under their current names."""
     return {_RENAMED.get(name, name): value for name, value in stored.items()}
 
 
 @option_class(GET)
 class GetOptions(Options):
-    """The options of a job: validated, immutable.
+    """The validated, immutable options of a job.
 
     `source`, `listing`, `format`, and the options that shape requests and names identify a job. They cannot change when
     the job is resumed. All other options may change.
@@ -93,8 +93,8 @@ class GetOptions(Options):
             kind: the kind of source, if the source's text does not show it.
 
         Raises:
-            UsageError: credentials have no origin, ~/.netrc has no entry for it, or other processes cannot import the
-                transform.
+            UsageError: credentials have no origin, ~/.netrc has no entry for the origin, or other processes cannot
+                import the transform.
         """
         values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
         if has_images(self):
@@ -123,7 +123,7 @@ class GetOptions(Options):
 
 
 def has_images(options: Options) -> bool:
-    """Return whether the objects are images, which are checked or changed before they are stored."""
+    """Return whether the objects are images that are checked or changed before they are stored."""
     return any(getattr(options, name) is not None for name in ("image_max_side", "image_min_side", "image_format"))
 
 

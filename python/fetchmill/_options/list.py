@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @option_class(LIST)
 class ListOptions(Options):
-    """The options of a listing: validated, immutable.
+    """The validated, immutable options of a listing.
 
     `source`, `manifest`, and the options for listing and reading identify a listing. They cannot change when the
     listing is resumed. All other options may change.
@@ -23,7 +23,8 @@ class ListOptions(Options):
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
-        manifest: the file for the rows: it must be missing or belong to the same listing. None: rows go to the caller.
+        manifest: the file for the rows, which must be missing or belong to the same listing. If None, rows are passed
+            to the caller.
 
     Raises:
         UsageError: a value cannot be used.
@@ -57,10 +58,10 @@ class ListOptions(Options):
         """Return the options for the native module.
 
         Args:
-            temporary: a folder for the state of a listing without a manifest, which cannot be resumed.
+            temporary: a folder for the state of a listing that has no manifest and so cannot be resumed.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
         """
         values = source_values(self, self.source_kind)
         if temporary:

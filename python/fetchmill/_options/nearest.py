@@ -14,7 +14,7 @@ _VALUES = {
 
 
 def nearest_value(value: str, choices: Collection[str]) -> str | None:
-    """Return the word of a choice that was probably meant."""
+    """Return the choice that was probably meant."""
     return nearest(value, choices, _VALUES)
 
 
@@ -25,7 +25,10 @@ def nearest_spelling(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest(name: str, known: Collection[str], meanings: Mapping[str, str]) -> str | None:
-    """Return a known name by meaning, otherwise by spelling. The spelling of a name in `meanings` counts, too."""
+    """Return the known name with the same meaning, otherwise the one closest in spelling to the name or a synonym.
+
+    `meanings` maps synonyms to known names.
+    """
     if (meant := meanings.get(name)) in known:
         return meant
     close = nearest_spelling(name, [*known, *(word for word, meant in meanings.items() if meant in known)])

@@ -28,12 +28,13 @@ _NOT_OF_A_PROBE = {
 
 @option_class(PLAN)
 class PlanOptions(Options):
-    """The options of a plan: those of the planned job, and those of the probe. Validated, immutable.
+    """The validated, immutable options of a plan: those of the planned job, and those of the probe.
 
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs.
-        dest: the destination of the planned job. Nothing is written there. None: free space is not checked.
+        dest: the destination of the planned job. Nothing is written there. If None, free space is not
+            checked.
 
     Raises:
         UsageError: a value cannot be used.
@@ -78,8 +79,8 @@ class PlanOptions(Options):
 
         Args:
             dest: the destination of the probe's job.
-            format: its format.
-            other: options that differ from the planned job.
+            format: the format of the probe's job.
+            other: options that differ from those of the planned job.
         """
         # The probe reports failures itself, even if all requests are refused.
         of_probe = {"dest": dest, "format": format, "durability": "process", "max_failed": "100%"}
@@ -87,7 +88,7 @@ class PlanOptions(Options):
         return GetOptions(**values | other)
 
     def listing_job(self) -> ListOptions:
-        """Return the options of a list of the source without a manifest."""
+        """Return the options for listing the source without a manifest."""
         return ListOptions(**self._given(ListOptions))
 
     def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options

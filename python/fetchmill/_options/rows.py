@@ -1,4 +1,4 @@
-"""Rows of options, and the option classes created from them.
+"""Option rows, and the option classes created from them.
 
 The rows are in `table`, which is generated. An option class is a frozen dataclass with a field per row.
 """
@@ -22,7 +22,7 @@ _PATHS = ("dest", "manifest", "results")
 
 
 class Option:
-    """A row of the table, without its name.
+    """A row of the option table, without the option's name.
 
     Args:
         kind: the kind of value.
@@ -30,7 +30,7 @@ class Option:
         default: the value if the option is not given.
         help: the help text.
         choices: the allowed words, for a choice.
-        refused: words of the choice that the class refuses with an error of its own. Help does not show them.
+        refused: words of the choice that the class refuses with its own error. Help does not show them.
         heading: the section in the command's help.
         envvar: the environment variable read by the command, for values that must not appear in process lists.
         short: the one-letter name on the command line.
@@ -71,7 +71,7 @@ class Option:
 
 
 class Options:
-    """The base of all option classes: validated, immutable."""
+    """The base class of all option classes, whose instances are validated and immutable."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -133,13 +133,13 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the options for the core, in the core's form. Leave out options at their defaults.
+        """Return the options in the core's form, without options at their defaults.
 
         Args:
             asked: the URL of the first request, for selecting the entry in ~/.netrc.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
         """
         values = {
             option.name: _core_value(option.metadata["kind"], getattr(self, option.name))
@@ -164,7 +164,7 @@ class Options:
 
 
 def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
-    """Create a frozen dataclass from a class, with the class's own fields and one per row.
+    """Return a decorator that makes a class a frozen dataclass, with its own fields and one per row.
 
     Args:
         options: the rows by name.
@@ -185,7 +185,7 @@ def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
 
 
 def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
-    """Convert a value to the form of the core."""
+    """Convert a value to the core's form."""
     if value is None:
         return None
     if kind == "share":

@@ -40,7 +40,7 @@ BUCKET_REACH = (
 )
 # Options for reaching a bucket and reading its objects.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
-# Options that a bucket refuses, because its requests are signed and never lead to another host.
+# Options that are refused for a bucket, because its requests are signed and never lead to another host.
 _UNSIGNED = (
     *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
     *("credentials_for", "allow_private"),

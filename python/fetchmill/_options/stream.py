@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @option_class(STREAM)
 class StreamOptions(Options):
-    """The options of a stream or client: validated, immutable.
+    """The validated, immutable options of a stream or client.
 
     Raises:
         UsageError: a value cannot be used.
@@ -28,6 +28,6 @@ class StreamOptions(Options):
         """Return the options for the native module.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
         """
         return json.dumps(self.core_values(self.credentials_for or ""))

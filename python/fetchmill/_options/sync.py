@@ -21,7 +21,7 @@ from fetchmill.errors import UsageError
 if TYPE_CHECKING:
     from fetchmill._options.keywords import SyncKeywords
 
-# Options that determine the objects of a source and their names.
+# Options that determine which objects a source has, and how they are named.
 _FILTERS = (
     *("list_format", "column", "template", "csv_header", "delimiter", "quote", "key_column", "include", "exclude"),
     *("size_from", "size_to", "modified_from", "modified_to", "storage_class"),
@@ -41,7 +41,7 @@ _PERCENT = 100
 
 @option_class(SYNC)
 class SyncOptions(Options):
-    """The options of a sync: validated, immutable.
+    """The validated, immutable options of a sync.
 
     Args:
         source: the source of the targets, as for `get`.
@@ -96,7 +96,7 @@ class SyncOptions(Options):
 
     @property
     def filters(self) -> str:
-        """The options that determine the objects in DEST, their names and format, as text for comparison."""
+        """The options that determine the objects in DEST, their names and their format, as text for comparison."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
@@ -104,14 +104,14 @@ class SyncOptions(Options):
         return json.dumps(given, sort_keys=True)
 
     def list_json(self, manifest: str, *, is_iterable: bool = False) -> str:
-        """Return the options of the job for listing the source into a manifest, for the native module.
+        """Return the native module's options for the job that lists the source into a manifest.
 
         Args:
             manifest: the file for the rows.
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
         """
         options = self._of(ListOptions)
         options.pop("format", None)  # for a list, this is the format of its rows
@@ -121,16 +121,16 @@ class SyncOptions(Options):
     def get_json(
         self, requests: str, dest: str, next_numbers: Mapping[str, Any] | None, *, is_iterable: bool = False
     ) -> str:
-        """Return the options of the job for fetching new and changed objects, for the native module.
+        """Return the native module's options for the job that fetches new and changed objects.
 
         Args:
             requests: a manifest with a row for each request.
             dest: the folder for fetched objects.
-            next_numbers: the next free shard numbers, after the existing shards; None for the format `files`.
+            next_numbers: the shard numbers that follow those of existing shards; None for the format `files`.
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for it.
+            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
         """
         values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
         if self.listing == "json":

@@ -61,7 +61,7 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
 
 
 def require(met: bool, name: str, expected: str, value: object) -> None:
-    """Raise UsageError with the expected value unless `met`."""
+    """Raise a UsageError that names the expected value, unless `met` is true."""
     if not met:
         raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
 
@@ -173,7 +173,7 @@ def _check_answers(name: str, value: object) -> None:
 
 
 def _check_statuses(name: str, value: object) -> None:
-    """Check a sequence of error statuses, as whole numbers."""
+    """Check a sequence of error statuses, which must be whole numbers."""
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     require(is_list, name, "a sequence of statuses such as [403, 999]", value)
     for status in value:  # type: ignore[attr-defined]

@@ -122,7 +122,7 @@ def _writer(
 
 
 def _conclude(report: "ListReport", display: Display, *, with_events: bool, quiet: bool) -> None:
-    """Write the summary to standard error, because names are the result. With events, write a `report` event instead."""
+    """Write the summary to standard error, because names are the result. With events, write the event `report`."""
     if with_events:
         for notice in report.notices:
             display.notice(notice)

@@ -24,7 +24,7 @@ BAR_WIDTH = 40
 
 
 class Display:
-    """The base class of displays. It shows nothing. Only one thread calls a display. A closed stream raises no error."""
+    """The base class of displays; shows nothing. Only one thread calls a display. A closed stream raises no error."""
 
     def update(self, snapshot: "Snapshot") -> None:
         """Show a snapshot, unless it is too early for the next one."""

@@ -77,7 +77,7 @@ class _NameListing:
                 yield pair
 
     def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """Yield each name with all facts about its object. Read the shards if they have more facts than the manifest."""
+        """Yield each name with all facts about its object. Read the shards if only they contain all facts."""
         if self._objects.format not in _WITH_FACTS:
             yield from self.names(with_lengths=True)
             return
