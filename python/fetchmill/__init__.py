@@ -2,12 +2,13 @@
 
     report = fetchmill.get("http://127.0.0.1:8080", "out/")
 
-`__all__` lists all public names. Modules are loaded when a name is first used, so that the command starts quickly.
+`__all__` lists all public names. Each module is loaded when one of its names is first used, so that the command starts
+quickly.
 """
 
 from importlib import import_module
 
-# Replaces `typing.TYPE_CHECKING`: `typing` takes longer to load than everything else here.
+# Replaces `typing.TYPE_CHECKING`, because `typing` takes longer to load than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable

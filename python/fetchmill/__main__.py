@@ -1,9 +1,9 @@
 """The `fetchmill` command, also available as `python -m fetchmill`: start, signals and exit.
 
 A signal may arrive at any moment. While modules are being imported, a signal ends the command immediately, with one
-line of output. Raising an exception instead could interrupt an import, and the module might swallow it. Commands that
-run a job install their own handlers. In other commands, the first SIGINT raises KeyboardInterrupt. After the command
-has ended, signals are ignored so that the exit code does not change.
+line of output. Raising an exception instead could interrupt an import, and the imported module might swallow the
+exception. Commands that run a job install their own handlers. In other commands, the first SIGINT raises
+KeyboardInterrupt. After the command has ended, signals are ignored so that the exit code does not change.
 """
 
 import atexit
@@ -27,8 +27,8 @@ _WITH_JOBS = ("check", "export", "get", "list", "serve")
 class _Interrupt(KeyboardInterrupt):
     """Raised by SIGINT.
 
-    If a bare KeyboardInterrupt passes through `exec`, Python ends itself by the signal and ignores the exit code.
-    Modules with dataclasses use `exec` while they are loaded.
+    If a bare KeyboardInterrupt passes through `exec`, Python kills itself with the signal and ignores the exit code.
+    Importing a module with dataclasses calls `exec`.
     """
 
 
@@ -37,7 +37,7 @@ def main() -> "NoReturn":
     for number in _NUMBERS:
         signal.signal(number, _leave)
     code = 130
-    # Objects created during imports are not garbage.
+    # Objects created during imports are not garbage, so collecting garbage would only take time.
     gc.disable()
     try:
         try:
@@ -64,7 +64,7 @@ def main() -> "NoReturn":
 
 
 def _exit(code: int) -> "NoReturn":
-    """End the process without finalizing the interpreter, which takes a tenth of a short command's time.
+    """End the process without finalizing the interpreter, because that takes a tenth of a short command's time.
 
     If Python threads or processes may still exist, the interpreter ends them as usual.
     """

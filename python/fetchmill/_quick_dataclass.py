@@ -1,7 +1,7 @@
 """`dataclass` without generated code, for values that a command needs at each start.
 
 The standard library compiles up to seven methods per class, which takes 0.7 ms of processor time. Here, all classes
-share one set of methods, at the cost of a microsecond more per value. Type checkers see the standard library's
+share one set of methods, which costs a microsecond more per value. Type checkers see the standard library's
 decorator. The rest of `dataclasses` works with such a class: `fields`, `asdict`, `replace`, equality, hashes, pickles.
 """
 
@@ -10,7 +10,7 @@ from functools import cache
 
 __all__ = ["dataclass"]
 
-# A stand-in for `typing`, which some commands do not import.
+# Replaces `typing.TYPE_CHECKING`, because some commands do not import `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import inspect
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, kw_only: bool) -> "Callable[[type[T]], type[T]]":
-        """Make an immutable dataclass that takes its fields as keywords."""
+        """Return a decorator that makes an immutable dataclass with keyword-only fields."""
         if not (frozen and kw_only):
             raise TypeError("a quick dataclass must be frozen and keyword-only")
 

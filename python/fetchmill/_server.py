@@ -37,10 +37,10 @@ class Fault:
     Args:
         action: the kind of fault:
 
-            - `status` answers with another status.
+            - `status` answers with a different status.
             - `reset` resets the connection.
             - `truncate` announces the whole body and closes the connection in the middle.
-            - `wrong-length` announces another length.
+            - `wrong-length` announces a wrong length.
             - `stall` stops sending.
             - `trickle` sends byte by byte.
             - `repeat-marker` makes the listing repeat in a cycle.
@@ -50,11 +50,11 @@ class Fault:
             - `eof` sends no length and ends the body by closing the connection.
             - `stray` hits connections: some time after one of the replies, it sends an unsolicited response,
               regardless of the requests in flight at that time.
-        rate: share of affected names, 0 to 1. A given name is always or never affected. For `stray`, share of the
-            connections.
-        times: number of requests per name that are hit, from the first; for `stray`, number of connections. None for
-            no limit.
-        match: a name, or a prefix of names followed by `*`; for the listing, a marker or a prefix of markers.
+        rate: share of affected names, 0 to 1. A given name is always or never affected. For `stray`,
+            share of affected connections.
+        times: number of requests per name that are hit, beginning with the first; for `stray`, number of connections.
+            None for no limit.
+        match: a name, or a name prefix followed by `*`; for the listing, a marker or a marker prefix.
         on: `get`, `list` or `any`. The default is `get`, unless the action only makes sense for `list`.
         status: for `status`: the status to send.
         retry_after: for `status`: the Retry-After value in whole seconds, or a range of values.
@@ -88,7 +88,7 @@ class ServeOptions:
 
     Args:
         folder: the folder to serve; if it is the destination of a job, the job's objects are served, in any format.
-            Give either this or `synthetic`.
+            Give either `folder` or `synthetic`.
         synthetic: number of synthetic objects to serve.
         state: folder of that job's journal, if the job was started with `state`.
         size: size of a synthetic object in bytes.
@@ -101,7 +101,8 @@ class ServeOptions:
         slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
         slow_delay: minimum and maximum delay of these slow requests in seconds.
         list_delay: minimum and maximum delay of a /list request in seconds.
-        tls: serve https, with a certificate for localhost and the loopback addresses. Clients must trust `ca_pem`.
+        tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
+            `ca_pem`.
         seed: seed of all random decisions.
         faults: scripted faults.
         hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.

@@ -7,12 +7,12 @@ command line (docs/reference/exit-codes.md). The native module raises these clas
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-# Maximum number of indexes in the text of an error.
+# Maximum number of indexes in an error's text.
 _NAMED_MAX = 5
 
 
 class FetchmillError(Exception):
-    """Base of all errors that fetchmill raises on purpose. The text is one line that says what is wrong.
+    """Base class of all errors that fetchmill raises on purpose. The text is one line that says what is wrong.
 
     Args:
         hint: the next step, if the text does not name it. The command line shows the hint on a separate line.
@@ -50,7 +50,7 @@ class ListingError(FetchmillError):
 
 
 class TemporaryError(FetchmillError):
-    """The origin has not answered any request successfully for too long. The job can be resumed later."""
+    """No request to the origin has succeeded for too long. The job can be resumed later."""
 
     exit_code = 5
 
@@ -92,12 +92,12 @@ class AccessError(FetchmillError):
 
 
 class ReplyError(FetchmillError):
-    """A request got no complete reply. A stream sets it as `reply.error`, or raises it with `on_error="raise"`.
+    """A request got no complete reply. A stream sets this error as `reply.error`, or raises it with `on_error="raise"`.
 
     Args:
         url: the requested URL.
         kind: the failure kind, as listed in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
-        reason: the cause in words. If the reply opted out, the header field or `meta` element that opts out.
+        reason: the cause in words; if the reply opted out, the header field or `meta` element that opts out.
     """
 
     exit_code = 3
@@ -116,12 +116,12 @@ class ReplyError(FetchmillError):
 class StrayReplyError(FetchmillError):
     """A server sent an unsolicited response, so replies of the stream may belong to other requests.
 
-    A stream raises it in place of the next reply. With `certain=True` the affected requests are made again before the
-    program gets their replies. The error is then raised only if the unsolicited response arrives too late for that
-    (docs/guide/streaming.md).
+    A stream raises this error instead of returning the next reply. With `certain=True`, the affected requests are made
+    again before the program gets their replies. The error is then raised only if the unsolicited response arrives too
+    late for that (docs/guide/streaming.md).
 
     Args:
-        indexes: the positions in the input of all replies that may be wrong, including those not yet returned.
+        indexes: the input positions of all replies that may be wrong, including those not yet returned.
     """
 
     exit_code = 3

@@ -48,8 +48,8 @@ Entry = dict[str, Any]
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
     """A destination's objects as read-only files. Threads and processes may share an instance.
 
-    An object's path is its name. Every prefix of a name that ends before a `/` is a directory. Data sealed after the
-    file system was created becomes visible after `invalidate_cache()`.
+    An object's path is its name. For each `/` in a name, the part of the name before it is a directory. Data sealed
+    after the file system was created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
@@ -183,7 +183,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return length or 0
 
     def modified(self, path: str) -> datetime:
-        """Return the Last-Modified time, else the fetch time, else the destination folder's modification time."""
+        """Return the Last-Modified time, otherwise the fetch time or the destination folder's modification time."""
         info = self.info(path)
         found: datetime | None = info.get("last_modified") or info.get("fetched_at")
         return found or datetime.fromtimestamp(Path(self.dest).stat().st_mtime, UTC)
@@ -298,7 +298,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
                 found.update(self.find(each, maxdepth=maxdepth, withdirs=True))
             if not recursive or self.exists(each):
                 found.add(each)
-        with suppress(FileNotFoundError):  # where nothing matches
+        with suppress(FileNotFoundError):  # if nothing matches
             found.update(super().expand_path(patterns, recursive=recursive, maxdepth=maxdepth, **kwargs))
         if not found:
             raise _missing(str(path))
@@ -345,7 +345,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def _fs_token(self) -> str:
-        """Return a token, equal for instances with the same destination.
+        """Return a token that is equal for instances with the same destination.
 
         fsspec's own token would include the thread and the unresolved `dest`.
         """
@@ -477,5 +477,5 @@ def _directory(path: str) -> Entry:
 def _facts(record: Object) -> Entry:
     facts = {name: value for name in _FACTS if (value := getattr(record, name)) not in (None, {})}
     if record.last_modified is not None:
-        facts["mtime"] = record.last_modified.timestamp()  # as fsspec's local files have it
+        facts["mtime"] = record.last_modified.timestamp()  # as for fsspec's local files
     return facts

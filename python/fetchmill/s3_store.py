@@ -23,7 +23,7 @@ from fetchmill.errors import UsageError
 __all__ = ["S3Behaviour", "S3Options", "S3Store"]
 
 Key = str | bytes
-# For type checkers, all keys of a mapping have one type. The alternatives accept text, bytes or both.
+# Type checkers require all keys of a mapping to have one type, so there is an alternative for text, bytes and both.
 ObjectBodies = Mapping[str, bytes] | Mapping[bytes, bytes] | Mapping[Key, bytes]
 BUCKET = "bucket"
 REGION = "us-east-1"
@@ -45,7 +45,7 @@ class S3Behaviour(TypedDict, total=False):
         deny: keys that cannot be read or written; requests get 403 AccessDenied.
         deny_lists: whether listing is denied with 403 AccessDenied.
         errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status
-            200 with an error document. A pair of code and number limits how often this happens.
+            200 with an error document. A pair of a code and a number limits how often this happens.
         changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
         truncate_after: number of keys after which a listing falsely claims to be complete.
         lose_token_after: number of a key. The page with this key ends after it, announces more keys, and has no token.
@@ -55,7 +55,7 @@ class S3Behaviour(TypedDict, total=False):
             `sha1` or `sha256`; None for no checksum.
         composite_checksums: whether the checksum is wrong and labelled as a composite of the parts' checksums.
         encryption: value of `x-amz-server-side-encryption` for every object.
-        damage: number of GETs by key that return one wrong byte, with the checksum and ETag of the correct bytes.
+        damage: by key, number of GETs that return one wrong byte, with the checksum and ETag of the correct bytes.
         fail_uploads: number of upcoming uploads (of objects or parts) to answer with 503 ServiceUnavailable.
         drop_uploads: number of upcoming uploads (of objects or parts) to reset in the middle of the body.
         ignore_conditions: whether `If-None-Match: *` is accepted but ignored, as in some older stores.
@@ -122,8 +122,8 @@ class S3Options:
 class S3Store:
     """A running store. It serves from its creation until `stop`, or until the end of a `with` block.
 
-    Buckets are in memory: at most 1 GiB of objects and parts together. Buckets are addressed by path (`URL/BUCKET/KEY`)
-    or by host (`BUCKET.anything`).
+    Buckets are kept in memory: at most 1 GiB of objects and parts together. Buckets are addressed by path
+    (`URL/BUCKET/KEY`) or by host (`BUCKET.anything`).
 
     Args:
         options: the options of the store.
@@ -183,7 +183,7 @@ class S3Store:
         key_prefix: str = "",
         public: bool = False,
     ) -> None:
-        """Add a bucket, or replace the bucket of this name.
+        """Add a bucket, or replace the bucket with this name.
 
         Args:
             name: name of the bucket: 3 to 63 lower-case letters, digits, `-` and `.`.
@@ -220,7 +220,7 @@ class S3Store:
         self._native.put(bucket or self.bucket, _text(key), body, milliseconds)
 
     def objects(self, bucket: str | None = None) -> dict[str, bytes]:
-        """Return the objects of a bucket by key, sorted by key, without computed objects."""
+        """Return a bucket's objects by key, sorted by key, without computed objects."""
         return self._native.objects(bucket or self.bucket)
 
     def change(self, **behaviour: Unpack[S3Behaviour]) -> None:
@@ -261,7 +261,7 @@ class S3Store:
         self._access_key, self._secret_key, self._token = access_key, secret_key, token
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables that make another process use only this store, and no other part of AWS.
+        """Return environment variables that make another process use this store and no other part of AWS.
 
         The variables contain the most recently set credentials. They also disable the user's AWS files and the metadata
         service.
@@ -288,7 +288,7 @@ class S3Store:
         Returns:
             `connections`, `requests`, `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
             bytes), `heads`, `lists`, `puts`, `parts`, `completed`, `deletes`; replies by kind: `refused` (503),
-            `denied` (403 for any reason but the time), `skewed` (403 for the time), `expired`, `not_found`,
+            `denied` (403, except for the time), `skewed` (403 for the time), `expired`, `not_found`,
             `redirected` (to another region); `dropped` uploads.
         """
         return self._native.stats()

@@ -58,8 +58,8 @@ def get(
     Create the job directory or join the existing job. Work until every range has a commit record or the job is stopped.
     Any number of processes may call `get` or `join` with the same directory, at any time.
 
-    On KeyboardInterrupt, the worker finishes and commits targets in progress, for up to 20 s, and releases the rest of
-    the range to other workers.
+    On KeyboardInterrupt, the worker spends up to 20 s finishing and committing targets in progress. It then releases
+    the rest of its range to other workers.
 
     Args:
         source: the source of the targets, one of:
@@ -80,7 +80,7 @@ def get(
         The progress of the whole job.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from the existing job's option.
+        UsageError: an option cannot be used for a shared job, or differs from that of the existing job.
         SecurityError: the job directory belongs to another user.
         FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
@@ -118,7 +118,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         bearer: a token, if the job was created with one.
         bearer_command: a command that prints a token.
         proxy: the proxy of this process.
-        state: a folder on this machine for journals. If None, a folder inside the system's temporary folder.
+        state: a local folder for journals. If None, a folder inside the system's temporary folder is used.
         concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
         endpoint_url: URL of the store, if the job directory is in a bucket. If None, the environment's value is used.
         region: the region of that bucket.
@@ -205,7 +205,7 @@ def set_rate(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Change a shared job's total request rate, even while workers run.
+    """Change a shared job's total request rate. Workers may be running.
 
     Args:
         job: the job directory.
@@ -230,9 +230,9 @@ def extend(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Add a list to a shared job, even while workers run or after the job has finished.
+    """Add a list to a shared job. Workers may be running, or the job may have finished.
 
-    Running workers start on the new list within seconds. If no worker runs, call `join`.
+    Running workers start on the new list within seconds. If no worker is running, call `join`.
 
     Args:
         job: the job directory.
@@ -264,7 +264,7 @@ def status(
         profile: as for `join`.
 
     Returns:
-        The totals over all final ranges, and the last heartbeat of each worker.
+        The totals for all final ranges, and the last heartbeat of each worker.
 
     Raises:
         UsageError: there is no job.

@@ -44,7 +44,7 @@ def serve(  # noqa: PLR0913 - each has its default
     """Serve a folder, or synthetic objects, until the end of a `with` block.
 
     Args:
-        folder: the folder to serve. Give either this or `synthetic`.
+        folder: the folder to serve. Give either `folder` or `synthetic`.
         synthetic: number of synthetic objects to serve. `synthetic_body(name, size)` returns the expected body.
         size: size of a synthetic object in bytes.
         host: address to listen on.
@@ -56,7 +56,7 @@ def serve(  # noqa: PLR0913 - each has its default
         slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
         slow_delay: minimum and maximum delay of these slow requests in seconds.
         list_delay: minimum and maximum delay of a /list request in seconds.
-        tls: serve https, with a certificate for localhost and the loopback addresses. Clients must trust
+        tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
             `server.ca_pem`.
         seed: seed of all random decisions. The same seed hits the same names.
         faults: scripted faults. The first fault that applies to a request is used.
@@ -109,7 +109,7 @@ def world(  # noqa: PLR0913 - each has its default
     watched: Sequence[str] = (),
     seed: int = 0,
 ) -> World:
-    """Serve hosts with every behaviour, and their name server, on loopback until the end of a `with` block.
+    """Run hosts with every behaviour and their name server on loopback, until the end of a `with` block.
 
     Host names are `<behaviour>-<number>.test`, with any number. `fetchmill.world.BEHAVIOURS` lists all behaviours.
 

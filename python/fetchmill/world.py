@@ -239,7 +239,7 @@ def sites(
         count: number of sites.
         mix: weights by behaviour; None for `DEFAULT_MIX`.
         seed: seed of the mix. The same seed yields the same sites.
-        https: share of the sites with https, 0 to 1. TLS behaviours always use https.
+        https: share of sites that use https, 0 to 1. TLS behaviours always use https.
         redirects: whether the check follows redirects.
         patient: whether the check retries busy hosts after their Retry-After time.
 

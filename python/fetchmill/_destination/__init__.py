@@ -1,1 +1,1 @@
-"""Reads the output of jobs: objects, status, failures, verify, export and diff."""
+"""Reads the output of jobs: objects, status and failures. Also verifies, exports and compares it."""

@@ -43,8 +43,8 @@ class DiffReport(ReadableReport):
         changed: number of rows with a different status or failure kind.
         unchanged: number of rows with the same status and failure kind.
         transitions: number of rows for each pair of old and new answers.
-        changes: the first changes: changed and added sites in the order of the new file, then removed sites in the
-            order of the old file.
+        changes: the first changes. Changed and added sites come first, in the order of the new file. Removed sites
+            follow, in the order of the old file.
     """
 
     old_rows: int
@@ -87,7 +87,7 @@ def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHA
         limit: maximum number of changes to keep; 0 keeps all.
 
     Returns:
-        The counts, and the changes.
+        The counts and the changes.
 
     Raises:
         UsageError: a file cannot be read, or is not the result of a check.

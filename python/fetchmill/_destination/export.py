@@ -36,11 +36,11 @@ def export(  # noqa: PLR0913 - each has its default
     region: str | None = None,
     profile: str | None = None,
 ) -> Report:
-    """Write every object of a destination to another destination in another format. Resume an interrupted export.
+    """Write every object in a destination to another destination, in another format. Resume an interrupted export.
 
     The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
-    the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
-    resumed. A shared job must be finished. If it is in a bucket, its ranges are copied to the temporary folder of this
+    the end and releases the GIL meanwhile. The objects in `dest` must not change until the export is
+    complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on this
     machine, one after another.
 
     Args:
@@ -48,8 +48,8 @@ def export(  # noqa: PLR0913 - each has its default
         other: the folder to write to: missing, empty, or from an interrupted run of the same export.
         format: the format of `other`.
         shard_size: size of a shard in bytes.
-        state: folder of the journal of `dest`, if its job was started with `state`.
-        other_state: folder for the journal of `other`.
+        state: journal folder of `dest`, if its job was started with `state`.
+        other_state: journal folder of `other`.
         durability: `power` if a commit must survive a power cut; `process` if it need only survive the end of the
             process.
         progress: as for `fetchmill.get`.
@@ -80,7 +80,7 @@ def export(  # noqa: PLR0913 - each has its default
 
 
 class PreparedExport:
-    """An export whose options were checked.
+    """An export whose options have been checked.
 
     Args:
         options: the options for the native module.
@@ -116,7 +116,9 @@ def prepare(
     durability: str,
     reach: Mapping[str, Any],
 ) -> PreparedExport:
-    """Return an export; see `export`. `reach` contains options for reaching the bucket of a shared job.
+    """Return an export that is ready to start; see `export`.
+
+    `reach` contains options for reaching the bucket of a shared job.
 
     Raises:
         UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.

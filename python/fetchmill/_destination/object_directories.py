@@ -1,4 +1,4 @@
-"""The directories of a destination. Every prefix of a name's path that ends before a `/` is a directory."""
+"""The directories of a destination. For each `/` in a path, the part of the path before it is a directory."""
 
 from threading import Lock
 
@@ -12,7 +12,7 @@ _DIRECTORIES_MAX = 1 << 18
 
 
 class ObjectDirectories:
-    """A thread-safe lookup of directories. Names are read once, and only as far as needed."""
+    """A thread-safe lookup of directories. Each name is read at most once, and only when needed."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -40,5 +40,5 @@ class ObjectDirectories:
         try:
             return next(self._names, None)
         except FetchmillError:
-            self._names = self._objects.names()  # otherwise the next query would find it exhausted
+            self._names = self._objects.names()  # otherwise the next query would get an exhausted iterator
             raise

@@ -1,4 +1,4 @@
-"""Maps object names to paths of a file system. Each name has one path, and a path belongs to at most one name.
+"""Maps object names to file system paths. Each name has one path, and a path belongs to at most one name.
 
 A path equals the name, except for segments that have a special meaning in a file system. These segments become:
 
@@ -20,13 +20,13 @@ _NAMES = {escaped: segment for segment, escaped in _SEGMENTS.items()}
 _PLAIN = "!\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~ "
 _ESCAPED = re.compile(r"%(?:25)*(?:empty|2E|2E%2E|bytes:.*)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Matches names whose segments must be checked one by one: a segment is reserved, or looks like an escape.
+# Matches names whose segments must be checked one by one, because a segment is reserved or looks like an escape.
 _RESERVED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[" + "\ud800-\udfff]")
 _UNUSUAL = re.compile(r"(?:\A|/)(?:%|\.{0,2}(?:/|\Z))|[" + "\ud800-\udfff]")
 
 
 def to_path(name: str) -> str:
-    """Return the path of a name. Surrogates in the name stand for bytes that are not UTF-8."""
+    """Return the path of a name. Surrogates in the name represent bytes that are not UTF-8."""
     if _is_plain(name) or not _UNUSUAL.search(name):
         return name
     return "/".join("%25" + each[1:] if _ESCAPED.fullmatch(each) else _to_segment(each) for each in name.split("/"))

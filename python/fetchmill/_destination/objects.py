@@ -26,7 +26,7 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object with the metadata stored by its format. Unknown values are `None`.
+    """An object with the metadata that its format stores. Unknown values are `None`.
 
     Args:
         name: name of the object. Bytes that are not UTF-8 are surrogates, as in file names (`os.fsencode` restores
@@ -38,10 +38,10 @@ class Object:
         last_modified: the header field `Last-Modified`.
         fetched_at: completion time of the reply.
         sequence: sequence number of the target in the job.
-        crc32c: CRC-32C of the bytes. The bytes have been verified with it.
+        crc32c: CRC-32C of the bytes. The bytes have been verified against it.
         url: the requested URL, or the final URL after redirects; None if it equals the name.
         columns: the list columns kept by `--keep-columns`. `--column-types` or a Parquet list determines their types.
-        content_encoding: the header field `Content-Encoding` of the stored bytes, if the request did not ask for it.
+        content_encoding: the header field `Content-Encoding`, if the server encoded the bytes without being asked.
             Unknown for `files`, and for objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
     """
 
@@ -63,7 +63,7 @@ class Objects(Mapping[str, bytes]):
     """A destination's objects: a mapping from names to bytes.
 
     Each name occurs once: among duplicates, the object with the lowest sequence number is used. Nothing is unpacked or
-    cached: each access reads the object. Iterations follow the order in which objects are stored; for `files`, the
+    cached: each access reads the object. Iterations follow the storage order; for `files`, they follow the
     order of paths. Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
@@ -120,7 +120,7 @@ class Objects(Mapping[str, bytes]):
         return _object(self._find(name))
 
     def length(self, name: str) -> int:
-        """Return the size of an object in bytes, from the manifests only.
+        """Return the size of an object in bytes. Read only the manifests.
 
         Args:
             name: name of the object.
@@ -141,7 +141,7 @@ class Objects(Mapping[str, bytes]):
         return length
 
     def names(self, pattern: str | None = None) -> Iterator[str]:
-        """Iterate over the names, from the manifests only.
+        """Iterate over the names. Read only the manifests.
 
         Args:
             pattern: a shell pattern: `*` matches any characters and `?` matches one, both including `/`; `[abc]`
@@ -158,7 +158,7 @@ class Objects(Mapping[str, bytes]):
             yield name
 
     def lengths(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
-        """Iterate over names and sizes, from the manifests only.
+        """Iterate over names and sizes. Read only the manifests.
 
         Args:
             pattern: as in `names`.
@@ -185,14 +185,14 @@ class Objects(Mapping[str, bytes]):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a stream of Arrow batches, for pyarrow, DuckDB and others.
 
-        The columns are those of the Parquet shards (docs/reference/formats.md), for every format. An unknown sequence
+        For every format, the columns are those of Parquet shards (docs/reference/formats.md). An unknown sequence
         number is -1.
         """
         del requested_schema  # consumers get our own schema
         return self._native.arrow_stream()
 
     def arrow(self) -> "ArrowStream":
-        """Return only the Arrow stream, for libraries that read a mapping as table columns, such as Polars.
+        """Return only the Arrow stream, for libraries such as Polars, which would read a mapping as table columns.
 
         Returns:
             An object that can be read repeatedly as a stream of Arrow batches.
@@ -249,7 +249,7 @@ class Objects(Mapping[str, bytes]):
 
 
 class ArrowStream:
-    """The objects as a stream of Arrow batches only."""
+    """The objects as a stream of Arrow batches, without the mapping interface."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects

@@ -8,7 +8,7 @@ from fetchmill.errors import TemporaryError, UsageError
 
 # Timeout of a request to the origin.
 TIMEOUT_SECONDS = 30.0
-# Maximum number of attempts per request. If the server has closed a kept connection, a new one is opened.
+# Maximum number of attempts per request. If the server has closed a kept-alive connection, a new one is opened.
 ATTEMPTS = 3
 # Same maximum as in a job.
 REDIRECTS_MAX = 20

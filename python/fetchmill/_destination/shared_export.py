@@ -1,4 +1,4 @@
-"""The input of an export of a shared job: the folders of its final ranges."""
+"""The input for exporting a shared job: the folders of its final ranges."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ from fetchmill.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class SharedInput:
-    """The input of an export.
+    """The input for an export.
 
     Args:
         source: the source of the job.
-        ranges: the destinations of its ranges in the order of the list. If the job is in a bucket, their names.
-        copies: copies the ranges to this machine; None if they are folders.
+        ranges: the destinations of the ranges, in list order; for a job in a bucket, the names of the ranges.
+        copies: copies the ranges to this machine; None if the ranges are folders.
     """
 
     source: str
@@ -26,7 +26,7 @@ class SharedInput:
 
 
 def shared_input(dest: str, reach: Mapping[str, Any]) -> SharedInput:
-    """Return the input of an export of a shared job.
+    """Return the input for exporting a shared job.
 
     Args:
         dest: the job directory.

@@ -18,9 +18,9 @@ _OPEN_MAX = 64
 class SharedObjects(Objects):
     """The objects of a shared job.
 
-    Ranges that become final later are not visible. If two lines of the list have the same name, iterations may yield it
-    twice, and lookups return the first object. A lookup searches every range, which takes a few milliseconds for a
-    thousand ranges.
+    Ranges that become final later are not visible. If two lines of the list have the same name, iterations may yield
+    the name twice, and lookups return the first object. A lookup searches every range, which takes a few milliseconds
+    for a thousand ranges.
 
     If the job is in a bucket, its manifests are copied to this machine. The shards of a range are copied when one of
     its objects is read.

@@ -1,4 +1,4 @@
-"""Verifies a shared job: its ranges cover each byte of the list exactly once, and each final range is complete."""
+"""Verifies that a shared job's ranges cover each byte of the list exactly once, and that final ranges are complete."""
 
 import os
 from collections.abc import Mapping

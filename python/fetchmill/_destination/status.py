@@ -60,7 +60,7 @@ def failures(
 
     Raises:
         UsageError: there is no job.
-        JournalError: the journal or a failures shard cannot be read.
+        JournalError: the journal or the failure records cannot be read.
     """
     return failures_reached(dest, state, reach_named(endpoint_url, region, profile))
 
@@ -140,7 +140,7 @@ def skipped_reached(
 
 
 def _folders(dest: str | os.PathLike[str], reach: Mapping[str, Any]) -> Iterator[str]:
-    """Iterate over the folders with the journals of a shared job. A folder exists until the next one is yielded."""
+    """Yield the folders that contain the journals of a shared job. A folder exists until the next one is yielded."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 

@@ -1,4 +1,4 @@
-"""Verifies a destination: the ledger, every checksum, and on demand a sample of objects against their origin.
+"""Verifies a destination: the ledger, every checksum and, on request, a sample of objects against their origin.
 
 The native module reads on its own threads. The calling thread takes findings in small batches, so that they never
 accumulate in memory.
@@ -90,12 +90,12 @@ class VerifyReport(ReadableReport):
         doubled: number of targets with more than one outcome.
         unknown: number of files that belong to no job.
         compared: number of objects compared with the origin.
-        differs: number of objects that differ at the origin now.
+        differs: number of objects that are different at the origin now.
         absent_now: number of objects no longer at the origin.
         interrupted: whether the verification ended early. It then proves nothing.
         repaired: whether this was a repair.
-        mended: whether the repair fixed every finding.
-        planned: number of objects that the same `fetchmill get` will fetch again.
+        mended: whether the repair fixed every problem.
+        planned: number of objects that the same `fetchmill get` command will fetch again.
         dropped: number of duplicates removed by a repair.
         shards_replaced: number of shards rewritten or removed by a repair.
         unnamed: number of objects that a repair could not plan again, because their identity is unknown.
@@ -180,9 +180,9 @@ def verify(  # noqa: PLR0913 - each has its default
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object is fetched from its own URL.
         seed: seed of the sample. The same seed selects the same objects.
-        repair: whether to plan damaged and missing objects again. The same `fetchmill.get` then fetches them.
+        repair: whether to plan damaged and missing objects again. The same call of `fetchmill.get` then fetches them.
         threads: number of reading threads; None for one per processor.
-        on_finding: called with each `Finding`, in this thread.
+        on_finding: called with each `Finding`, on the calling thread.
         on_progress: called with a `Progress` several times a second.
 
     Returns:

@@ -30,12 +30,12 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
     Args:
         source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
             manifest.
-        dest: the destination of the planned job, to check its free space.
+        dest: the planned job's destination, for checking its free space.
         **options: the fields of `PlanOptions`: those of `GetOptions`, and those of the probe.
 
     Returns:
-        All figures with their uncertainty. If the job does not fit on disk, `plan.formats` shows it; this raises no
-        exception.
+        All figures with their uncertainty. If the job does not fit on disk, `plan.formats` shows this and no exception
+        is raised.
 
     Raises:
         UsageError: an option cannot be used.

@@ -2,7 +2,7 @@
 
 The probe runs three jobs one after another, in the same way as `get` and `list`:
 
-- The listing alone, if it shows sizes or the number of targets.
+- The listing only, if it shows sizes or the number of targets.
 - A sample stored in a temporary folder, to measure each format.
 - Fetching without storing, for most of the time.
 """
@@ -30,9 +30,10 @@ Phase = Literal["listing", "sample", "fetching", "formats"]
 OnProgress = Callable[[Phase, float, Snapshot | None], object]
 
 STEP_SECONDS = 0.1
-# Shares of the probe's time for the listing alone and for the sample. The sample's requests are spread over its share.
+# Shares of the probe's time for the listing-only part and for the sample. The sample's requests are spread over its
+# share.
 LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
-# Time limit for counting a list on this machine. Counting runs alongside the probe and makes no requests. The limit is
+# Time limit for counting a local list. Counting runs alongside the probe and makes no requests. The limit is
 # generous: on a busy machine, counting may get only a tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
 # The sample ends when the first of these is reached.
@@ -41,7 +42,7 @@ SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
 SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4
 # Minimum share of the probe's time for fetching, however long the earlier parts took.
 FETCHING_SHARE_MIN = 0.5
-# Limits for draining the sample's requests in flight. Draining waits for slow replies of small objects.
+# Limits for draining the sample's requests in flight. Draining waits for small objects whose replies are slow.
 SAMPLE_DRAIN_SECONDS, SAMPLE_DRAIN_BYTES = 3.5, 64 << 20
 # If `auto` is still searching for the concurrency at the end, the probe continues. It ends `FOUND_SECONDS` after the
 # concurrency was found, or after `FOUND_SHARE` of the probe's time if that is less. Fetching takes at most `LONGER_MAX`
@@ -54,7 +55,7 @@ _SIZE = re.compile(rb'"size":(\d+)')
 
 @dataclass(frozen=True)
 class ListingPart:
-    """The result of the listing alone.
+    """The result of the listing-only part.
 
     Args:
         targets: number of listed targets.
@@ -112,7 +113,7 @@ class Fetching:
 
 
 def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> ListingPart | None:
-    """Run the listing without fetching, for part of the time. Return None if the listing would reveal nothing.
+    """Run the listing without fetching, for part of the probe's time. Return None if the listing would reveal nothing.
 
     Raises:
         FetchmillError: the source cannot be listed.
@@ -153,7 +154,7 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
     Args:
         options: the options of the plan.
         dest: a folder for the objects.
-        before: elapsed seconds of the probe.
+        before: seconds since the start of the probe.
         on_progress: the callback for progress.
 
     Raises:
@@ -163,8 +164,8 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
     total = options.probe_seconds
     # Without this rate, a fast server would deliver far too many objects before the first check.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
-    # WARC stores bodies as they were sent, so the server must send the bytes that other formats store. A rate requires
-    # sequential requests.
+    # WARC stores bodies as they were sent, so the server must send the bytes that other formats store. A rate cannot be
+    # combined with pipelining.
     other = {"max_bytes": SAMPLE_BYTES, "rate": rate, "compressed": False, "pipeline": 1}
     job_options = options.fetching_job(str(dest), "warc", **other)
     with running(Job(job_options.to_json())) as job:

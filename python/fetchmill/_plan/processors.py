@@ -11,7 +11,7 @@ _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """The use of the processors up to a point in time."""
+    """Processor use up to a point in time."""
 
     clock: float
     busy: float
@@ -23,9 +23,9 @@ def count() -> int:
 
 
 def busy_seconds() -> Processors:
-    """Return the seconds for which this process's processors have been busy since the machine was started.
+    """Return how many seconds this process's processors have been busy since the machine was started.
 
-    They include the work of all processes, such as a test's server.
+    This includes the work of all processes, such as a test's server.
     """
     own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     busy = 0

@@ -18,7 +18,7 @@ from fetchmill._plan.sample import SampleReplies, StoredSample, StoringTimes, ti
 from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
 
 FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
-# Defaults without a sample: bytes per object in addition to its body, and stored bytes per byte of a body.
+# Defaults if there is no sample: bytes per object in addition to its body, and stored bytes per body byte.
 _WITHOUT_SAMPLE = {
     "files": (13, 1.0),
     "parquet": (40, 1.0),
@@ -26,22 +26,22 @@ _WITHOUT_SAMPLE = {
     "jsonl": (180, 1.33),
     "warc": (750, 1.0),
 }
-# Uncertainty of the bytes of each format: compression depends on objects that are not in the sample.
+# Uncertainty of the bytes in each format, because compression depends on objects that are not in the sample.
 _UNCERTAINTY = {"files": 0.03, "tar": 0.03, "jsonl": 0.08, "parquet": 0.2, "warc": 0.15}
 _UNCERTAINTY_WITHOUT_SAMPLE = 0.6
-# Number of sampled objects from which per-shard overhead and chance matter no more than the other uncertainties.
+# From this number of sampled objects on, per-shard overhead and chance matter no more than the other uncertainties.
 _SAMPLE_OF_MANY = 1000
 # Default shard sizes, and the maximum number of objects per shard.
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
 # Maximum number of unmerged small Parquet shards: up to fifteen of each of two sizes per worker.
 _UNMERGED = 30
-# Syncing files takes as long as creating them, or longer (docs/reference/performance.md).
+# With syncs, files may take this many times as long (docs/reference/performance.md).
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
-# Defaults without a sample: bytes of a request's head, of a reply's head, and of an index line.
+# Defaults if there is no sample: bytes of a request's head, of a reply's head, and of an index line.
 _REPLIES = SampleReplies(150.0, 200.0, 250.0)
-# Bytes of a request's signature, which no sample contains, and bytes per object in a listing page without its name.
+# Bytes of a request's signature, which no sample contains, and bytes per object in a listing page, without the name.
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
@@ -51,7 +51,7 @@ _AHEAD = 32 * 1024
 # Minimum duration of a listing whose rate can be measured.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
-# Uncertainty factor of the requests per outcome, caused by requests whose replies are held.
+# Uncertainty factor for the requests per outcome, because the replies to some requests are held.
 _HELD_MAX = 1.25
 # Units of prices.
 _THOUSAND, _GIGABYTE = 1000, 1e9
@@ -63,10 +63,10 @@ class ProbeResults:
     """The results of the probe.
 
     Args:
-        listing: the result of the listing alone.
+        listing: the result of the listing-only part; None if the listing would have revealed nothing.
         sample: the result of fetching the sample.
         fetching: the result of the fetching part.
-        rate: the steady part of fetching.
+        rate: the rate during the steady part of the probe.
         stored: the stored sample, by format; empty if there was no sample.
         replies: mean sizes of the sample's replies without their bodies.
     """
@@ -220,7 +220,7 @@ def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room 
 
 
 def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: int, body: Estimate) -> Estimate:
-    """Return the sample's mean, scaled to the mean body size of all objects."""
+    """Estimate the bytes on disk from the sample's mean, scaled to the mean body size of all objects."""
     stored = objects * found.fetched_share
     if name == "null":
         return Estimate.within(journal_bytes(objects), 1.0)
@@ -231,8 +231,8 @@ def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: i
     else:
         mean = sample.disk_bytes / sample.objects
         of_sample = sample.body_bytes / sample.objects
-        # An additional body byte adds at most the mean disk bytes per body byte. It also adds at most the bytes for a
-        # body byte alone, because the size of heads does not change.
+        # Each additional body byte adds at most the mean disk bytes per body byte. It also adds at most the disk bytes
+        # of the body byte itself, because the size of heads does not change.
         mean += (body.value - of_sample) * min(mean / of_sample if of_sample else 1.0, _WITHOUT_SAMPLE[name][1])
         share = _UNCERTAINTY[name] * math.sqrt(1 + _SAMPLE_OF_MANY / sample.objects)
     spread = body.high / body.value - 1 if body.value else 0.0
@@ -244,7 +244,7 @@ def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: i
 
 
 def _has_indexes(name: str, options: PlanOptions) -> bool:
-    """Return whether each shard has an index, as WARC shards in a folder have by default."""
+    """Return whether each shard has an index, as WARC shards in a folder do by default."""
     return name == "warc" and not (options.dest and is_bucket(str(options.dest)))
 
 
@@ -300,7 +300,7 @@ def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int,
 def _busy_of_object(found: ProbeResults) -> float:
     """Return the CPU seconds per object in the steady part.
 
-    Includes all processes on the machine, because the others will also need their share during the job.
+    This includes all processes on the machine, because the other processes will need their share during the job, too.
     """
     snapshots, states = found.fetching.snapshots, found.fetching.processors
     settled = snapshots[-1].asked_for - snapshots[found.rate.first].asked_for
@@ -316,7 +316,7 @@ def _fits(room: Room, disk: Estimate, inodes: Estimate) -> Fits:
 
 
 def share_notices(found: ProbeResults) -> Sequence[str]:
-    """Return notices about unfetched targets of the probe, and about repeated requests."""
+    """Return notices about targets that the probe could not fetch, and about repeated requests."""
     last, lines = found.last, []
     if last.absent or last.failed:
         kinds = ", ".join(f"{kind} {format_count(count)}" for kind, count in sorted(last.failures.items()))

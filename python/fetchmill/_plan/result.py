@@ -44,7 +44,7 @@ class Plan:
     Args:
         source: the source of the targets.
         dest: the destination of the planned job.
-        format: the format of the planned job. `formats` has the estimates for all formats.
+        format: the format of the planned job. `formats` contains the estimates for all formats.
         objects: number of objects that the plan is for.
         objects_from: origin of `objects`: `given` with `objects=`; `listed` to the end; `estimated` from the part of a
             long list that was read in 30 s (a notice states the size of the part); `told`: reported by the listing; or
@@ -56,8 +56,8 @@ class Plan:
         seconds: duration of the job in seconds, in the planned format.
         object_requests: number of requests for objects, retries included.
         listing_requests: number of requests for the listing; 0 for a list.
-        body_bytes: bytes of bodies.
-        network_bytes: bytes of bodies, reply heads and the listing, without the overhead of TLS, TCP and IP.
+        body_bytes: total size of all bodies in bytes.
+        network_bytes: total bytes of bodies, reply heads and the listing, without the overhead of TLS, TCP and IP.
         absent_share: share of the targets that were absent, 0 to 1.
         failed_share: share of the targets that failed, 0 to 1.
         limited_by: the bottleneck in the steady part of the probe; None if unknown.

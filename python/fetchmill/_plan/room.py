@@ -56,6 +56,6 @@ def journal_bytes(objects: float) -> float:
 
 
 def state_inodes(objects: float, workers: int, *, is_files: bool) -> float:
-    """Return the number of inodes for everything except the output, as counted by the preflight of `get`."""
+    """Return the number of inodes for everything except the output, as the preflight of `get` counts them."""
     stage = workers * min(-(-int(objects) // STAGE_FOLDER_FILES), STAGE_FOLDERS) if is_files else 0
     return INODES_OF_A_JOB + workers * INODES_OF_A_WORKER + stage

@@ -32,7 +32,7 @@ class StoredSample:
         objects: number of stored objects.
         refused: number of objects that cannot be stored because of their names.
         body_bytes: total size of the bodies.
-        disk_bytes: size of the files with their manifests. For `files`, in whole blocks.
+        disk_bytes: size of the files and their manifests; for `files`, rounded up to whole blocks.
         folders: number of folders created for names.
         cpu_seconds: processor time to read and write the sample.
         seconds: elapsed time, without syncs.
@@ -85,7 +85,7 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
     """Return the time to store one object, by format.
 
     Reading the sample and starting up take the same time in each format. The cheapest format takes almost no additional
-    time, so its time is subtracted from all of them.
+    time, so its time is subtracted from the times of all formats.
     """
     samples = {name: sample for name, sample in stored.items() if sample.objects}
     cpu = min((sample.cpu_seconds / sample.objects for sample in samples.values()), default=0.0)
@@ -99,8 +99,8 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 def measure_replies(sample: Path) -> SampleReplies | None:
     """Return the mean sizes of heads and index lines in a WARC sample; None if it has none.
 
-    Secret request fields are not stored, so they are not included. An index exists only when a job is finished. The
-    sample may therefore have none, so the size of an index line is computed.
+    Secret request fields are not stored, so they are not included. An index exists only once a job is finished, so
+    the sample may have none. The size of an index line is therefore computed.
     """
     requests = replies = lines = count = 0
     for shard in sorted(sample.glob("shard-*.warc.gz")):

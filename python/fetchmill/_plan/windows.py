@@ -1,7 +1,7 @@
 """Computes a rate and its uncertainty from the counters of a probe (docs/guide/plan.md describes the method).
 
-The probe is divided into windows of one second. The first windows are slower, while connections are opened and names
-are resolved. The marginal standard error rule determines how many of them to ignore. A straight line through the
+The probe is divided into windows of one second. The first windows are slower, because connections are being opened
+and names resolved. The marginal standard error rule determines how many of them to ignore. A straight line through the
 remaining counters gives the rate. The spread of the windows gives the uncertainty.
 
 Replies may be held for up to a second and then arrive together, so the counters rise in steps. Only the edges of these
@@ -19,11 +19,11 @@ from fetchmill._job.report import Snapshot
 WINDOW_SECONDS = 1.0
 # Once `auto` has found a number of requests in flight, the number varies by less than this factor.
 SWING = 1.5
-# If nothing new arrives for this long, which is longer than replies are held, the job is stalled. The last counters are
+# If nothing new arrives for this long, the job is stalled, because replies are not held as long. The last counters are
 # then used, too.
 SILENT_SECONDS = 2.5
-# Extra uncertainty, added to the measured spread: a probe of a few seconds cannot show how a server behaves over an
-# hour.
+# Extra uncertainty, added to the measured spread because a probe of a few seconds cannot show how a server behaves over
+# an hour.
 UNSEEN = 0.1
 # If the rate grows by more than this share from the second third of the steady part to the last, it is not steady.
 GROWING = 0.15
@@ -142,7 +142,7 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
     windows = list(_windows(edges))
     if not any(window.settled for window in windows):
         return None
-    # Ignore windows of the search for the number in flight, because their rates differ. Keep at least one window.
+    # Ignore windows during the search for the number in flight, because their rates differ. Keep at least one window.
     found = snapshots[found_since(snapshots)].seconds
     looked = snapshots[looked_until(snapshots)].seconds
     # During the search, connections were opened and closed. If too few windows follow the search, use all windows
@@ -194,7 +194,7 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """Return how many of the first values to ignore, at most half: the marginal standard error rule (White 1997).
+    """Return how many of the first values, at most half, the marginal standard error rule (White 1997) ignores.
 
     The rule ignores the initial values whose removal makes the mean of the others most certain.
     """
@@ -226,8 +226,8 @@ def relative_error(values: Sequence[float]) -> float:
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
     """Return the slope and the central point of the least-squares line.
 
-    The least-squares line is more precise than a line from the first to the last point, since both points may be off by
-    one step.
+    The least-squares line is more precise than a line from the first to the last point, because each of these points
+    may be off by one step.
     """
     middle = tuple(sum(values) / len(points) for values in zip(*points, strict=True))
     apart = [(seconds - middle[0], settled - middle[1]) for seconds, settled in points]
