@@ -39,7 +39,7 @@ class Fault:
 
             - `status` answers with a different status.
             - `reset` resets the connection.
-            - `truncate` announces the whole body and closes the connection in the middle.
+            - `truncate` announces the full length and closes the connection in the middle of the body.
             - `wrong-length` announces a wrong length.
             - `stall` stops sending.
             - `trickle` sends byte by byte.
@@ -90,7 +90,7 @@ class ServeOptions:
         folder: the folder to serve; if it is the destination of a job, the job's objects are served, in any format.
             Give either `folder` or `synthetic`.
         synthetic: number of synthetic objects to serve.
-        state: folder of that job's journal, if the job was started with `state`.
+        state: journal folder of that job, if the job was started with `state`.
         size: size of a synthetic object in bytes.
         host: address to listen on.
         port: port to listen on; 0 picks a free port.

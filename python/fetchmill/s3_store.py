@@ -48,7 +48,7 @@ class S3Behaviour(TypedDict, total=False):
             200 with an error document. A pair of a code and a number limits how often this happens.
         changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
         truncate_after: number of keys after which a listing falsely claims to be complete.
-        lose_token_after: number of a key. The page with this key ends after it, announces more keys, and has no token.
+        lose_token_after: number of a key. The page with this key ends after it and announces more keys without a token.
         repeat_token: whether the page for a token returns the same token again, forever.
         ignore_start_after: whether every listing starts at its first key.
         checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,

@@ -181,7 +181,7 @@ def resume(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Revert `stop`, so that joining workers continue the job.
+    """Revert `stop`, so that workers can join and continue the job.
 
     Args:
         job: the job directory.

@@ -58,7 +58,7 @@ def serve(  # noqa: PLR0913 - each has its default
         list_delay: minimum and maximum delay of a /list request in seconds.
         tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
             `server.ca_pem`.
-        seed: seed of all random decisions. The same seed hits the same names.
+        seed: seed of all random decisions. The same seed affects the same names.
         faults: scripted faults. The first fault that applies to a request is used.
         hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.
         allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
@@ -115,8 +115,8 @@ def world(  # noqa: PLR0913 - each has its default
 
     Args:
         http_port: port for http, the same at all addresses; 0 picks a free port.
-        https_port: port for https, likewise.
-        dns_port: port of the name server at 127.0.0.1, likewise.
+        https_port: port for https, the same at all addresses; 0 picks a free port.
+        dns_port: port of the name server at 127.0.0.1; 0 picks a free port.
         addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
         threads: number of server threads.
         timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.

@@ -124,8 +124,8 @@ class WorldOptions:
 
     Args:
         http_port: port for http, the same at all addresses; 0 picks a free port.
-        https_port: port for https, likewise.
-        dns_port: port of the name server at 127.0.0.1, likewise.
+        https_port: port for https, the same at all addresses; 0 picks a free port.
+        dns_port: port of the name server at 127.0.0.1; 0 picks a free port.
         addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
         threads: number of server threads.
         timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.

@@ -76,7 +76,7 @@ class VerifyReport(ReadableReport):
         source: the source of the targets.
         dest: the destination.
         format: the format in which objects are stored.
-        listed: number of targets that the source has listed, from the journal.
+        listed: number of targets that the source has listed, according to the journal.
         fetched: number of targets with a stored object.
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently.
@@ -166,7 +166,7 @@ def verify(  # noqa: PLR0913 - each has its default
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Verify that a destination holds every object of its job exactly once and unchanged.
+    """Verify that a destination contains every object of its job exactly once, and that no object has changed.
 
     Blocks until the end and releases the GIL meanwhile. No job can run on the destination during the verification.
 

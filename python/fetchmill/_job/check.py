@@ -34,7 +34,7 @@ class CheckReport(ReadableReport):
         seconds: duration of this run in seconds.
         attempts: number of requests in this run, redirects included.
         already_finished: whether the check was finished before this run. The run then made no request.
-        interrupted: whether the run was stopped before the end. The same call resumes it.
+        interrupted: whether the run was stopped before the check ended. The same call resumes the check.
         stopped_by: the rule that stopped the run: `max_duration`, `max_bytes` or `first`; None if no rule did.
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may contain another target's answer, because an unsolicited response was

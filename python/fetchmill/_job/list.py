@@ -57,7 +57,7 @@ class ListReport(ReadableReport):
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
         already_finished: whether the list was finished before this run. The run then made no request.
-        interrupted: whether the run was stopped before the end. The same call resumes it, if it has a manifest.
+        interrupted: whether the run was stopped before the list ended. With a manifest, the same call resumes the list.
         resumed: whether an earlier run began the list.
         notices: human-readable messages, one line each.
         found_nothing: whether the source is empty, or all listed targets were skipped although no option asked for

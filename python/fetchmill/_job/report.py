@@ -207,7 +207,7 @@ class Report(ReadableReport):
         dest: the destination.
         format: storage format of the objects.
         listed: number of targets that the source has listed.
-        fetched: number of targets with a complete 2xx reply, which is stored.
+        fetched: number of targets whose complete 2xx reply is stored.
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently. `fetchmill.failures(dest)` iterates over failed and absent
             targets.
@@ -223,7 +223,7 @@ class Report(ReadableReport):
         attempts: number of requests for targets in this run, retries included.
         listed_at: time when the listing was complete, UTC; None if it is not complete.
         already_finished: whether the job was finished before this run. The run then fetched nothing.
-        interrupted: whether the run was stopped before the end. The same call resumes it.
+        interrupted: whether the run was stopped before the job ended. The same call resumes the job.
         stopped_by: the rule that stopped the run: `max_failed`, `max_duration`, `max_bytes` or `first`; None if no
             rule did.
         tolerated: whether the job is finished and its failed and absent targets are within `max_failed`.
@@ -237,7 +237,7 @@ class Report(ReadableReport):
             `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
             Empty for a job from release 0.1.0.
         opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
-            `robots.txt`. If a value has several directives, the first one that reserves the object is the rule.
+            `robots.txt`. If a value has several directives, the first one that reserves the object counts.
             Targets skipped by older releases without this mapping are not counted.
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
             of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts

@@ -45,10 +45,10 @@ _REPLIES = SampleReplies(150.0, 200.0, 250.0)
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# Number of targets listed ahead at which the listing begins to wait for fetching, minus a margin. Beyond it, the
-# measured rate is not the listing's own.
+# The listing waits for fetching when slightly more targets than this are listed ahead. Beyond this number, the measured
+# rate is not the listing's own.
 _AHEAD = 32 * 1024
-# Minimum duration of a listing whose rate can be measured.
+# Minimum duration of a listing, in seconds, for measuring its rate.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
 # Uncertainty factor for the requests per outcome, because the replies to some requests are held.

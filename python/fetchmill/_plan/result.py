@@ -46,11 +46,11 @@ class Plan:
         dest: the destination of the planned job.
         format: the format of the planned job. `formats` contains the estimates for all formats.
         objects: number of objects that the plan is for.
-        objects_from: origin of `objects`: `given` with `objects=`; `listed` to the end; `estimated` from the part of a
-            long list that was read in 30 s (a notice states the size of the part); `told`: reported by the listing; or
-            `assumed`.
+        objects_from: how `objects` was determined: `given` with `objects=`; `listed` to the end; `estimated` from the
+            part of a long list that was read in 30 s (a notice states the size of this part); `told`, which means
+            reported by the listing; or `assumed`.
         probe_seconds: duration of the probe in seconds.
-        probed: number of targets that the probe fetched, without the sample.
+        probed: number of targets that the probe fetched, not counting the sample.
         objects_per_second: targets finished per second, once the rate is steady.
         names_per_second: names listed per second; None for a list, or if too few names were listed to measure it.
         seconds: duration of the job in seconds, in the planned format.

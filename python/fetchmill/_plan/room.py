@@ -7,9 +7,10 @@ from typing import Any
 
 # Maximum block size, as in the core's preflight. Larger blocks may be shared or compressed.
 BLOCK_MAX = 4096
-# Size of the journal. Its write-ahead log is truncated at a thousand 4 KiB pages. The log of a small job is smaller.
+# Maximum size of the journal, in total and per object. Its write-ahead log is truncated at a thousand 4 KiB pages, but
+# the log of a small job is smaller.
 JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT = 4 << 20, 64
-# Inodes of a job: the journal's files and the stage. Inodes of a worker: its stage folder and its failures shard.
+# Inodes of a job: the journal's files and the stage. Inodes of a worker: its stage folder and its failure records.
 INODES_OF_A_JOB, INODES_OF_A_WORKER = 6, 2
 # Staged files per folder, and the maximum number of these folders.
 STAGE_FOLDER_FILES, STAGE_FOLDERS = 64, 1024
@@ -23,7 +24,7 @@ class Room:
         path: the destination, or its nearest existing parent.
         free_bytes: bytes that this user may write.
         free_inodes: files that this user may create; None if the file system creates inodes on demand, such as btrfs.
-        block: minimum size of a file in bytes, and the step by which it grows.
+        block: minimum size of a file in bytes. File sizes on disk are multiples of it.
     """
 
     path: str

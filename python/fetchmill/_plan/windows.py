@@ -106,7 +106,7 @@ class SteadyRate:
     Args:
         objects: targets finished per second.
         body_bytes: mean size of a body in bytes; None if no body was fetched.
-        middle: a point on the line: seconds of the run, and targets finished by then.
+        middle: central point of the fitted line: seconds of the run, and targets finished by then.
         first: index of the snapshot at the start of the steady part.
         is_growing: whether the rate was still growing at the end.
         windows: number of windows in the steady part.

@@ -51,7 +51,7 @@ class ConfigOption(click.Option):
 
 
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
-    """Read the options of a command from a TOML file, as keyword arguments.
+    """Read a command's options from a TOML file, as keyword arguments.
 
     `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads an
     options file or the variable FETCHMILL_CONFIG.

@@ -96,7 +96,7 @@ def _report_lines(report: "DiffReport") -> list[str]:
 
 
 def _row_lines(changes: "list[ChangeRow]") -> list[str]:
-    """Return lines for the first rows that differ."""
+    """Return lines about the first rows that differ."""
     if not changes:
         return []
     rows = [

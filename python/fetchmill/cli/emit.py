@@ -112,7 +112,7 @@ def _aws_batch(job: str, workers: int, settings: dict[str, str | None]) -> dict[
         "jobName": _name(job),
         "jobQueue": settings["queue"],
         "jobDefinition": settings["definition"],
-        # An array needs at least two parts.
+        # The size of an array job must be at least 2.
         **({"arrayProperties": {"size": workers}} if workers > 1 else {}),
         "containerOverrides": {"command": ["fetchmill", "join", job]},
         "retryStrategy": {"attempts": 3},

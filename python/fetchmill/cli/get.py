@@ -184,7 +184,7 @@ def _refuse_misplaced(options: GetOptions) -> None:
     """Refuse a DEST that is probably a mistake.
 
     Raises:
-        UsageError: SOURCE and DEST are swapped, or the name of a new folder looks like a file in another format.
+        UsageError: SOURCE and DEST are swapped, or a missing DEST is named like a file in another format.
     """
     from pathlib import Path
 
@@ -241,7 +241,7 @@ def _show_targets(options: GetOptions) -> int:
 
 
 def _target_line(url: str | None, name: str) -> str:
-    """Return the line of a target in a dry run."""
+    """Return a target's line in a dry run."""
     if url is None:
         return f"{escape(name)} is not a URL"
     return url if url == name else f"{url}\t{escape(name)}"

@@ -42,7 +42,7 @@ def _title(page: Traversable) -> str:
 
 
 def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traversable]) -> str:
-    """Return the help of the command with this name.
+    """Return the help text of the command with this name.
 
     Raises:
         UsageError: there is no such command.

@@ -44,7 +44,7 @@ def log_options() -> list[click.Parameter]:
 class LogFile(Display):
     """A file to which lines are appended. Without a path, nothing is written.
 
-    If the file can no longer be written, the error is reported once, and the job continues without the file.
+    If the file can no longer be written to, the error is reported once, and the job continues without the file.
 
     Args:
         path: the file, which is created if it is missing.
@@ -101,7 +101,7 @@ class LogFile(Display):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and not isinstance(error, SystemExit):  # a stopped run ends with SystemExit
+        if error is not None and not isinstance(error, SystemExit):  # a stopped run raises SystemExit
             message = " ".join((str(error) or type(error).__name__).split())
             if self._events is not None:
                 self._write_event("error", {"message": message})

@@ -159,8 +159,8 @@ def main(
     """Run the command line and exit.
 
     Args:
-        arguments: arguments without the program's name. Default: the arguments of the process.
-        on_command: called with the name of the command after the command is loaded and before it runs.
+        arguments: arguments without the program's name; by default, those of the process.
+        on_command: called with the command's name after the command has been loaded and before it runs.
     """
     open_missing()
     code = _run(arguments, on_command)
