@@ -130,7 +130,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """Return the message saying that the number of targets is estimated from part of the list."""
+    """Return a notice that the number of targets is estimated from part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "

@@ -2,8 +2,8 @@
 
 The probe runs three jobs one after another, in the same way as `get` and `list`:
 
-- The listing only, if it shows sizes or the number of targets.
-- A sample stored in a temporary folder, to measure each format.
+- Listing without fetching, if the listing shows sizes or the number of targets.
+- Storing a sample in a temporary folder, to measure each format.
 - Fetching without storing, for most of the time.
 """
 

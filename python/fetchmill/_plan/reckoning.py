@@ -35,7 +35,8 @@ _SAMPLE_OF_MANY = 1000
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
 # Maximum number of unmerged small Parquet shards: up to fifteen of each of two sizes per worker.
 _UNMERGED = 30
-# With syncs, files may take this many times as long (docs/reference/performance.md).
+# Syncing files takes at least as long as creating them (docs/reference/performance.md), so that storing files may take
+# this many times as long.
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0

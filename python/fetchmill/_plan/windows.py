@@ -194,7 +194,7 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """Return how many of the first values, at most half, the marginal standard error rule (White 1997) ignores.
+    """Return the number of initial values, at most half, to ignore by the marginal standard error rule (White 1997).
 
     The rule ignores the initial values whose removal makes the mean of the others most certain.
     """

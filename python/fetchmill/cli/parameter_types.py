@@ -34,7 +34,7 @@ class Choice(click.Choice[str]):
 
     Args:
         choices: the words.
-        refused: words that help does not show. The command refuses them itself, with the reason.
+        refused: words that help does not show. The command itself refuses these words and gives the reason.
     """
 
     def __init__(self, choices: Collection[str], refused: Collection[str] = ()) -> None:

@@ -34,7 +34,7 @@ def ray_options() -> list[click.Parameter]:
 
 
 def check_workers(on: str | None, workers: int | None) -> None:
-    """Refuse a number of workers if Ray does not start them.
+    """Refuse `--workers` if Ray does not start the workers.
 
     Raises:
         UsageError: `--workers` is given without `--on`.

@@ -14,7 +14,7 @@ from fetchmill.cli.help_texts import CliCommand
 
 
 class ReachCommand(CliCommand):
-    """A command with these options. `-h` shows only the most important ones."""
+    """A command with the options for reaching a bucket. `-h` shows only the most important ones."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
         self.own: list[click.Parameter] = []
@@ -25,7 +25,7 @@ class ReachCommand(CliCommand):
 
     @property
     def params(self) -> list[click.Parameter]:
-        """The command's parameters. While it parses arguments that name no bucket, only its own parameters."""
+        """The command's parameters; only its own while it parses arguments that name no bucket."""
         if self._is_parsing_own:
             return self.own
         if not self._all or any(each not in self._all for each in self.own):

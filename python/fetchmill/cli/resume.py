@@ -1,4 +1,4 @@
-"""`fetchmill resume`: continues a job, or a shared job that was stopped."""
+"""`fetchmill resume`: continues a job or a stopped shared job."""
 
 from typing import TYPE_CHECKING, Any
 

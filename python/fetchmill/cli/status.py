@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fetchmill._job.report import Skipped
     from fetchmill._sync.status import SyncStatus
 
-# Interval at which --watch shows the status. A job stores its progress at the same interval.
+# Interval in seconds at which --watch shows the status. A job stores its progress at the same interval.
 WATCH_SECONDS = 1.0
 
 _EXAMPLES = """

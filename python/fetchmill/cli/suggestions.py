@@ -45,7 +45,7 @@ _OPTIONS = {
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
 _RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
 _VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
-# Hints about unknown options. Each hint is shown only if the command has the option before it.
+# Hints about unknown options. Each value is a pair: an option that the command must have, and the hint.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
     **dict.fromkeys(("resume", "continue", "c"), _RESUME),
