@@ -46,7 +46,8 @@ def run_worker(
         make: creates the worker. Its argument is the function that shows the worker's messages.
         as_json: whether to write the final status as a JSON event.
         quiet: whether to show nothing.
-        tells_failures: whether the exit code reports failed objects; False if a scheduler would then restart the worker.
+        tells_failures: whether the exit code reports failed objects. False if a scheduler would then restart
+            the worker.
     """
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
