@@ -17,7 +17,7 @@ from fetchmill._quick_dataclass import dataclass
 OPTED_OUT = "opted-out"
 # The rule in `stopped_by` that is not a problem, because the run ended as requested.
 FIRST = "first"
-# Maximum number of hosts whose forbidding robots.txt a job counts individually.
+# Maximum number of hosts with a forbidding robots.txt that a job counts.
 FORBIDDING_HOSTS_MAX = 4096
 
 

@@ -18,7 +18,7 @@ _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
 _WHOLE = "a sync compares DEST with the whole source, and would treat the remaining objects as deleted"
 _LATER = "a sync would have to keep or delete objects that opt out later"
-# Reasons by call and option, where the names of the calls that have the option are not explanation enough.
+# Reasons by call and option, for cases where it is not enough to name the calls that have the option.
 _REASONS = {
     ("stream", "robots"): f"{_PROGRAM_DECIDES}; it can check them with urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Name the calls that have an option that this call does not have. Return None if this call has it, or no call has.
+    """Name the calls that have an option that this call does not have. Return None if this call or no call has it.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.

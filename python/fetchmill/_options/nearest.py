@@ -25,10 +25,7 @@ def nearest_spelling(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest(name: str, known: Collection[str], meanings: Mapping[str, str]) -> str | None:
-    """Return the known name with the same meaning, otherwise the one closest in spelling to the name or a synonym.
-
-    `meanings` maps synonyms to known names.
-    """
+    """Return a known name by meaning, otherwise by the closest spelling. Misspelt synonyms in `meanings` count, too."""
     if (meant := meanings.get(name)) in known:
         return meant
     close = nearest_spelling(name, [*known, *(word for word, meant in meanings.items() if meant in known)])
