@@ -13,13 +13,15 @@ _PATIENCE_SECONDS = 15.0
 
 
 def reach_named(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """Return the options for reaching a bucket that the caller of a function has set."""
+    """Return those bucket options that the caller has set."""
     named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def is_shared_job(dest: str, reach: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a destination is a job directory. Queries a bucket, unless a job of the working folder uses it.
+    """Return whether a destination is a job directory.
+
+    A bucket is queried, unless the working folder has the journal of a job that writes to it.
 
     Args:
         dest: the destination.

@@ -40,10 +40,10 @@ class Attempt:
         job: the job.
         worker: the name of this worker.
         claim: this worker's claim on the range.
-        file: the file of the range, on this machine.
-        options: the options of the job, with the secrets of this worker.
+        file: the list file that contains the range, with its local path.
+        options: the job's options, including this worker's secrets.
         shares: this worker's part of the job's limits.
-        local: the folder of this worker, on its machine.
+        local: this worker's local folder.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Attempt:
         self.claim = claim
         self.id = secrets.token_hex(8)
         self.started = time.monotonic()
-        # The workers that share the limits per host with this attempt.
+        # Workers that share the per-host limits with this attempt.
         self.known = shares.workers
         self.has_rate = options.get("rate") is not None
         # Whether the claim has been removed.
@@ -80,7 +80,7 @@ class Attempt:
         self._feed = make_feed(self._file, claim.range, job.list_format)
         dest = directory.store.destination(self._name)
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
-        # All ranges must be alike, even if workers of different releases fetch them. The default must not matter.
+        # Set explicitly, because all ranges must be fetched alike, and other releases may have another default.
         by_name = {"cdxj": False}
         try:
             checked = GetOptions(source=self._feed.source, **{**by_name, **options, **own})
@@ -134,11 +134,11 @@ class Attempt:
         self.running.abort()
 
     def wait_aborted(self) -> None:
-        """Wait briefly for the end of the aborted job."""
+        """Wait briefly for the aborted job to end."""
         self.running.wait(_ABORT_SECONDS)
 
     def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
-        """Feed the range to the job, to its end or until the caller stops it.
+        """Feed the range to the job until the range ends or the caller stops the feed.
 
         Args:
             is_to_end: returns whether the range must end early.
@@ -154,7 +154,7 @@ class Attempt:
             raise StorageError(f"cannot read {self._file.path}: {error.strerror or error}") from error
 
     def abandon(self) -> None:
-        """End the job and wait for its end. Its objects do not become final."""
+        """Stop the job and wait until it has ended. Its objects do not become final."""
         self.running.stop()
         while not self.running.wait(_STEP_SECONDS):
             pass
@@ -165,7 +165,7 @@ class Attempt:
 
         Args:
             pieces: minimum number of ranges into which the rest is divided.
-            piece_seconds: maximum duration of one of these ranges in seconds, at the pace of this attempt.
+            piece_seconds: maximum duration of each of these ranges in seconds, at this attempt's pace.
 
         Returns:
             The valid commit record, possibly from another attempt; None if the job was stopped.
@@ -229,9 +229,9 @@ class Attempt:
         return self._directory.final_attempts().get(self.claim.range.id, self.id) != self.id
 
     def discard(self) -> None:
-        """Remove the objects of the attempt, unless a commit record names it."""
+        """Remove the attempt's objects, unless a commit record names the attempt."""
         shutil.rmtree(self._state, ignore_errors=True)
-        # Remaining files are removed when the job is finished.
+        # Files that remain are removed when the job is finished.
         with suppress(*STORE_ERRORS):
             if not self._is_in_doubt and self._directory.final_attempts().get(self.claim.range.id) != self.id:
                 self._directory.store.remove_attempt(self._name)

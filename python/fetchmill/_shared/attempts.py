@@ -1,4 +1,4 @@
-"""The running attempts of a worker: one is fed, and others wait for their last targets."""
+"""The running attempts of a worker: one is being fed, and the others are waiting for their last targets."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ class RunningAttempts:
         # Number of ranges that became final, and the sum of their ledgers.
         self.ranges = 0
         self.counts = empty_ledger()
-        # Error of an attempt that ends the worker.
+        # An attempt's error that ends the worker.
         self.failure: BaseException | None = None
         self._directory = directory
         self._say = say
@@ -57,7 +57,7 @@ class RunningAttempts:
             self.failure = self.failure or failure
 
     def begin(self, attempt: Attempt) -> None:
-        """Add an attempt, whose range is fed next."""
+        """Add an attempt. Its range is fed next."""
         with self._lock:
             self._pace.note(self._attempts)
             self._attempts.append(attempt)
@@ -66,7 +66,7 @@ class RunningAttempts:
     def finish(
         self, attempt: Attempt, failure: BaseException | None, how_to_divide: Callable[[], tuple[int, float]]
     ) -> None:
-        """Wait in a thread for the end of an attempt, and make its range final, or release the range.
+        """Start a thread that waits for an attempt to end, and then makes its range final or releases it.
 
         Args:
             attempt: the attempt, which is no longer fed.
@@ -91,7 +91,7 @@ class RunningAttempts:
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
                     is_final = True
-        except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
+        except BaseException as error:  # noqa: BLE001 - raised when the worker ends
             # When a shared job is finished, other workers remove the files of late attempts. The jobs of these attempts
             # then fail.
             failure = failure or (None if has_lost(attempt) else error)
@@ -110,7 +110,7 @@ class RunningAttempts:
                 self.note_failure(error)
 
     def release(self, attempt: Attempt, directory: JobDirectory) -> None:
-        """Remove the claim of an attempt once. After that, another worker may have a claim with the same name."""
+        """Remove an attempt's claim, but only once: another worker may later have a claim with the same name."""
         if not attempt.is_released:
             directory.release(attempt.claim)
             attempt.is_released = True

@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.5
 # Maximum size of a log. Each new line rewrites the whole log.
 _LOG_BYTES = 64 << 10
-# The store truncates times to whole seconds, so a file may be newer than its time by up to this duration.
+# The store truncates times to whole seconds, so a file may be newer than its recorded time by up to this duration.
 _CLOCK_STEP = 1.0
 _PART_BYTES = 8 << 20
 
@@ -41,7 +41,7 @@ class BucketStore:
         self._bucket = bucket
         self._patience = patience
         self._lock = threading.Lock()
-        # Cache of files read by `contents`: ETag and time, and the content.
+        # Cache of files read by `contents`: ETag and time, then the content.
         self._known: dict[str, tuple[tuple[str, int], bytes]] = {}
         self._logs: dict[str, bytes] = {}
 
@@ -172,14 +172,14 @@ class BucketStore:
             self._bucket.abort_uploads(begin, self._patience)
 
     def objects(self, attempt: str) -> dict[str, int]:
-        """Return the size in bytes of each object of an attempt, by the object's name in the attempt's folder."""
+        """Return the sizes in bytes of an attempt's objects, by their names in the attempt's folder."""
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
     def download(
         self, attempt: str, name: str, size: int, path: Path, is_stopped: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Copy an object of an attempt into a new file; see `local_copy`.
+        """Copy an attempt's object into a new file; see `local_copy`.
 
         Args:
             attempt: name of the attempt.
@@ -191,7 +191,7 @@ class BucketStore:
         return self.local_copy(f"data/{attempt}/{name}", size, path, is_stopped)
 
     def local_copy(self, name: str, size: int, path: Path, is_stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Copy an object of the job directory into a new file.
+        """Copy an object from the job directory into a new file.
 
         Args:
             name: name of the object.
@@ -226,7 +226,7 @@ class BucketStore:
         return True
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
-        """List the names with a prefix, with size, ETag and time."""
+        """Yield the name, size, ETag and time of each object with a prefix."""
         token: str | None = None
         while True:
             keys, following, _ = self._bucket.list(begin, token, self._patience)

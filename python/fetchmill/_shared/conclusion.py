@@ -40,7 +40,7 @@ def conclude(store: Store, known: JobRecord) -> None:
 
 
 def _remove_unnamed_parts(store: Store, job: JobRecord) -> None:
-    """Remove parts of the list, or whole lists, whose process died before the job named them."""
+    """Remove lists and parts of lists that the job does not name, because the process that added them died."""
     named = {file.path.rpartition("/")[2] for file in job.files}
     for part in parts_in(store):
         if part.rpartition("/")[2] not in named:

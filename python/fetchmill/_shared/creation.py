@@ -37,7 +37,7 @@ from fetchmill._shared.stored_options import (
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import UsageError
 
-# Seconds until the ranges of a worker without a heartbeat are free.
+# Default lease: seconds without a heartbeat after which a worker's ranges are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
 # Options that a shared job refuses, with the reasons. They apply to one process only, or need all targets in one place.
@@ -67,7 +67,7 @@ _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 def create_or_join(
     options: GetOptions, lease: float, say: Callable[[str], None], given: GivenList | None = None
 ) -> RangeWorker:
-    """Return a worker of a directory's shared job. Create the job if it does not exist.
+    """Return a worker for a directory's shared job. Create the job if it does not exist.
 
     Args:
         options: the options, as for a job on one machine; `dest` is the job directory.
@@ -140,7 +140,7 @@ def _create(
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
-    """Return a worker of a directory's existing shared job.
+    """Return a worker for a directory's existing shared job.
 
     Args:
         job: the job directory.
@@ -250,9 +250,9 @@ class _Definition:
     """The definition of a job that does not exist yet.
 
     Args:
-        options: the options of the job, for its list.
+        options: the job's options for fetching its list.
         lease: see `create_or_join`.
-        given: the options as the user gave them, with the source.
+        given: the options as given by the user, including the source.
     """
 
     def __init__(self, options: GetOptions, lease: float, given: GetOptions) -> None:

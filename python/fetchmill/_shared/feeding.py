@@ -23,8 +23,8 @@ from fetchmill.errors import UsageError
 # this minimum, whichever is largest. These targets must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 32
-# If most targets so far were skipped, more targets are fed at a time than there is room for, but at most this number.
-# The next ones may all be requested.
+# If most targets so far were skipped, more targets are fed at a time than there is room for. This limits their number,
+# because the next ones may all be requested.
 _SKIPPED_MAX = 1_000
 # Bytes fed at a time: those used in this time, limited by the targets that may be listed, but at least this minimum.
 _BLOCK_SECONDS = 1.0
@@ -35,7 +35,7 @@ _STEP_SECONDS = 0.01
 _LISTED_SECONDS = 0.1
 # Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
-# More blank lines than may precede a JSON array. A line that begins with `[` is then not read as an array.
+# More blank lines than may precede a JSON array, so that a line that begins with `[` is not read as an array.
 NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 
@@ -45,7 +45,7 @@ class Feed(Protocol):
 
     # The source that the job reads.
     source: str
-    # Options of the core that `get` does not have.
+    # Core options that `get` does not have.
     options: Mapping[str, int]
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
@@ -62,14 +62,14 @@ class Feed(Protocol):
         """
 
     def position(self, job: Job) -> int:
-        """Return the end of the fed part, after the job has ended."""
+        """Return the end of the fed part. The job must have ended."""
 
     def close(self) -> None:
         """Close the file descriptors."""
 
 
 def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
-    """Return the feed of a range."""
+    """Return the feed for a range."""
     return PipeFeed(file, range, list_format) if file.rows is None else RowFeed(file, range)
 
 
@@ -113,7 +113,7 @@ class PipeFeed:
         self.options: Mapping[str, int] = {"is_range": True}
         self._position = range.start
         self._ahead = _Ahead()
-        # Number of bytes and lines written, and of bytes that the job read without counting them in `list_read`.
+        # Numbers of bytes and lines written, and of bytes that the job has read but not counted in `list_read`.
         self._bytes = self._lines = self._uncounted = 0
         self._fed_at = 0.0
 
@@ -154,7 +154,7 @@ class PipeFeed:
             self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
             file.seek(self._position)
         while self._position < end:
-            # Feed something before ending early. An attempt that feeds nothing is repeated, perhaps forever.
+            # Feed something before ending early, because an attempt that feeds nothing is repeated, perhaps forever.
             has_begun = self._position > self._range.start
             if not self._wait_for_room(job, is_to_end if has_begun else is_ended):
                 return
@@ -196,7 +196,7 @@ class PipeFeed:
         length = int(pace * _BLOCK_SECONDS)
         snapshot = job.snapshot()
         if listed := snapshot["listed"]:
-            # Comments increase the number of bytes per target.
+            # Include the bytes of comments, because comments are fed together with targets.
             of_target = (self._uncounted + snapshot["list_read"]) / listed
             length = min(length, int(self._ahead.targets(snapshot) * of_target))
         return min(max(length, _BLOCK_MIN), BLOCK)
@@ -216,7 +216,7 @@ class PipeFeed:
         is_old = time.monotonic() - self._fed_at > _LISTED_SECONDS
         unseen = self._bytes - snapshot["list_read"]
         is_idle = is_old and snapshot["listed"] == settled and not self._unread_bytes()
-        # Bytes that are counted later must not be subtracted twice.
+        # The job may count some of these bytes later. Do not subtract them twice.
         self._uncounted = unseen if is_idle else min(self._uncounted, unseen)
         return self._ahead.room(snapshot) > self._unlisted_lines(snapshot["list_read"])
 

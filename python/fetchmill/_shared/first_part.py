@@ -50,10 +50,10 @@ class FirstPart:
         """Create the job, or wait until another process has created it.
 
         Args:
-            plan: makes the record of the job from the first part of its list.
+            plan: creates the job's record from the first part of its list.
 
         Returns:
-            The lister, if this process lists the source. The listing continues.
+            The lister, which is still running, if this process lists the source; otherwise None.
 
         Raises:
             UsageError: the source has no objects, or the directory has foreign files.

@@ -70,7 +70,7 @@ class FolderStore:
             raise UsageError(f"{self.folder} is not a folder ({error.strerror}); a shared job needs one") from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """See `Store`. If a reply is lost, a successful creation can look like an existing name."""
+        """See `Store`. If the reply is lost, a new file can look as if it had existed before."""
         place = self.folder / name
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ class FolderStore:
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name}")
             try:
-                # Columns of a list may be secret, and only workers read it.
+                # A list may have secret columns, and only workers read it.
                 draft.touch(0o600)
                 shutil.copyfile(path, draft)
                 sync_file(draft)
@@ -219,7 +219,7 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """Remove unfinished copies from `add_file`. Other unfinished files are in attempt folders."""
+        """Remove unfinished copies left by `add_file`. All other unfinished files are in attempt folders."""
         for draft in (self.folder / _LIST).glob(".*"):
             if PART.fullmatch(draft.name[1:]):
                 self.remove(f"{_LIST}/{draft.name}")
@@ -268,7 +268,7 @@ def sync_tree(folder: Path) -> None:
 
 
 class _failing:  # noqa: N801 - reads as what it does
-    """Convert errors of the file system to StorageError, with the path."""
+    """Context manager that converts file system errors to StorageError, with the path."""
 
     def __init__(self, verb: str, place: Path) -> None:
         self._verb, self._place = verb, place

@@ -67,7 +67,7 @@ class CopiesFolder:
 class RangeCopies:
     """Copies of attempts in a bucket, for an export: one at a time, to use little disk space.
 
-    The native export calls `copy` in its own thread, and `stop` in any thread.
+    The native export calls `copy` in its own thread. Any thread may call `stop`.
 
     Args:
         store: the bucket.
@@ -79,7 +79,7 @@ class RangeCopies:
         self._is_stopped = False
 
     def copy(self, attempt: str, with_objects: bool) -> str | None:
-        """Return a folder with an attempt's journal, and with its objects if these are needed.
+        """Return a folder with an attempt's journal, and with its objects if they are needed.
 
         The previous folder is removed.
 
@@ -99,11 +99,11 @@ class RangeCopies:
         return str(root / attempt) if is_whole else None
 
     def named_in_bucket(self, text: str) -> str:
-        """Return a text in which paths of copies are replaced by the names of the objects in the bucket."""
+        """Return a text with the paths of copies replaced by the names of the objects in the bucket."""
         return text.replace(f"{self._place.path()}/", self._store.place("data/"))
 
     def stop(self) -> None:
-        """Abort the current copy, and make all later calls of `copy` return None."""
+        """Abort the current copy, and make all later calls to `copy` return None."""
         self._is_stopped = True
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class AttemptFolders:
         self.close()
 
     def facts(self, attempt: str) -> str:
-        """Return a folder with an attempt's journal and the manifests of its shards. The shards may lack content.
+        """Return a folder with an attempt's journal and the manifests of its shards. The shards may have no content.
 
         Raises:
             StorageError, TemporaryError: the folder cannot be copied.
@@ -201,7 +201,7 @@ def _copy(
     folder: Path,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Copy objects of an attempt, with their sizes, into a new folder. Return False if the copy was stopped."""
+    """Copy the given objects of an attempt into a new folder. Return False if the copy was stopped."""
     for name, length in objects.items():
         if not store.download(attempt, name, length, _path_of(store, attempt, name, folder), is_stopped):
             return False
@@ -209,7 +209,7 @@ def _copy(
 
 
 def _path_of(store: BucketStore, attempt: str, name: str, folder: Path) -> Path:
-    """Return the path of a copy, after making its folder."""
+    """Create the folder for a copy. Return the path of the copy."""
     # The name comes from the store, so check that it stays inside the folder.
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise StorageError(f"{store.destination(attempt)}{name} is not a file name, so it cannot be copied")

@@ -1,6 +1,6 @@
-"""A list that only one process can read: standard input, or the items of a program.
+"""A list that only one process can read: standard input, or a program's items.
 
-The process that creates the job saves the list on its machine, and copies it into the job directory. The job names the
+The process that creates the job saves the list locally, then copies it into the job directory. The job names the
 copy only when it is complete, so no worker sees an incomplete list.
 """
 
@@ -41,13 +41,13 @@ class GivenList:
 
     @contextmanager
     def saved(self, parent: Path) -> Iterator[Path]:
-        """Save the list in a file of this machine that only this user can read. The file is removed at the end.
+        """Save the list in a local file that only this user can read. The file is removed at the end.
 
         Args:
             parent: the folder for listing processes on this machine.
 
         Raises:
-            StorageError: the list cannot be saved, or this machine has too little room.
+            StorageError: the list cannot be saved, or this machine has too little free space.
             UsageError: an item is not a URL or a dict.
         """
         folder = make_folder(parent, process_name())
@@ -76,7 +76,7 @@ def standard_input(options: GetOptions) -> GivenList:
 
 
 def items_of_program(items: Iterable[str | Mapping[str, object]]) -> GivenList:
-    """Return a list of URLs and of rows, which are dicts.
+    """Return a program's items, each a URL or a dict, as a list.
 
     Raises:
         UsageError: the items are not an iterable, or are a table.

@@ -45,13 +45,13 @@ class Heartbeat:
         knows: names of the workers among which this worker divides the limits for each host; empty if the job has no
             such limits.
         ranges: the ids of the worker's ranges.
-        stuck: the ids of those that are stuck. Another worker may fetch them, too.
+        stuck: the ids of those that are stuck. Another worker may also fetch these.
         left: number of open ranges without a living worker when this worker last claimed one; None before that.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
-        pace: requests per second that the worker makes to an origin that throttles; None if the origin does not.
+        pace: requests per second that the worker makes to a throttling origin; None if the origin does not throttle.
         listed: number of rows that the worker has added to the source's list; None if it does not list.
-        lease: the lease of a process that lists before there is a job, in seconds; None for all others.
+        lease: lease in seconds of a process that lists before there is a job; None for all others.
         discarded: number of outcomes in attempts of the worker that have ended without becoming final.
         settled: number of outcomes in the current attempts, by range id.
     """

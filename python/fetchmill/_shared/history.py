@@ -11,7 +11,7 @@ from fetchmill._shared.folders import AttemptFolders, final_attempts
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, shared_status
 
-# Maximum number of samples of a history. The intervals of a longer job are longer.
+# Maximum number of samples of a history. A longer job gets longer intervals.
 _SAMPLES_MAX = 720
 _COUNTS = ("listed", "settled", "fetched", "absent", "failed", "bytes", "attempts")
 _LEVELS = ("in_flight", "concurrency", "waiting")
@@ -124,7 +124,7 @@ class _Interval:
 
 
 class _Merged:
-    """The sums of samples by interval. There are at most 2 * 720 intervals, so memory use is independent of the job."""
+    """The sums of samples by interval. There are at most 2 * 720, so long jobs need no more memory."""
 
     def __init__(self) -> None:
         self._width = 1

@@ -24,12 +24,12 @@ from fetchmill._shared.records import JobRecord
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import StorageError
 
-# Default number of requests in flight of a job over many hosts.
+# Default number of requests in flight for a job with many hosts.
 _CONCURRENCY = 64
-# Minimum mean number of hosts in a part, per request that a worker may have in flight. Some hosts have few rows, so
-# they finish before the others.
+# Minimum mean number of hosts in a part, per request that a worker may have in flight. More than one is needed,
+# because hosts with few rows finish before the others.
 _HOSTS_PER_REQUEST = 2
-# Minimum mean number of rows in a part, per such host. Each part has the overhead of starting and ending a job.
+# Minimum mean number of rows in a part, for each of these hosts, because starting and ending a part's job takes time.
 _ROWS_PER_HOST = 8
 # Default number of requests in flight to a host.
 _LIMIT = 4
@@ -42,7 +42,7 @@ class HostDivision:
     Args:
         directory: the job directory.
         worker: the name of this process.
-        concurrency: `concurrency` of this process.
+        concurrency: this process's `concurrency`.
         parent: the folder for listing processes on this machine. This process creates its own folder there.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.

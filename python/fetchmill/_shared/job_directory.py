@@ -2,7 +2,7 @@
 
 job.json                      the definition of the job
 lists/N.json                  a list that was added to the job, or a part of the source's list
-list/TOKEN.FORMAT             such a part, a part of a list that is divided by host, or the copy of a whole list
+list/TOKEN.FORMAT             a part of the source's list or of a list divided by host, or a copy of a whole list
 claims/listing.N              the process that lists the source or divides the list
 commits/RANGE.json            the commit record of a range
 claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it
@@ -146,7 +146,7 @@ class JobDirectory:
     def _with_lists(self, job: JobRecord) -> JobRecord:
         records: list[AddedList] = []
         files = len(job.files)
-        # No list follows the end of the source's list.
+        # No list can be added after the end of the source's list.
         while not (records and records[-1].totals) and (record := self._list(len(records))) is not None:
             is_part = record.source is None
             if (record.job, record.first_file, is_part) != (job.id, files, job.listing is not None):
@@ -304,7 +304,7 @@ class JobDirectory:
     def open_ranges(self, job: JobRecord) -> list[Range]:
         """Return the ranges without a commit record."""
         self.final_attempts()
-        # Threads that finish attempts add to `_attempts` and `_rests`.
+        # Threads that finish attempts change `_attempts` and `_rests`.
         with self._lock:
             # Leave out ranges of lists that were added after `job` was read.
             rests = [each for each in self._rests if each.file < len(job.files)]
@@ -340,7 +340,7 @@ class JobDirectory:
         return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:
-        """Return the worker named in a claim. None if the claim is gone or names no worker."""
+        """Return the worker named in a claim; None if the claim is gone or names no worker."""
         return _claimant(self.store.read(f"claims/{name}"))
 
     def release(self, claim: Claim) -> None:
@@ -376,7 +376,7 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Change the total rate of all workers, even while they run.
+        """Change the total rate of all workers. Running workers apply the change, too.
 
         Raises:
             UsageError: the rate is not a number above 0.
@@ -395,7 +395,7 @@ def _list_name(number: int) -> str:
 
 
 def _claimant(content: bytes | None) -> str | None:
-    """Return the worker named in a claim. None if the claim is gone or names no worker."""
+    """Return the worker named in a claim; None if the claim is gone or names no worker."""
     try:
         values = json.loads(content or b"null")
     except ValueError:

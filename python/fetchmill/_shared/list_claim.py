@@ -1,9 +1,9 @@
-"""Chooses the process that makes the list of a shared job before the job exists.
+"""Chooses the process that creates the list of a shared job before the job exists.
 
 The chosen process lists the job's source, or divides its list by host. The others wait for the job. If the chosen
 process dies, another one takes over.
 
-claims/listing.N      the process that makes the list
+claims/listing.N      the process that creates the list
 list/TOKEN.FORMAT     a part of the list; if no record names it, its process died
 """
 
@@ -16,7 +16,7 @@ from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
 from fetchmill._shared.store import STORE_ERRORS
 
-# Poll interval while another process makes the list.
+# Poll interval while another process creates the list.
 _LOOK_SECONDS = 0.5
 # A process that joins waits for this many leases after the last heartbeat, so that another one can take over first.
 _LOST_LEASES = 3
@@ -81,7 +81,7 @@ class ListClaim:
         return None
 
     def leave(self) -> None:
-        """Write a last heartbeat that says that this process has ended, so that its claim is no longer valid."""
+        """Write a final heartbeat with the state `ended`, so that this process's claim is no longer valid."""
         if self._has_beaten:
             with suppress(*STORE_ERRORS):
                 self._beat("ended")
@@ -112,7 +112,7 @@ class ListClaim:
 
 
 def lister_of(directory: JobDirectory, heartbeats: list[Heartbeat], lease: float) -> str | None:
-    """Return the living process that makes the list of a job; None if there is none."""
+    """Return the living process that creates a job's list; None if there is none."""
     living = {each.worker for each in heartbeats if each.lives(lease)}
     claims = directory.claims().get(LISTING, {})
     return next((worker for worker in claims.values() if worker in living), None)
@@ -129,7 +129,7 @@ def _next_number(claims: Iterable[str]) -> int:
 
 
 def await_job(directory: JobDirectory, say: Callable[[str], None]) -> None:
-    """Wait while another process makes the list of a job that does not exist yet."""
+    """Wait while another process creates the list of a job that does not exist yet."""
     heartbeats = Heartbeats(directory, "")
     is_waiting = False
     while not directory.exists() and directory.claims().get(LISTING):

@@ -13,13 +13,13 @@ from fetchmill._options.get import GetOptions
 from fetchmill._shared.ranges import LINE_MAX, ListFile, whole_line
 
 MARK = b"\xef\xbb\xbf"
-# The reader of lists considers every line longer than this a row, even a comment.
+# The list reader treats every line longer than this as a row, even a comment.
 _ROW_MAX = 1 << 20
-# White space, as defined by the reader of lists.
+# White space, as defined by the list reader.
 _SPACE = b" \t\n\f\r"
 # Position in a URL from which to search for the slash that ends the host: after `http://` and one character.
 _IN_HOST = len("http://") + 1
-# Replacements for options that omit or name rows. Every row must be returned, so each one gets its own name.
+# Replacements for options that omit or name rows. Each row gets its own name, so that every row is returned.
 _ALL_ROWS: Mapping[str, Any] = {
     "include": (),
     "exclude": (),
@@ -34,7 +34,7 @@ class NotByHostError(Exception):
 
 
 def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[tuple[bytes, str]]:
-    """Yield each row of a file that has lines, and the start of its URL: scheme, host and port.
+    """Yield each row of a line-based file, and the start of its URL: scheme, host and port.
 
     The start is empty for a row without a URL.
 
@@ -63,7 +63,7 @@ def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Itera
     """Yield the URL of each row; None for a row without one."""
     own = {"source": file.path, "dest": ".", "list_format": list_format}
     values = json.loads(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
-    # The whole list was already checked for missing columns. A single file may lack a column.
+    # The list as a whole has already been checked for missing columns, but a single file may lack one.
     targets = ListTargets(json.dumps(values | {"is_range": True}))
     while (page := targets.next_page()) is not None:
         rows, skipped = page

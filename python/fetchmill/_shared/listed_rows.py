@@ -15,7 +15,7 @@ from fetchmill.errors import ListingError
 _CACHE_KIB = 32 << 10
 # SQLite before 3.32 accepts at most 999 variables in a statement.
 _ROWS_AT_A_TIME = 500
-# If a source lists the same objects again, its first rows are already in the job.
+# Maximum number of rows before the first known one. If a source lists the same objects again, its first rows are known.
 _ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
@@ -32,7 +32,7 @@ class ListedRows:
         self._table.execute("PRAGMA journal_mode = OFF")
         self._table.execute("PRAGMA synchronous = OFF")
         self._table.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        # Names may occur several times.
+        # A name may occur several times.
         self._table.execute("CREATE TABLE rows (name TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
         self._rows, self._has_known = 0, False
 
@@ -42,7 +42,7 @@ class ListedRows:
         self._table.executemany(statement, ((_identity(line),) for line in lines))
 
     def new(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a manifest without those whose rows were added. Each added row drops only one line.
+        """Yield the lines of a manifest without those whose rows were added. Each added row removes only one line.
 
         Raises:
             ListingError: the source seems to name its objects differently in each listing.

@@ -40,7 +40,7 @@ class Listing:
         lister: SourceLister | None,
     ) -> None:
         self.source = source
-        # The reason why this worker cannot list the source. It does not retry, because that would take as long again.
+        # The reason why this worker cannot list the source. It does not retry, because a retry could take just as long.
         self.failure: BaseException | None = None
         # The workers among which the lister divides the per-host limits.
         self.known = frozenset((worker,))
@@ -127,13 +127,13 @@ class Listing:
             lister.stop()
 
     def stop(self) -> None:
-        """Request the end of the listing. Another worker may then list."""
+        """Ask the listing to end. Another worker may then list."""
         lister = self._lister
         if lister is not None:
             lister.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the listing, up to this time."""
+        """Wait up to `seconds` for the listing to end."""
         lister = self._lister
         if lister is not None:
             lister.join(seconds)

@@ -1,4 +1,4 @@
-"""The files of a list on this machine. Lists in the job directory of a bucket are copied when they are first needed."""
+"""Local files of a list. If the job directory is in a bucket, its lists are copied when they are first needed."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -18,17 +18,17 @@ class LocalLists:
 
     Args:
         store: the files of the job directory.
-        folder: the folder for copies, on this machine. It must exist when the first copy is made.
+        folder: the local folder for copies. It must exist when the first copy is made.
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store = store
         self._folder = folder
-        # Copies by the path of the list.
+        # Copies, by the path of the original.
         self._copies: dict[str, Path] = {}
 
     def local(self, file: ListFile) -> ListFile:
-        """Return a file of the list with its path on this machine.
+        """Return a list file with its local path.
 
         Raises:
             SecurityError: the file is in a bucket, but not in the job directory.
@@ -64,7 +64,7 @@ def in_job_directory(store: Store, file: ListFile, name: str) -> ListFile:
 
 
 def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
-    """Copy a list file of this machine into the job directory. Return the name of the copy, and its record."""
+    """Copy a local list file into the job directory. Return the name of the copy, and its record."""
     path = Path(file.path)
     name = f"{FOLDER}/{path.name}"
     store.add_file(name, path)

@@ -1,4 +1,4 @@
-"""The folder of a worker on its machine, with the journals of unfinished ranges. Dead workers' folders are removed."""
+"""A worker's local folder, with the journals of its unfinished ranges. Dead workers' folders are removed."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ _TRIES = 100
 
 
 def default_folder(job: str) -> Path:
-    """Return the default folder for the journals of a job on this machine.
+    """Return the default folder for a job's journals on this machine.
 
     All users share the folder for temporary files, so the folder inside it must belong to this user only.
 
@@ -47,7 +47,7 @@ def process_name() -> str:
 
 
 def make_folder(parent: Path, worker: str) -> Path:
-    """Create the folder of a worker, after removing the folders of dead workers.
+    """Create a worker's folder, after removing the folders of dead workers.
 
     Args:
         parent: the folder for workers of the job on this machine.
@@ -68,7 +68,7 @@ def make_folder(parent: Path, worker: str) -> Path:
 
 
 def check_room(folder: Path) -> None:
-    """Refuse a folder without room for the journals of a worker.
+    """Refuse a folder without room for a worker's journals.
 
     Raises:
         StorageError: less than `ROOM_BYTES_MIN` is free.
@@ -109,7 +109,7 @@ def _make_below(parent: Path, name: str) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of a worker. Also remove the parent folder if no other worker has a folder there."""
+    """Remove a worker's folder. Also remove the parent folder if no other worker has a folder there."""
     # A relative path would depend on the working folder, which may have the user's files.
     if not folder.is_absolute():
         raise StorageError(f"{folder} is not the folder of a worker")

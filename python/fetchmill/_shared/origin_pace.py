@@ -29,7 +29,7 @@ class OriginPace:
         self.per_second: float | None = None
 
     def note(self, attempts: Sequence[AttemptWithPace]) -> bool:
-        """Update the pace from the attempts. Return whether it must be divided: it is new, and some may not have it."""
+        """Update the pace from the attempts. Return whether it is new and must be divided among several attempts."""
         found = [attempt.pace() for attempt in attempts]
         if len(found) == 1:
             # With several attempts, one is near its end and does not use its part, so their sum would be too low.

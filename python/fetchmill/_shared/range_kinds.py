@@ -28,7 +28,7 @@ class EndableAttempt(Protocol):
         """End the job and close its connections."""
 
     def wait_aborted(self) -> None:
-        """Wait briefly for the end of the aborted job."""
+        """Wait briefly for the aborted job to end."""
 
 
 class RangeKind(Protocol):
@@ -96,7 +96,7 @@ class HostRanges:
         return HostShares(worker, options, rate)
 
     def seconds(self, *, is_shared: bool) -> float:
-        """See `RangeKind`. Never shorter, because the rest stays one range, which would only move to another worker."""
+        """See `RangeKind`. Ending early gains nothing, because the whole rest would just move to another worker."""
         del is_shared
         return RANGE_SECONDS
 

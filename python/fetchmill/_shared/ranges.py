@@ -15,7 +15,7 @@ from fetchmill.errors import UsageError
 
 # Number of bytes read at a time.
 BLOCK = 1 << 18
-# Maximum length of a line. The reader of lists refuses longer lines, too.
+# Maximum length of a line. The list reader refuses longer lines, too.
 LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
 # Number of first ranges, within the sizes below. Workers divide them further, depending on their speed.
@@ -32,7 +32,7 @@ class ListFile:
     """A file of the list, as it was when the job was created.
 
     Args:
-        path: path of the file, on every machine.
+        path: path of the file, the same on every machine.
         size: size in bytes.
         modified: modification time in nanoseconds since 1970.
         has_lines: whether the file can be divided at line ends. A compressed file is a single range.
@@ -124,7 +124,7 @@ class Range:
 
 
 def header_end(file: BinaryIO) -> int:
-    """Return the length in bytes of the header of a file with fields: its first line that is not empty.
+    """Return the length in bytes of the header of a file with fields: its first non-empty line.
 
     Raises:
         UsageError: the line is too long.

@@ -139,7 +139,7 @@ class AddedList:
     Args:
         job: the id of the job.
         source: the list, as the user wrote it; None for a part or the end of the source's list.
-        first_file: the job's number of the list's first file. The files of the job and of earlier lists come first.
+        first_file: number of the list's first file in the job, after the job's own files and those of earlier lists.
         files: the files of the list.
         ranges: the first ranges of these files.
         totals: the totals of the source's listing; only in the final record of its list, which has no files.

@@ -21,7 +21,7 @@ class Shares:
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
         self.rate = rate
-        # Living workers, by their heartbeats.
+        # Living workers, according to their heartbeats.
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
@@ -84,7 +84,7 @@ class Shares:
 
 
 class HostShares(Shares):
-    """A worker's part of the limits, if the list is divided by host: the whole limits for each of its hosts."""
+    """A worker's part of the limits if the list is divided by host: the full limits for each of the worker's hosts."""
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
         super().__init__(worker, options, rate)

@@ -136,11 +136,11 @@ class SourceLister:
             running.set_rate(per_second)
 
     def stop(self) -> None:
-        """Request the end of the listing. Another process will list the rows that are not in a part yet."""
+        """Ask the listing to end. Another process will list the rows that are not in a part yet."""
         self._is_stopped.set()
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait for the end. Return immediately if the listing has not started."""
+        """Wait until the listing has ended. Return immediately if the listing has not started."""
         with suppress(RuntimeError):  # a signal arrived before the thread ran
             self._thread.join(seconds)
 

@@ -14,7 +14,8 @@ from fetchmill.errors import StorageError, TemporaryError
 
 # Errors raised if the file system or the bucket fails, perhaps temporarily.
 STORE_ERRORS = (StorageError, TemporaryError)
-# Names in a journal's folder that are not copied: they are only needed while the job runs, or do not belong to it.
+# Names in a journal's folder that are not copied, because they are only needed while the job runs or do not belong
+# to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
 # Name of a part of a list in `list`. Other files there belong to the user.
 PART = re.compile(r"[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv)")
@@ -70,7 +71,7 @@ class Store(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Create a file with its whole content, unless the name exists. Return whether it was created.
 
-        If a reply is lost, a successful creation can look like an existing name. Read the file to see who created it.
+        If the reply is lost, a new file can look as if it had existed before. Read the file to see who created it.
         """
 
     def replace(self, name: str, content: bytes) -> float:
@@ -89,7 +90,7 @@ class Store(Protocol):
         """Remove a file. Do nothing if the file does not exist."""
 
     def add_file(self, name: str, path: Path) -> None:
-        """Add a file of this machine, which may be large, under an unused name."""
+        """Add a local file, which may be large. The name must not be in use."""
 
     def append(self, name: str, line: str) -> None:
         """Add a line to a file that only this process writes."""

@@ -22,11 +22,11 @@ _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host", "limit"),
     *_CHOSEN,
 )
-# Connections to the bucket of a job directory use these options, too.
+# Connections to a job directory's bucket use these options, too.
 _CONNECTIONS = ("ca_file", "proxy")
 # Paths of files that each worker reads. They are stored as absolute paths, because workers run in different folders.
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
-# Options that are applied to the list of a source.
+# Options that select objects while a source is listed. They are not applied to the resulting list again.
 _FILTERS = ("include", "exclude")
 # Options that provide credentials for a source.
 _CREDENTIALS = ("auth", "bearer", "bearer_command", "netrc", "client_cert", "client_key")
@@ -57,7 +57,7 @@ def own_values(options: GetOptions) -> dict[str, Any]:
 
 
 def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a process that are needed to reach the bucket of a job directory."""
+    """Return those options of a process that are needed to reach a job directory's bucket."""
     return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
 
 
@@ -74,12 +74,12 @@ def secrets_of(options: GetOptions) -> tuple[str, ...]:
 
 
 def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tuple[str, ...] = ()) -> None:
-    """Refuse options that fetchmill never stores, such as commands and secrets. Anybody may have created the job.
+    """Refuse options that fetchmill never stores, such as commands and secrets. Anybody may have created the file.
 
     Args:
         place: the file with the options, for messages.
         dest: the job directory.
-        stored: the options of the file.
+        stored: the options in the file.
         refused: options that no shared job can have.
 
     Raises:
@@ -109,7 +109,7 @@ def options_of_listed(options: GetOptions) -> GetOptions:
     reset = {name: defaults[name] for name in (*names_not_for("list"), *_FILTERS)}
     own: dict[str, Any] = {"source": f"list.{LISTED_FORMAT}"}
     if options.source_kind == "server" and options.listing != "json":
-        # All URLs have the same origin as the source, which the user named.
+        # All URLs have the origin of the source, and the user named the source.
         own["allow_private"] = True
         if any(getattr(options, name) for name in _CREDENTIALS) or options.headers:
             own["credentials_for"] = options.credentials_for or _origin(str(options.source))
@@ -117,7 +117,7 @@ def options_of_listed(options: GetOptions) -> GetOptions:
 
 
 def listing_options(options: GetOptions) -> dict[str, Any]:
-    """Return the options for listing the source that the job directory stores."""
+    """Return those options for listing the source that are stored in the job directory."""
     never = (*_never_stored(options.dest), *_CREDENTIALS, "headers", *_OF_ROWS)
     names = {option.name for option in fields(ListOptions)}.difference(never)
     found = {

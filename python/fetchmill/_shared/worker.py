@@ -32,8 +32,8 @@ _READY_SECONDS = 0.1
 _DEAF_LEASES = 6
 # Time limit for finishing targets already fed, after a worker was asked to end. Kubernetes kills it after 30 s.
 DRAIN_SECONDS = 20.0
-# Maximum number of lists from a bucket that a worker keeps on its machine. A part of a listing has at most 64 MiB. A
-# part of a divided list has no maximum.
+# Maximum number of lists from a bucket that a worker keeps locally. A part of a source's list has at most 64 MiB; a
+# part of a list divided by host has no maximum.
 _COPIES_MAX = 8
 # Maximum number of attempts that wait for their last targets while the next range is fetched.
 _FINISHING_MAX = 3
@@ -61,8 +61,8 @@ class RangeWorker:
         directory: the job directory.
         job: the job.
         name: the name of this worker, from `process_name`.
-        options: the options of the job, with the secrets of this worker.
-        local: a folder on this machine for journals. The worker creates it, and removes it at the end.
+        options: the job's options, including this worker's secrets.
+        local: a local folder for journals. The worker creates it, and removes it at the end.
         listing: this worker's part in listing the source of the job.
         say: called with each message for the user.
     """
@@ -116,7 +116,7 @@ class RangeWorker:
         return self._listing.source
 
     def stop(self) -> None:
-        """Request the end. The worker still fetches and commits targets already fed, and leaves the rest to others."""
+        """Ask the worker to end. It still fetches and commits targets already fed, and leaves the rest to others."""
         self._asked_at = self._asked_at or time.monotonic()
         self._asked.set()
 
@@ -262,7 +262,7 @@ class RangeWorker:
     # Fetching.
 
     def _attempt(self, claim: Claim) -> None:
-        """Feed a range. A separate thread waits for the end of the attempt."""
+        """Feed a range. A separate thread waits for the attempt to end."""
         options = {**self._options, "rate": self._shares.rate_of_one(self._requesters() + 1)}
         try:
             listed = self._job.files[claim.range.file]
@@ -277,7 +277,7 @@ class RangeWorker:
         failure = None
         try:
             attempt.feed(self._is_to_end, self._is_ended)
-        except BaseException as error:  # noqa: BLE001 - it is raised when the attempt is over
+        except BaseException as error:  # noqa: BLE001 - raised when the attempt has ended
             failure = error
             attempt.stop()
         self._attempts.finish(attempt, failure, self._how_to_divide)
@@ -323,7 +323,7 @@ class RangeWorker:
     def _beat(self) -> None:
         period = self._job.lease / BEATS_IN_A_LEASE
         last = time.monotonic()
-        # The first heartbeat is written immediately, to find out whether others must make room for this worker.
+        # Write the first heartbeat immediately, to find out whether others must make room for this worker.
         pause = 0.0
         while not self._ended.wait(pause):
             pause = period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)
@@ -344,7 +344,7 @@ class RangeWorker:
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
-            except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
+            except BaseException as error:  # noqa: BLE001 - raised when the worker ends
                 self._fail(error)
 
     def _note_frozen(self) -> None:
@@ -410,5 +410,5 @@ class RangeWorker:
                 attempt.set_rate(share)
 
     def _requesters(self) -> int:
-        """Return the number of jobs of this worker that make requests."""
+        """Return the number of this worker's jobs that make requests."""
         return len(self._attempts.current()) + self._listing.is_running
