@@ -265,7 +265,7 @@ def test_a_list_that_cannot_be_divided_keeps_its_ranges(prompt_hosts: list[Obser
 
     ended = run("get", "urls.parquet", dest, *OPTIONS)
 
-    assert (ended.code, "urls.parquet is not divided at line ends" in ended.err) == (0, True), ended.err
+    assert (ended.code, "urls.parquet cannot be split at line breaks" in ended.err) == (0, True), ended.err
     assert names(dest) == Counter(urls_of(prompt_hosts, 1))
 
 

@@ -198,7 +198,7 @@ def header_of(job: JobRecord) -> bytes:
     headers = set()
     for file in job.files:
         if not file.has_lines or job.list_format not in FORMATS:
-            raise NotByHostError(f"{file.path} is not divided at line ends")
+            raise NotByHostError(f"{file.path} cannot be split at line breaks")
         with file.open() as opened:
             header = opened.read(file.header)
         headers.add(header.removeprefix(MARK).strip(b"\r\n") + b"\n" if header else b"")
