@@ -6,7 +6,7 @@
 
 | name | purpose |
 |---|---|
-| `as_completed` | `asyncio.as_completed` with a limit: results of awaitables as they complete |
+| `as_completed` | `asyncio.as_completed` with a limit: yields results of awaitables as they complete |
 | `TaskPool` | `asyncio.TaskGroup` with a limit: any code may add work, and errors end the block |
 | `each`, `map` | call a coroutine function for each item; each worker may keep a resource open |
 | `threads.each`, `threads.map` | the same for a plain function, in threads |
@@ -14,7 +14,7 @@
 | `Failed`, `Tally`, `WorkerDiedError` | a failed item, the counts that `each` returns, a worker process that died |
 | `ItemTimeoutError` | a worker process was killed because an item took longer than `item_timeout` |
 
-With `attempts=3` an item is tried up to three times. With `item_timeout=10` it may take 10 seconds.
+With `attempts=3`, an item is tried up to three times. With `item_timeout=10`, it may take up to 10 seconds.
 
 All functions limit how far they read ahead. At most `limit` items are in progress, and at most `2 * limit` items have
 been read but not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded when a name is first

@@ -210,7 +210,7 @@ class AsyncWorkerPool:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # Something that the function awaited was cancelled, not this task.
+            # The function awaited something that was cancelled. This task was not.
             call.error = error
         if call.error is not None and not self._returns_errors:
             self._is_failing = True

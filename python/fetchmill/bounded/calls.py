@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-# Maximum number of items read but not yet handed over, per unit of `limit`: one in progress, and one waiting to start
-# or to be taken.
+# Maximum number of items read but not yet handed over, as a multiple of `limit`: for each item in progress, another
+# may be waiting to start or to be taken.
 AHEAD = 2
 
 
@@ -39,11 +39,11 @@ class Chunk(list[Outcome]):
 
 
 class Values(list[Any]):
-    """The values of a call whose items all succeeded. Avoids an `Outcome` for each item."""
+    """The values of a call in which all items succeeded. No item needs an `Outcome`."""
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any item
-    """Return an item as the input yielded it: a single argument without its tuple."""
+    """Return an item as yielded by the input: a single argument is not in a tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 

@@ -1,4 +1,4 @@
-"""`as_completed` with a limit: results of awaitables as they complete, for input of any length."""
+"""`as_completed` with a limit: yields results of awaitables as they complete, for input of any length."""
 
 import asyncio
 import inspect
@@ -41,11 +41,11 @@ def as_completed(
     b
 
     With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. The first step reads and starts everything.
-    A duplicate awaitable counts once. Started awaitables keep running even if the loop is left.
+    A duplicate awaitable counts once. Started awaitables keep running after the loop is left.
 
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
-    limit` have been started but not yet taken. If the input raises, the loop raises that error after the results of
-    everything read before. If the caller requests another awaitable before it has awaited the previous one, one more
+    limit` have been started but not yet taken. If the input raises, the loop first yields the results of everything
+    read before, then raises that error. If the caller requests an awaitable before it has awaited the previous one, another
     awaitable is read from the input. It starts when fewer than `limit` are running. Cancelling a waiting awaitable
     loses no result.
 
@@ -56,7 +56,7 @@ def as_completed(
     Args:
         aws: Coroutines, futures or other awaitables.
         limit: Maximum number of awaitables running at the same time; None for no limit.
-        timeout: Seconds from the first step. After that, the awaitables (in `async for`, the loop) raise TimeoutError.
+        timeout: Seconds from the first step. After that, the awaitables (with `async for`: the loop) raise TimeoutError.
 
     Raises:
         ValueError: `limit` is below 1.

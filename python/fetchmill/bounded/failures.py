@@ -14,7 +14,7 @@ SHOWN_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An item whose function raised, in place of a result (`on_error="return"`)."""
+    """Takes the place of a result if the function raised an exception for the item (`on_error="return"`)."""
 
     item: Any
     """The item; a tuple of items if `map` was given several iterables."""

@@ -6,12 +6,12 @@ from multiprocessing.process import BaseProcess
 
 
 def start_without_interrupts(process: BaseProcess) -> None:
-    """Start a process with SIGINT blocked, so that Ctrl-C during its start does not print a traceback.
+    """Start a process with SIGINT blocked. Otherwise, Ctrl-C during the start would print a traceback.
 
     The new process must call `ignore_interrupts` first. A signal mask belongs to one thread, so any thread may call
     this function.
     """
-    # The tracker's start unblocks SIGINT, so it must start before the mask is set.
+    # Starting the tracker unblocks SIGINT, so it must start before the mask is set.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class NotPortableError(TypeError):
-    """A function cannot be sent to another process."""
+    """The function cannot be sent to another process."""
 
 
 def portable(value: T) -> T:

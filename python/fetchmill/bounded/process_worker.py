@@ -160,7 +160,7 @@ class ProcessWorker:
             self._connection.close()
         if process is not None:
             process.join()
-            # Other code may already have closed the process.
+            # Other code may have closed the process already.
             with contextlib.suppress(ValueError):
                 process.close()
         with self._lock:
@@ -197,7 +197,7 @@ def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
 
 
 def _outcome(arguments: tuple[Any, ...], answer: bytes | Outcome) -> Outcome:
-    """Return the outcome of an item. `answer` is its pickled value or error, or an outcome without arguments."""
+    """Return an item's outcome. `answer` is the pickled value or error, or an outcome that lacks the arguments."""
     if isinstance(answer, Outcome):
         return answer._replace(arguments=arguments)
     try:

@@ -7,19 +7,19 @@
     if __name__ == "__main__":
         main()
 
-It works and ends like `bounded.threads`, with processes instead of threads and these differences:
+It works and ends like `bounded.threads`, but with processes, and with these differences:
 
 - A process is spawned when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
   results are pickled, and the program's main module needs `if __name__ == "__main__":`.
-- If a worker process dies (killed, out of memory, `os._exit`), its items fail with `WorkerDiedError`, which names them.
-  With `on_error="return"` another worker replaces it. If a worker dies before it is ready, everything ends.
+- If a worker process dies (killed, out of memory, `os._exit`), its items fail with a `WorkerDiedError` that names them.
+  With `on_error="return"`, another worker replaces it. If a worker dies before it is ready, everything ends.
 - If the run is abandoned (after an exception, `break`, `timeout` or KeyboardInterrupt), busy worker processes are
   killed with SIGKILL, and `on_done` does not run in them. Workers ignore Ctrl-C; only this process handles it.
 - If this process is killed, each worker finishes its current call and ends.
 - An error has the worker's traceback as its cause. An error that cannot be pickled becomes a RuntimeError with the same
   text.
 
-multiprocessing itself keeps one more process running, its resource tracker, until this process ends.
+Until this process ends, multiprocessing also keeps its resource tracker running, in another process.
 """
 
 import multiprocessing.util  # noqa: F401 - registers an exit handler that waits for all processes

@@ -2,8 +2,8 @@
 
 import math
 
-# Maximum delay in seconds that the limiter makes up for. A sleep may end a few milliseconds late, or a thread may wait
-# for the GIL.
+# Maximum delay in seconds that the limiter makes up for, because a sleep may end a few milliseconds late or a thread
+# may wait for the GIL.
 SLACK_SECONDS = 0.02
 
 

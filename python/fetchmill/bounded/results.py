@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Results(Generic[R]):
-    """An iterator of results, and a context manager that abandons remaining items and waits for running calls.
+    """An iterator over results, and a context manager that abandons remaining items and waits for running calls.
 
     Only one thread may use it at a time. If the iterator is discarded, no other item begins. Calls running in threads
     continue to their end; busy worker processes are killed.

@@ -30,7 +30,7 @@ class CallOptions(RetryOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The number of attempts per item, the errors after which it is tried again, and the time limit of each call.
+    """The number of attempts per item, the errors after which an item is tried again, and the time limit of each call.
 
     Args:
         attempts: maximum number of calls for an item.
@@ -57,7 +57,7 @@ class RetryPolicy:
 
     def wait_after(self, attempt: int) -> float:
         """Return the seconds to wait after this attempt. The first attempt is 1."""
-        # The exponent is limited to 64, because a power too large for a float raises an error.
+        # Limit the exponent to 64, because a power too large for a float raises an error.
         wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
         return wait * random.uniform(0.5, 1)  # noqa: S311 - not a secret
 

@@ -8,7 +8,8 @@ class Scaler:
 
     If starts are slow (`is_slow`: each one creates a client or a process), the number of workers that start together is
     limited to the number of ready workers plus one. A start often needs CPU time, so a hundred starts together would
-    delay the ready workers. After the end of the input, no worker starts if the others would finish before it is ready.
+    delay the ready workers. After the end of the input, no worker starts if the others would finish before the new one
+    is ready.
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:
@@ -23,8 +24,8 @@ class Scaler:
         self._call_seconds = _MovingAverage(weight=0.125)
 
     def scale_up(self, waiting: int, *, is_ended: bool) -> int:
-        """Return how many workers to start for `waiting` items, and count them as starting."""
-        # With a rate, items are taken one at a time, so a second idle worker would have nothing to do.
+        """Return the number of workers to start for `waiting` items, and count these workers as starting."""
+        # With a rate limit, items are taken one at a time, so a second idle worker would have nothing to do.
         wanted = min(waiting, 1) if self._is_paced else waiting
         number = min(wanted - self.idle - self.starting, self.limit - self.ready - self.starting)
         if self._is_slow:
@@ -51,12 +52,12 @@ class Scaler:
         self.idle -= 1
 
     def on_call_done(self, seconds: float) -> None:
-        """Record that a worker is idle again after a call of `seconds`."""
+        """Record that a worker is idle again after a call that took `seconds`."""
         self.idle += 1
         self._call_seconds.add(seconds)
 
     def on_returned(self) -> None:
-        """Record that a worker is idle again and has not called the function."""
+        """Record that a worker is idle again without having called the function."""
         self.idle += 1
 
     def on_left(self) -> None:
@@ -72,7 +73,7 @@ class Scaler:
 
 
 class _MovingAverage:
-    """A mean that weights recent values most, because starts take longer if many happen together."""
+    """A mean with more weight on recent values, because starts take longer if many happen together."""
 
     def __init__(self, *, weight: float) -> None:
         self._weight = weight

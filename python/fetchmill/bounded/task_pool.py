@@ -35,8 +35,8 @@ class TaskPool:
 
         To get results, use `as_completed` or `map`.
 
-        If the wait is cancelled or the pool ends, the coroutine is closed and never runs. A task of the pool that calls
-        `put` still counts while it waits. If `limit` tasks do this at the same time, they wait forever.
+        If the wait is cancelled or the pool ends, the coroutine is closed and never runs. A task in the pool that calls
+        `put` still counts while it waits. If `limit` tasks wait like this at the same time, they wait forever.
 
         Raises:
             RuntimeError: The block was not entered, or it has been left.

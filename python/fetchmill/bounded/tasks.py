@@ -168,7 +168,7 @@ def map(
 
 
 class AsyncResults(Generic[R]):
-    """An async iterator of results, and an async context manager that cancels remaining work and waits for it."""
+    """An async iterator over results, and an async context manager that cancels remaining work and waits for it."""
 
     def __init__(self, pool: AsyncWorkerPool, on_error: OnError, timeout: float | None) -> None:
         self._pool = pool

@@ -4,8 +4,8 @@
         for body in bodies: ...
 
 A thread starts when an item waits and no thread is free. Because `on_start` is often slow, it limits the number of
-threads that start together to the number of ready threads plus one. A thread that would be ready too late to help does
-not start.
+threads that start together to the number of ready threads plus one. No thread starts that would be ready too late to
+help.
 
 The thread that requests results also reads the input, so a generator runs in the thread that uses it. If all inputs are
 collections, reading begins at the call, as with `Executor.map`. Otherwise it begins when the first result is requested.
@@ -18,8 +18,8 @@ How it ends:
   `on_error="return"` a `Failed` is yielded instead and the run continues. A `BaseException` that is not an `Exception`
   is always raised.
 - `on_start` raises: the exception is raised.
-- `on_done` raises: the exception is raised after the last result; several are raised as an `ExceptionGroup`. If the run
-  was abandoned, `threading.excepthook` gets the exception.
+- `on_done` raises: the exception is raised after the last result; several exceptions form an `ExceptionGroup`. If the
+  run was abandoned, `threading.excepthook` gets the exception.
 - `timeout`, KeyboardInterrupt: raised immediately; no other item begins.
 - The results are discarded (`break`): no other item begins. If no result was ever requested, items already read are
   still processed.

@@ -14,9 +14,9 @@ from typing import Any
 
 from fetchmill.bounded.interrupts import ignore_interrupts
 
-# The parent's message that there are no more items.
+# Message from the parent that there are no more items.
 END = b""
-# First bytes of other messages: the items are pickled together, or each one separately.
+# First byte of any other message: the items are pickled together, or each one separately.
 TOGETHER, SEPARATE = b"t", b"s"
 # Types whose values are immutable and can always be pickled. Pickling several together therefore changes nothing.
 _PLAIN_TYPES = frozenset((bool, bytes, float, int, str, type(None)))
@@ -59,7 +59,7 @@ class WorkerFunctions:
 
 
 def serve(connection: Connection, functions: WorkerFunctions) -> None:
-    """Work until the parent sends `END` or has ended."""
+    """Handle requests until the parent sends `END` or has ended."""
     ignore_interrupts()
     try:
         started = functions.start()
@@ -73,7 +73,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
             connection.send_bytes(answer)
             del request, answer
     except (EOFError, OSError):
-        # The parent has ended, so nobody receives the outcome of `end`.
+        # The parent has ended, so no process receives the outcome of `end`.
         functions.end(started)
         return
     connection.send_bytes(_end(functions, started))
@@ -83,8 +83,8 @@ def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]
     """Call the function for the items of a request.
 
     Return the pickled pair of all values, and a dict by index of outcomes that are pickled separately: errors, and
-    values that are not plain. Such a value is pickled at once, so that only this item can fail, and later calls cannot
-    change it.
+    values that are not plain. Such a value is pickled immediately, so that a failure affects only its item, and later
+    calls cannot change the value.
     """
     is_together = request.startswith(TOGETHER)
     values: list[Any] = []

@@ -20,7 +20,7 @@ from fetchmill.bounded.failures import OnError, WorkerDiedError
 from fetchmill.bounded.rate_limit import RateLimiter
 from fetchmill.bounded.scaling import Scaler
 
-# A finished call, an error raised when a worker started, or (as `_EndError`) an error raised when it ended.
+# A finished call, an error raised while a worker was starting, or (as `_EndError`) an error raised while it was ending.
 _Message = Call | BaseException
 
 # Time limit for a new thread to start. The start may have to wait for the GIL.
@@ -83,7 +83,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._workers: set[Worker] = set()
-        # Number of the call whose error will be raised. Calls before it finish; no later call begins.
+        # Number of the call that raised the error to be passed on. Earlier calls finish; no later call begins.
         self._failed_at: float = math.inf
         self._is_given_up = False
         _open_pools.add(self)
@@ -205,7 +205,7 @@ class WorkerPool:
             raise as_raisable(message)
 
     def _scale_up(self) -> None:
-        """Start the additional workers that the scaler wants for the waiting calls."""
+        """Start as many more workers as the scaler requests for the waiting calls."""
         with self._lock:
             number = 0
             if not (self._is_given_up or self._is_failing()):
@@ -233,7 +233,7 @@ class WorkerPool:
             self._on_start_failed(thread, error)
 
     def _on_start_failed(self, thread: threading.Thread, error: RuntimeError) -> None:
-        """Handle a thread that the system refused to start. The existing workers do its work."""
+        """Handle a thread that the system refused to start. The existing workers take over its work."""
         with self._lock:
             self._threads.discard(thread)
             self._scaler.on_start_failed()
@@ -336,7 +336,7 @@ class _EndError(BaseException):
 
 
 def _has_started(thread: threading.Thread) -> bool:
-    """Return whether a thread runs or has run. If its start was interrupted, it may begin a moment later or never."""
+    """Return whether a thread is running or has run. After an interrupted start, it may begin later or never."""
     for _ in range(START_MILLISECONDS_MAX):
         if thread.ident is not None:
             return True
