@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, and the errors of connecting."""
+"""The connection to a Ray cluster, and connection errors."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _LISTENS_SECONDS = 10.0
 
 
 def connect() -> str:
-    """Connect to the cluster at RAY_ADDRESS, to a cluster that runs on this machine, or to a new local one.
+    """Connect to the cluster at RAY_ADDRESS. If it is not set, use a cluster on this machine, or start a local one.
 
     Returns:
         A human-readable line that describes the cluster.
@@ -43,7 +43,7 @@ def connect() -> str:
 
 
 def disconnect() -> None:
-    """Close the connection, and stop the local Ray if `connect` started one. May wait for nodes that do not answer."""
+    """Close the connection. Stop the local Ray if `connect` started it. This may wait for nodes that do not answer."""
     ray.shutdown()
 
 
@@ -58,7 +58,7 @@ def free_cpus() -> float:
 
 
 def _check_listens(address: str) -> None:
-    """Refuse an address at which no process listens. Ray would keep trying it for minutes."""
+    """Refuse an address at which no process listens, because Ray would keep trying it for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit()):
         return

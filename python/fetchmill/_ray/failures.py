@@ -5,7 +5,7 @@ from fetchmill.errors import FetchmillError
 
 
 def error_of(kind: str, text: str) -> FetchmillError:
-    """Recreate an error of another process.
+    """Recreate an error from another process.
 
     Args:
         kind: the name of the error's class. An unknown class becomes a plain `FetchmillError`.

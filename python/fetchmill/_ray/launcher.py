@@ -1,8 +1,8 @@
 """The process that keeps workers running in a Ray cluster: `python -m fetchmill._ray.launcher`.
 
 The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
-means `abort`, because the process that sent the order has ended. Events are JSON lines: `say` with a message for the
-user, and `kind` with `error` before a failure.
+means `abort`, because the process that sent the order has ended. The launcher writes events as JSON lines: `say` with a
+message for the user, and `kind` with `error` if it fails.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from fetchmill.errors import FetchmillError
 
 _STEP_SECONDS = 0.2
-# Time limit for a worker to end after it was asked to.
+# Time limit for a worker to end after it was asked to end.
 _DRAIN_SECONDS = 27.0
 # Time limit for connecting. A local Ray starts within 5 s on a quiet machine.
 _CONNECT_SECONDS = 120.0
@@ -51,7 +51,7 @@ class _Commands:
 
 
 def main() -> int:
-    """Run until a command ends it, or all workers have ended."""
+    """Run until a command ends the launcher, or all workers have ended."""
     # This process must not outlive the caller. Ray's local processes end with this process.
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     events = os.fdopen(os.dup(1), "w")

@@ -1,4 +1,4 @@
-"""The launcher as a child process. It receives commands and sends events, and can always be ended quickly."""
+"""The launcher as a child process. It receives commands and sends events. It can always be ended quickly."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from typing import IO, Any, Self
 from fetchmill._ray.failures import error_of
 from fetchmill.errors import TemporaryError
 
-# Time until the launcher is killed. It gives workers 1.5 s to end, and Ray 1 s.
+# Time until the launcher is killed. It allows 1.5 s for the workers to end, and 1 s for Ray.
 _END_SECONDS = 3.0
 _REASON_BYTES = 4096
 
@@ -28,8 +28,8 @@ class LauncherProcess:
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
-        # The launcher gets its own session, so that Ctrl-C in a terminal only reaches this process, which then sends
-        # `drain`.
+        # Start the launcher in its own session, so that Ctrl-C in a terminal only reaches this process. This process
+        # then sends `drain`.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fetchmill._ray.launcher"],
             stdin=subprocess.PIPE,

@@ -24,21 +24,21 @@ from fetchmill.errors import FetchmillError, SecurityError, StorageError, Tempor
 _LOST_LEASES = 2.0
 # If a worker has not started after this time, another one is requested, because the node may be disconnected.
 _START_SECONDS = 90.0
-# Interval of messages about workers that wait for CPUs, and the time after which a worker counts as waiting.
+# Interval between messages about workers that wait for CPUs, and the time after which a worker counts as waiting.
 _WAITING_SECONDS = 60.0
 _PATIENCE_SECONDS = 10.0
-# Maximum delay before a dead worker is replaced. It is 1 s after the first death, and doubles with each further one.
+# Maximum delay before a dead worker is replaced. The delay is 1 s after the first death, and then doubles each time.
 _PAUSE_MAX = 30.0
-# The job ends if a worker dies this many times in a row without a commit record in between.
+# The job ends after this many deaths of a worker in a row, without a commit record in between.
 _DEATHS_MAX = 5
-# Time limit for a reply that Ray reports as available.
+# Time limit for fetching a reply that Ray reports as available.
 _GET_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _NO_PACKAGE = "No module named 'fetchmill"
 
 
 class _PoolMember:
-    """One of the requested workers: its current actor, and the number of its dead actors."""
+    """One of the requested workers: its current actor, and its number of dead actors."""
 
     def __init__(self) -> None:
         self.actor: Any = None
@@ -108,7 +108,7 @@ class RayPool:
         for member in self._members:
             self._kill(member)
 
-    # The life of a worker.
+    # The life cycle of a worker.
 
     def _start(self, member: _PoolMember) -> None:
         member.actor = self._make.remote()

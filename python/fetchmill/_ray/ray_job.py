@@ -1,4 +1,4 @@
-"""A shared job whose workers run in a Ray cluster, seen from the process that the user has started.
+"""A shared job whose workers run in a Ray cluster, as seen by the process that the user started.
 
 Commit records show whether the job is finished. Ray is imported only in another process (`launcher`), so that it cannot
 block this one.
@@ -21,9 +21,9 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _STEP_SECONDS = 0.2
 _SHOW_SECONDS = 1.0
-# After reading the status, wait at least `_SHOW_SHARE` times as long as that took. A status reads every commit record.
+# After reading the status, wait at least `_SHOW_SHARE` times as long as that took, because it reads all records.
 _SHOW_SHARE = 10
-# Maximum wait for commit records after all workers have ended. An NFS client may see the last record this much later.
+# Maximum wait for commit records after all workers have ended. NFS may delay the last record by this time.
 _LAG_SECONDS = 60.0
 # Time limit for a drain. Workers end within 25 s after the request, and the launcher waits 27 s for them.
 _DRAIN_SECONDS = 30.0
@@ -34,7 +34,7 @@ class RayJob:
 
     Args:
         worker: a worker in this process. It fetches nothing, and concludes the job when every range is final.
-        own: options of each worker. They may be secret, so they are sent in a call and never stored.
+        own: per-worker options. They may be secret, so they are sent in a call and never stored.
         ray: settings for the workers in the cluster.
         say: called with each message for the user.
         show: called with the status about once a second.
@@ -80,7 +80,7 @@ class RayJob:
 
         Raises:
             TemporaryError: no cluster answers, or the cluster has ended.
-            FetchmillError: an error that would end every worker.
+            FetchmillError: an error occurred that would end every worker.
         """
         self._worker.leave_listing()
         if self._is_open():

@@ -3,7 +3,7 @@
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Maximum number of workers. All of them write heartbeats to one folder, and read each other's.
+# Maximum number of workers, because all of them write heartbeats to one folder and read each other's.
 _WORKERS_MAX = 10_000
 
 
@@ -16,7 +16,7 @@ class Ray:
     set.
 
     Args:
-        workers: number of workers. If None, one per node with CPUs.
+        workers: number of workers; None for one per node with CPUs.
 
     Raises:
         UsageError: the number is not from 1 to 10,000.

@@ -34,7 +34,7 @@ class RayWorker:
     def __init__(self) -> None:
         self._worker: RangeWorker | None = None
         self._is_asked = threading.Event()
-        # A node that is being removed ends its processes with SIGTERM. Make fetched objects final first.
+        # A node that is being removed ends its processes with SIGTERM. Make fetched objects final before that.
         signal.signal(signal.SIGTERM, self._drain)
 
     def begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class RayWorker:
             job: the job directory.
             job_id: the id of the job in that directory.
             own: options of this worker. They may be secret, so they are sent in this call. The cluster's control store
-                would keep arguments of the actor's creation.
+                would keep the arguments with which the actor is created.
 
         Returns:
             `name` of the worker, or `kind` and `error` if the worker cannot join.

@@ -9,7 +9,7 @@ from fetchmill._native import Reply, Request, Stream
 
 
 class AsyncStream:
-    """An async iterator of replies, and a context manager that closes it.
+    """An async iterator over replies, and a context manager that closes it.
 
     If a reply is ready, it is returned without suspending. After the loop is left (`break`, an exception,
     cancellation), requests in flight are abandoned once nothing refers to the iterator. `aclose` abandons them
@@ -51,7 +51,7 @@ class AsyncStream:
 
 
 class _LoopReader:
-    """The part of a stream that the loop refers to. It must not refer to the iterator, to keep it collectable."""
+    """The part of a stream that the loop refers to. It must not refer to the iterator, so that this can be freed."""
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
         self.failed: BaseException | None = None
@@ -76,7 +76,7 @@ class _LoopReader:
                 await self._wait()
 
     async def next_of_fed(self) -> Reply:
-        """Wait for a reply while a task of this loop feeds items."""
+        """Wait for a reply while a task in this loop feeds items."""
         self._attach()
         while True:
             if self.failed is not None:
@@ -107,7 +107,7 @@ class _LoopReader:
             await asyncio.wait((feeder,))
 
     def close(self) -> None:
-        """Abandon requests in flight and cancel the feeder, which ends when the loop next runs it."""
+        """Abandon requests in flight and cancel the feeder. It ends when the loop next runs it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
             if self._feeder is not None:

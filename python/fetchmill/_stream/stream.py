@@ -1,10 +1,10 @@
-"""Streams take an iterable of URLs and return replies, in constant memory.
+"""Streams accept an iterable of URLs and return replies, in constant memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))
 
-The core fetches on a separate thread. It exchanges batches with the program, so a single reply needs no lock, message
-or task. The iterable runs in the thread that reads the replies.
+The core fetches on a separate thread. It exchanges batches with the program, so individual replies need no lock,
+message or task. The iterable runs in the thread that reads the replies.
 """
 
 import os
@@ -126,12 +126,13 @@ def stream(
 
     Args:
         items: URLs, including `s3://bucket/key`, or `Request` objects for anything but a plain GET.
-        ordered: whether replies are returned in the order of the input. If False, they are returned as they complete.
+        ordered: whether replies are returned in input order. If False, they are returned as they complete.
         on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
             nor does a reply that opted out (`opt_out`).
         state: a folder for storing the progress of the loop. A reply is done once the loop requests the next one. With
-            the same folder and the same items in the same order, items that are done are skipped. A killed program
-            repeats at most the items read but not done, and those done in the last second.
+            the same folder and the same items in the same order, items that are done are skipped. If the program is
+            killed, the next run repeats at most the items that were read but not done, and those done in the last
+            second.
         certain: whether each reply is held, for up to a second, until it is certain to belong to its request. Up to
             `concurrency + 4096` items are then read ahead. If False, replies are returned immediately, and
             `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`
@@ -223,7 +224,7 @@ def _fetcher(options: StreamKeywords) -> Fetcher:
 
 
 class _Manner(NamedTuple):
-    """The arguments of `stream` that determine how replies are returned."""
+    """Those arguments of `stream` that determine how replies are returned."""
 
     ordered: bool
     on_error: OnReplyError

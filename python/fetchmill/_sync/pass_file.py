@@ -1,4 +1,4 @@
-"""The state of a sync's current pass, and the files of that pass.
+"""The state of a sync's current pass, and its files.
 
 All files are in DEST/.fetchmill/sync. A pass has begun if `pass.json` exists. The other files show its progress.
 """
@@ -14,9 +14,9 @@ from typing import Any
 from fetchmill._shared.folder_store import sync_folder
 from fetchmill.errors import JournalError, StorageError
 
-# Version of `pass.json`. A later release writes another number.
+# Version of `pass.json`. It changes whenever a release changes the format.
 _VERSION = 1
-# Files that stay when a pass has ended.
+# Files that are kept after a pass has ended.
 _KEPT = ("lock", "base.sqlite")
 
 
@@ -27,13 +27,13 @@ class BegunPass:
     Args:
         number: number of the pass, from 1.
         source: the source of the targets.
-        filters: the options that determine the objects of the source.
+        filters: the options that determine which of the source's objects are synced.
         started_at: start time in seconds since 1970 UTC.
         delete: whether objects that are no longer listed are removed.
         refetch: whether all objects are fetched.
         overwrite_local: whether locally changed files are replaced.
         check_local: whether all files are checked.
-        is_applying: whether the pass may have changed files of the destination.
+        is_applying: whether the pass may have changed files in the destination.
     """
 
     number: int
@@ -47,7 +47,7 @@ class BegunPass:
     is_applying: bool = False
 
     def plan_options(self, protected: list[str]) -> str:
-        """Return the options of the plan, for the native module.
+        """Return the plan's options, for the native module.
 
         Args:
             protected: prefixes (`name_text`) of the names of objects that must not be removed.
@@ -104,17 +104,17 @@ class PassFolder:
             raise StorageError(f"cannot write {self._begun}: {error.strerror or error}") from None
 
     def forget_fetched(self) -> None:
-        """Remove objects that were fetched for an earlier plan."""
+        """Remove objects fetched for an earlier plan."""
         self._remove(self.requests)
         self._remove(self.fetched)
 
     def forget_listing(self) -> None:
-        """Remove a listing, complete or not."""
+        """Remove a complete or incomplete listing."""
         self._remove(self.listing)
         self._remove(self.listing.with_name("listing.csv.zst.fetchmill"))
 
     def forget(self) -> None:
-        """Remove all files of a pass. If this is interrupted, the pass is still over; other files are removed later.
+        """Remove all files of a pass, `pass.json` first. If this is interrupted, the other files are removed later.
 
         Raises:
             StorageError: a file cannot be removed.

@@ -39,9 +39,9 @@ class SyncReport(ReadableReport):
         source: the source of the targets.
         dest: the destination.
         number: number of the pass, from 1.
-        started_at: time when the pass began, UTC. For a resumed pass, this is the time of the earlier call.
+        started_at: time when the pass began, UTC. For a resumed pass, this is in the earlier call.
         resumed: whether an earlier call began the pass.
-        interrupted: whether the run was stopped before the end. The same call continues it.
+        interrupted: whether the run was stopped before the end. The same call continues the pass.
         dry_run: whether this was a dry run, which changes nothing. The result is then in `plan`.
         plan: the plan of the pass; None if the run was stopped before the plan was made.
         listed: number of objects that the source listed.
@@ -49,9 +49,9 @@ class SyncReport(ReadableReport):
         fetched: number of objects that were fetched and put in place.
         absent: number of listed objects with status 404 or 410.
         failed: number of objects that could not be fetched or put in place. The next pass tries them again.
-        skipped: number of rows with a name that an earlier row already has.
+        skipped: number of rows with the same name as an earlier row.
         removed: number of objects that were removed.
-        not_removed: number of objects that should be removed but stay, because their files were changed locally.
+        not_removed: number of objects that were not removed because their files were changed locally.
         kept: number of objects that are no longer listed but stay.
         bytes: size of the fetched objects in bytes.
         failures: number of failed objects by failure kind.

@@ -1,4 +1,4 @@
-"""The state folder of a sync, and a check whether a folder is synced. Imports no other module of the package."""
+"""The state folder of a sync, and a check whether a folder is synced. Imports no other module from the package."""
 
 import os
 

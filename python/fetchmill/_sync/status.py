@@ -21,7 +21,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SyncStatus(ReadableReport):
-    """Status of a synced folder, even while a pass is running.
+    """The status of a synced folder. It is also available while a pass is running.
 
     Args:
         source: the source of the folder.
@@ -55,7 +55,7 @@ def sync_status(dest: str) -> SyncStatus:
         JournalError: the state of the folder cannot be read.
     """
     folder = PassFolder(Path(dest) / STATE)
-    # Check the lock first. If the pass ends during the later reads, they already show its result.
+    # Check the lock before reading. If the pass ends in between, the reads already show its result.
     is_running = _is_locked(folder.folder / "lock")
     begun = folder.begun()
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:

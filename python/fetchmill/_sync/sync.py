@@ -34,14 +34,14 @@ def sync(
 ) -> SyncReport:
     """Synchronize a folder with its source: fetch new and changed objects and, with `delete`, remove missing ones.
 
-    One call is one pass, or the rest of an earlier call's unfinished pass. Blocks until the end and releases the GIL
-    meanwhile. If the process is killed, each object is completely old or completely new, and the same call continues
-    the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint is written and
-    the exception is raised.
+    One call runs one pass, or the rest of an earlier call's unfinished pass. It blocks until the pass ends, and
+    releases the GIL meanwhile. If the process is killed, each object is completely old or completely new, and the same
+    call continues the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint
+    is written and the exception is raised.
 
     Args:
         source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. Each pass
-            lists it again.
+            lists the source again.
         dest: the folder: missing, empty, from an earlier sync of the same source, or from a finished `fetchmill.get`
             with the same format.
         dry_run: only list and compare. The report has the plan, and `dest` is not changed.
@@ -109,7 +109,7 @@ def run_pass(
 
 
 class _ProgramRunner:
-    """Waits in short steps, so that a program's signal handlers run. If a handler raises, the pass ends."""
+    """Waits in short steps, so that a program's signal handlers can run. If a handler raises, the pass ends."""
 
     is_stopped = False
 
@@ -117,7 +117,7 @@ class _ProgramRunner:
         self._show = show
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Do nothing: the counters of each phase start from 0 by themselves."""
+        """Do nothing, because each phase's counters start at 0 anyway."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
         """Run a job to its end."""
@@ -132,7 +132,7 @@ def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
     """Make a call on a separate thread, so that signals are handled during the call.
 
     Args:
-        call: the long operation. This function always waits for its end.
+        call: the long operation. This function always waits until it has ended.
         step: called every `STEP_SECONDS`. If it raises, the exception is raised after the call has ended.
     """
     results: list[T] = []
@@ -166,7 +166,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
-    """Refuse a folder with foreign files (from neither a sync nor a job), unless the user allows this."""
+    """Refuse a folder with foreign files (files from neither a sync nor a job), unless the user allows this."""
     state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)

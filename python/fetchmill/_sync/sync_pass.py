@@ -29,7 +29,7 @@ _PLANNED = ("delete", "refetch", "overwrite_local", "check_local")
 
 
 class Runner(Protocol):
-    """Waits for long operations, for a program or for the command line with its displays and signals."""
+    """Waits for long operations, either for a program, or for the command line with its displays and signals."""
 
     @property
     def is_stopped(self) -> bool:
@@ -74,7 +74,7 @@ class SyncPass:
         self._has_credentials: bool | None = None
         self._notices: list[str] = []
         self._plan: SyncPlan | None = None
-        # Shows the plan of a dry run, even if it would remove more objects than allowed.
+        # Shows the plan of a dry run, even if the plan would remove more objects than allowed.
         self._show: Callable[[SyncStore], object] = lambda _: None
 
     def run(self) -> SyncReport:
@@ -141,7 +141,7 @@ class SyncPass:
         return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
 
     def _require_same(self, known: Mapping[str, Any] | None) -> None:
-        """Refuse a source or filters that differ from the destination's."""
+        """Refuse a different source or different filters from those of the destination."""
         if known is None:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
@@ -154,7 +154,7 @@ class SyncPass:
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
-        """List and compare, unless already done. Return the planned pass. When stopped, leave `self._plan` None."""
+        """List and compare, unless already done. Return the planned pass. If stopped, leave `self._plan` as None."""
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(
@@ -170,7 +170,7 @@ class SyncPass:
             return True
         self._runner.begin("listing", None)
         manifest = str(self._folder.listing)
-        # Start again: the source may have lost objects of an unfinished listing, and a list may have been rewritten.
+        # Start again, because objects in an unfinished listing may be gone, and a list may have been rewritten.
         self._folder.forget_listing()
         if self._items is None:
             as_json = self._options.list_json(manifest)
@@ -210,7 +210,7 @@ class SyncPass:
         return wanted
 
     def _protected(self) -> list[str]:
-        """Return prefixes of names that may be missing only because the listing of a folder failed."""
+        """Return prefixes of names that may be missing only because a folder could not be listed."""
         found: list[str] = []
         last: bytes | None = None
         named: list[bytes] = []
@@ -282,7 +282,7 @@ class SyncPass:
         return str(self._folder.fetched) if self._has_requests() else None
 
     def _failed_statuses(self) -> Mapping[str, int]:
-        """Return the pass's failures by HTTP status, earlier calls included. The job that fetches has counted them."""
+        """Return the pass's failures by HTTP status, as counted by the fetching job. Earlier calls are included."""
         is_fetched = self._has_requests() and self._folder.fetched.exists()
         return status(self._folder.fetched).failed_statuses if is_fetched else {}
 

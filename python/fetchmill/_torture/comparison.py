@@ -17,12 +17,12 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a comparison.
+    """The faults found by a comparison.
 
     Args:
         lost: objects that are not stored.
-        doubled: objects that are stored more often than they should be.
-        wrong: objects with other bytes, and unexpected objects.
+        doubled: objects stored more often than they should be.
+        wrong: objects with wrong bytes, and unexpected objects.
         problems: other faults, one line each: a run that hung or crashed, a shard that cannot be read.
         examples: some of the faulty objects, each with its fault.
     """
@@ -45,7 +45,7 @@ def digest(body: bytes) -> bytes:
 
 
 def contents(dest: Path, format: str) -> Expected:
-    """Read the whole destination. A name and a digest per object are kept in memory."""
+    """Read the whole destination. The name and digest of each object are kept in memory."""
     return Counter((name, digest(body)) for name, body in readers.read(dest, format))
 
 
@@ -53,7 +53,7 @@ def compare(dest: Path, format: str, expected: Expected) -> Found:
     """Read the whole destination and compare each object."""
     try:
         stored = contents(dest, format)
-    except Exception as error:  # noqa: BLE001 - of any reader: a damaged file is a finding
+    except Exception as error:  # noqa: BLE001 - readers may raise anything for a damaged file
         return Found(problems=(f"{format} cannot be read: {type(error).__name__}: {error}",))
     must, has = _by_name(expected), _by_name(stored)
     lost = must - has

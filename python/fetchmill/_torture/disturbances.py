@@ -19,18 +19,18 @@ _CUT_SECONDS = (0.1, 1.5)
 # Weights of the kinds of disturbances.
 _WEIGHTS: dict[Kind, int] = {"kill": 6, "full-disk": 2, "cut": 2}
 _RUNS = (1, 4)
-# Share of disturbances in the first quarter of the calls. A run that resumes has fewer calls left.
+# Share of disturbances in the first quarter of the calls, because a resumed run has fewer calls left.
 _EARLY = 0.5
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A disturbance that happens once to one run.
+    """A disturbance that happens once, in one run.
 
     Args:
         kind: `kill` sends SIGKILL; `full-disk` makes all later writes to the destination fail with ENOSPC; `cut` ends
             all connections, and refuses new ones for a while.
-        call: number of the durable call, from 1, that the disturbance precedes.
+        call: the disturbance happens just before the durable call with this number, from 1.
         seconds: duration of a cut.
     """
 

@@ -1,4 +1,4 @@
-"""Starts a program under the filter of `seccomp`: `python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`.
+"""Starts a program under a `seccomp` filter: `python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`.
 
 The process sends the listener to the supervisor over the socket DESCRIPTOR, and becomes PROGRAM. CALLS are names of
 system calls, separated by commas.
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
             raise SystemExit(1) from None
         socket.send_fds(supervisor, [b"\0"], [listener])
         os.close(listener)
-    os.execv(arguments[2], arguments[2:])  # noqa: S606 - the command of the caller
+    os.execv(arguments[2], arguments[2:])  # noqa: S606 - the caller's command
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-# A name as text, and a body.
+# An object's name as text, and its body.
 Stored = tuple[str, bytes]
 
 _STATE = ".fetchmill"
@@ -62,7 +62,7 @@ def _warc(dest: Path) -> Iterator[Stored]:
                     yield record.rec_headers.get_header("WARC-Target-URI"), record.content_stream().read()
 
 
-# The formats that torture tries, with the package that reads each one; None for the standard library.
+# The formats that torture tests, each with the package that reads it; None for the standard library.
 _NEEDED: dict[str, str | None] = {"files": None, "tar": None, "jsonl": None, "parquet": "pyarrow", "warc": "warcio"}
 _READERS: dict[str, Callable[[Path], Iterator[Stored]]] = {
     "files": _files,
@@ -75,7 +75,7 @@ FORMATS = tuple(_READERS)
 
 
 def missing_package(format: str) -> str | None:
-    """Return the package that is needed to read a format but is not installed; None if no package is missing."""
+    """Return the package that is required to read a format but not installed; None if no package is missing."""
     package = _NEEDED[format]
     return package if package and find_spec(package) is None else None
 
@@ -90,5 +90,5 @@ def _shards(dest: Path, suffix: str) -> list[Path]:
 
 
 def _name(path: str) -> str:
-    """Return the name for a path on disk or in a tar."""
+    """Return an object's name from its path on disk or in a tar."""
     return unquote_to_bytes(path.encode(errors="surrogateescape")).decode(errors="surrogateescape")

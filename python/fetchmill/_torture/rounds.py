@@ -1,4 +1,4 @@
-"""A round: disturbs a job, resumes it to its end, and compares it with the expected objects."""
+"""A round: disturbs a job, resumes it until it has ended, and compares its objects with the expected ones."""
 
 import shutil
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Round:
         disturbances: the disturbances that happened. A run may end before its disturbance.
         objects: number of objects that the job must store.
         server_faults: number of replies with a fault.
-        fetched_again: number of requests beyond one per object; None for a source of the user.
+        fetched_again: number of requests beyond one per object; None for the user's source.
         found: the faults.
         dest: the destination, which is kept if there is a fault.
     """
@@ -57,7 +57,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
         can_cut: whether the kernel allows network cuts.
 
     Raises:
-        UsageError: the undisturbed job of a source does not finish, or stores nothing.
+        UsageError: a source's undisturbed job does not finish, or stores nothing.
         UnsupportedError: this machine cannot trace processes.
         StorageError: the disk that holds `folder` is full.
     """
@@ -90,7 +90,7 @@ def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], 
 
 
 def _finish(job: Job) -> list[str]:
-    """Run the job to its end and verify it. Return problems."""
+    """Run the job until it has ended, then verify it. Return problems."""
     ended = _run_undisturbed(job, job.get)
     if ended.code not in FINISHED:
         _must_have_room(job.dest.parent, ended)

@@ -1,4 +1,4 @@
-"""Linux's seccomp notifications: a process asks its supervisor before each system call of a set.
+"""Linux's seccomp notifications: a process asks its supervisor before each system call from a given set.
 
 No privilege is needed, and nothing in the watched program changes. Layouts and numbers are those of the kernel's
 headers `linux/seccomp.h`, `linux/bpf_common.h` and `asm/unistd.h`.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fetchmill.errors import UsageError
 
-# Numbers of system calls by name, on the machines for which the wheel is built. aarch64 lacks the older calls.
+# Numbers of system calls by name, on the machines for which the wheel is built. aarch64 does not have the older calls.
 _NUMBERS = {
     "x86_64": {
         "write": 1,
@@ -61,7 +61,7 @@ _NUMBERS = {
     },
 }
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
-# Same number on both machines.
+# The same number on both architectures.
 _PIDFD_OPEN = 434
 _PIDFD_GETFD = 438
 
@@ -69,7 +69,7 @@ _SET_MODE_FILTER = 1
 _NEW_LISTENER = 1 << 3
 _NO_NEW_PRIVILEGES = 38
 
-# Instructions of the filter: load the number of the call, compare it, return.
+# Filter instructions: load the number of the call, compare it, return.
 _LOAD = 0x20
 _JUMP_IF_EQUAL = 0x15
 _RETURN = 0x06
@@ -83,7 +83,7 @@ _CONTINUE = 1
 
 
 class UnsupportedError(UsageError):
-    """The machine or its kernel lacks a needed feature."""
+    """The machine or its kernel lacks a required feature."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def answer(listener: int, asked: Notification, error: int = 0) -> None:
 
 
 def open_process(pid: int) -> int:
-    """Open a descriptor of another process.
+    """Open a descriptor for another process.
 
     Raises:
         UnsupportedError: the kernel refuses the operation.

@@ -21,12 +21,12 @@ OBJECTS = 2000
 # Exit codes of a job that has ended: all targets fetched, or some failed.
 FINISHED = (0, 3)
 
-# Time after which a run counts as hung. For a source of the user, three times the duration of the undisturbed run is
+# Time after which a run counts as hung. For the user's source, three times the duration of the undisturbed run is
 # added.
 _RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# The seed chooses the objects. A fault only hits the first request for an object, and each connection only once.
+# The seed chooses the objects. A fault affects only the first request for an object, and each connection once.
 _FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),
@@ -48,10 +48,10 @@ class Job:
     """A job to disturb, and the objects that it must store.
 
     Args:
-        source: SOURCE of the job.
+        source: the job's SOURCE.
         dest: the destination.
         format: format of the destination.
-        arguments: more options of `fetchmill get`.
+        arguments: more options for `fetchmill get`.
         environment: environment variables of the runs.
         expected: number of times that each object must be stored, by the name that the format's reader returns.
         calls: number of durable calls of an undisturbed run.
@@ -95,10 +95,10 @@ class Source(ABC):
 
     @abstractmethod
     def job(self, format: str, dest: Path, seed: str) -> AbstractContextManager[Job]:
-        """Create the job of one round, for a `with` block.
+        """Create the job for one round, as a context manager.
 
         Raises:
-            UsageError: without faults, the source's job does not finish or stores nothing.
+            UsageError: even without faults, the source's job does not finish or stores nothing.
             UnsupportedError: processes cannot be monitored on this machine.
         """
 
@@ -124,11 +124,11 @@ class GivenSource(Source):
 
     Args:
         folder: an existing folder for the undisturbed jobs.
-        source: the SOURCE of `fetchmill get`.
-        arguments: options of `fetchmill get`.
+        source: the SOURCE for `fetchmill get`.
+        arguments: options for `fetchmill get`.
 
     Raises:
-        UsageError: torture sets one of the options itself, or the source can be read only once.
+        UsageError: torture itself sets one of the options, or the source can be read only once.
     """
 
     def __init__(self, folder: Path, source: str, arguments: Sequence[str]) -> None:
@@ -178,7 +178,7 @@ def _serve(seed: int) -> Server:
 
 
 def _fetchmill() -> list[str]:
-    # `-P` keeps the working folder off the path, because it may contain a file such as `random.py`.
+    # `-P` keeps the working folder off the import path, because it may contain a file such as `random.py`.
     return [sys.executable, "-P", "-m", "fetchmill"]
 
 

@@ -46,7 +46,7 @@ class Ended:
 
     @property
     def last_error(self) -> str:
-        """The last error of fetchmill, or the last line if there is no error."""
+        """The last error from fetchmill, or the last line if there is no error."""
         lines = self.errors.strip().splitlines() or ["no message"]
         return next((line for line in reversed(lines) if line.startswith("fetchmill: error: ")), lines[-1])
 
@@ -59,7 +59,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     seconds_max: float | None = None,
 ) -> Ended:
-    """Run a command to its end.
+    """Run a command until it ends.
 
     Args:
         command: the absolute path of the program, and its arguments.
@@ -77,9 +77,9 @@ def run(
     started = time.monotonic()
     with ours, theirs, tempfile.TemporaryFile(dir=dest.parent) as errors:
         launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
-        process = subprocess.Popen(  # noqa: S603 - the command of the caller
+        process = subprocess.Popen(  # noqa: S603 - the caller's command
             [*launcher, *command],
-            # Prevent Python from writing its own files, so that only calls of the command are counted.
+            # Prevent Python from writing files of its own, so that only the command's calls are counted.
             env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -101,7 +101,7 @@ def run(
 
 
 def can_cut() -> bool:
-    """Return whether the kernel allows this process to shut down connections of another process."""
+    """Return whether the kernel allows this process to shut down another process's connections."""
     command = [sys.executable, "-I", "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - constant
         try:

@@ -1,4 +1,4 @@
-"""Runs rounds until the time is up, and sums up their findings."""
+"""Runs rounds until the time is up, and sums up their results."""
 
 import time
 from collections import Counter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TorturePlan:
-    """The jobs to torture, and for how long.
+    """Which jobs to torture, and for how long.
 
     Args:
         folder: an existing folder for the destinations.
@@ -25,8 +25,8 @@ class TorturePlan:
         seed: the seed of all random draws.
         seconds: time after which no round begins.
         only: number of the only round to run; None for all rounds.
-        source: a source of the user; None for a server of this process.
-        arguments: options of `fetchmill get` for that source.
+        source: the user's source; None for a server in this process.
+        arguments: options for `fetchmill get` with that source.
         can_cut: whether the kernel allows network cuts.
     """
 
@@ -42,7 +42,7 @@ class TorturePlan:
 
 @dataclass
 class Verdict:
-    """Sums over all rounds. `fetched_again` is None for a source of the user."""
+    """Sums over all rounds. `fetched_again` is None for the user's source."""
 
     rounds: int = 0
     objects: int = 0
@@ -81,7 +81,7 @@ def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
         on_round: called with each finished round.
 
     Raises:
-        UsageError: the undisturbed job of a source does not finish, or stores nothing.
+        UsageError: a source's undisturbed job does not finish, or stores nothing.
         UnsupportedError: this machine cannot trace processes.
         StorageError: the disk that holds the folder is full.
     """

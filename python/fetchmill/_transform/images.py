@@ -1,8 +1,8 @@
 """`--image-max-side` and related options: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
 Images are untrusted. Therefore only decoders for common formats are used, exceeding Pillow's pixel limit (89 million)
-is an error, and an exception in Pillow fails only that image. A process needs up to 12 bytes of memory per pixel: 4 for
-the decoded image, and 4 for each of up to two copies in another mode.
+is an error, and an exception in Pillow fails only that image. A process uses up to 12 bytes of memory per pixel: 4 for
+the decoded image, and 4 for each of up to two copies in other modes.
 """
 
 import io
@@ -15,9 +15,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fetchmill._transform.reply import FetchedReply
 
-# Excludes EPS, which starts another program, and formats that hardly any web server serves.
+# Excludes EPS, because decoding it starts another program, and formats that hardly any web server serves.
 _DECODERS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
-# Output format if an image must be encoded, has none of the formats in `_MODES`, and no output format is given.
+# Output format for images that must be encoded, if their format is not in `_MODES` and no output format is given.
 _OTHERWISE = "PNG"
 _WHITE = (255, 255, 255)
 # Modes that each encoder accepts without conversion.
@@ -38,7 +38,7 @@ class ImageTransform:
         min_side: minimum length of the shorter side in pixels; None for no minimum. Smaller images are skipped.
         format: output format; None for the original format. GIF, BMP, TIFF and AVIF then become PNG if they are shrunk.
         quality: quality of JPEG and WebP, 1 to 100.
-        columns: the columns of results, from COLUMNS.
+        columns: the columns of the results, from COLUMNS.
     """
 
     max_side: int | None = None
@@ -88,7 +88,7 @@ class ImageTransform:
         if is_large:
             image = _mixable(image)
             image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)  # type: ignore[arg-type]
-        # Rotate the pixels now, because the metadata with the orientation is not stored.
+        # Rotate the pixels now, because the orientation metadata is not stored.
         ImageOps.exif_transpose(image, in_place=True)
         encodable = _encodable(image, encoder)
         profile = image.info.get("icc_profile") if encodable.mode == image.mode else None
@@ -98,14 +98,14 @@ class ImageTransform:
 
 
 def _mixable(image: Image.Image) -> Image.Image:
-    """Convert an image to a mode whose pixels can be averaged. Pillow skips pixels in other modes, or refuses them."""
+    """Convert an image to a mode whose pixels can be averaged. Pillow skips or refuses pixels in other modes."""
     if image.mode in ("1", "P"):
         return _encodable(image, "WEBP")
     return _gray(image) if image.mode.startswith("I") else image
 
 
 def _gray(image: Image.Image) -> Image.Image:
-    """Convert 16 bits per pixel to the upper 8 bits."""
+    """Convert 16-bit pixels to 8 bits, by dropping the lower 8 bits."""
     return image.point(lambda value: value / 256).convert("L")
 
 

@@ -1,7 +1,7 @@
 """The main function of a transform process: receives replies over a socket, calls the function, and sends results.
 
 crates/fetchmill-engine/src/writer/transform/frame.rs documents the protocol. The process ends when the other end of the
-socket is closed. If the process's thread in the job ends, the kernel kills the process immediately.
+socket is closed. If the job's thread for this process ends, the kernel kills the process immediately.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ class TransformSetup:
 
 
 def main() -> None:
-    """Work until the engine closes its end of the socket, which is standard input."""
+    """Handle requests until the engine closes its end of the socket. This end is standard input."""
     _exit_with_job()
-    # Ctrl-C reaches all processes of a terminal. Only the job handles it.
+    # Ctrl-C reaches all of a terminal's processes. Only the job handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     taken = _take_socket()
     with taken.makefile("rb") as requests, taken.makefile("wb") as answers, contextlib.suppress(BrokenPipeError):
@@ -62,7 +62,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     pickled = _read_part(requests)
     if not pickled:
         return
-    setup: TransformSetup = pickle.loads(pickled)  # noqa: S301 - of the process that started this one
+    setup: TransformSetup = pickle.loads(pickled)  # noqa: S301 - from the process that started this one
     try:
         function = _load(setup)
     except BaseException as error:  # noqa: BLE001 - reported where the job was started
@@ -169,7 +169,7 @@ def _results(function: Function, replies: list[FetchedReply], columns: Sequence[
     """Return an answer for each reply. If the function raises for several replies, each is tried separately."""
     try:
         results = _call(function, replies)
-    except BaseException as error:  # noqa: BLE001 - it is the reply's failure
+    except BaseException as error:  # noqa: BLE001 - the reply fails with this error
         if len(replies) == 1:
             return [(b"F", _in_one_line(error), b"")]
         return [answer for reply in replies for answer in _results(function, [reply], columns)]
@@ -208,7 +208,7 @@ def _body_of(value: object) -> bytes:
 
 
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
-    """Encode the values of all columns in order. Encode columns missing from the result as `_NONE`."""
+    """Encode the values of all columns in order. Columns missing from the result become `_NONE`."""
     if not columns:
         raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:

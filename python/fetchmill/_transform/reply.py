@@ -10,7 +10,7 @@ class FetchedReply:
     """A fetched reply, as passed to a transform. A value is `None` if it is unknown.
 
     Args:
-        name: the name under which the object will be stored. Bytes that are not UTF-8 are surrogates, as in file names.
+        name: the name under which the object will be stored. As in file names, invalid UTF-8 becomes surrogates.
         url: the requested URL, or the URL that answered after redirects.
         status: the HTTP status.
         body: the complete body, as sent by the server.

@@ -1,7 +1,7 @@
 """`transform`: prepares a function for the processes that run it between fetching and storing.
 
-The engine starts the processes and communicates with them (see `process`). Replies do not pass through this process's
-Python code.
+The engine starts the processes and communicates with them (see `process`). Replies do not pass through Python code in
+this process.
 """
 
 import inspect
@@ -27,9 +27,9 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
     """Return the settings that the native module needs to run a transform.
 
     Args:
-        transform: the function, or its location `module:function`.
+        transform: the function, or its location as `module:function`.
         columns: the columns that the function may fill.
-        images: the settings of an image transform, as text. It is part of the job's identity.
+        images: an image transform's settings, as text. The text is part of the job's identity.
 
     Raises:
         UsageError: the function cannot be imported here or in another process.
@@ -69,7 +69,7 @@ def _portable(function: Function) -> Function:
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
-    """Return the data to set up a process like this one. Include the main module only if the function needs it."""
+    """Return the data for setting up a process like this one. Include the main module only if the function needs it."""
     try:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:
@@ -77,7 +77,7 @@ def _preparation(*, needs_main: bool) -> dict[str, Any]:
             "a transform process imports the main module, which starts a job; put the "
             "code that starts the job below `if __name__ == '__main__':`"
         ) from error
-    # The key of multiprocessing's connections is secret and must not leave this process.
+    # The key for multiprocessing's connections is secret, so it must not leave this process.
     preparation.pop("authkey", None)
     if not needs_main:
         preparation = {key: value for key, value in preparation.items() if not key.startswith("init_main")}

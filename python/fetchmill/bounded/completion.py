@@ -45,9 +45,9 @@ def as_completed(
 
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
     limit` have been started but not yet taken. If the input raises, the loop first yields the results of everything
-    read before, then raises that error. If the caller requests an awaitable before it has awaited the previous one, another
-    awaitable is read from the input. It starts when fewer than `limit` are running. Cancelling a waiting awaitable
-    loses no result.
+    read before, then raises that error. If the caller requests an awaitable before it has awaited the previous one,
+    another awaitable is read from the input. It starts when fewer than `limit` are running. Cancelling a waiting
+    awaitable loses no result.
 
     If nothing refers to the iterator or its awaitables any more (after `break`, an error or a cancellation), or when
     `aclose()` is called, reading stops and the tasks started by the iterator are cancelled. Futures of the input are
@@ -56,7 +56,7 @@ def as_completed(
     Args:
         aws: Coroutines, futures or other awaitables.
         limit: Maximum number of awaitables running at the same time; None for no limit.
-        timeout: Seconds from the first step. After that, the awaitables (with `async for`: the loop) raise TimeoutError.
+        timeout: Seconds from the first step. After that, the awaitables (in `async for`: the loop) raise TimeoutError.
 
     Raises:
         ValueError: `limit` is below 1.

@@ -6,7 +6,7 @@ The native module derives a target's outcome from its answer, by the same rules 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# Header fields of an S3 store that describe the bytes of an object.
+# S3 header fields that describe the bytes of an object.
 _CHECKSUM_FIELDS = (
     "x-amz-checksum-crc64nvme",
     "x-amz-checksum-crc32c",
@@ -26,13 +26,13 @@ class ReplyAnswer(NamedTuple):
     Args:
         sequence: sequence number of the target.
         status: the HTTP status.
-        body: the body as it was sent, not decoded.
-        is_verified: whether the reply announced its length, and the body has this length.
+        body: the body as sent, not decoded.
+        is_verified: whether the reply announced the length of its body, and the body has this length.
         content_type: the field Content-Type; None if it is missing, as for the other fields.
         etag: the field ETag.
         last_modified: the field Last-Modified.
         retry_after: the field Retry-After.
-        content_encoding: the field Content-Encoding; if it is set, the body is an encoded form of the object.
+        content_encoding: the field Content-Encoding; if set, the body is an encoded form of the object.
         date: the field Date, the time on the store's clock.
         bucket_region: the field x-amz-bucket-region of an S3 store.
         checksums: the checksum fields of an S3 store, one line per field; "" if there are none. The body is compared

@@ -14,13 +14,13 @@ from typing import Self
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
 # Maximum total size of bodies being received or not yet taken by the dispatcher, for all event loops of a job, and the
-# minimum share of one loop. For a moment, a body is in memory twice.
+# minimum share of one loop. Each body is in memory twice for a moment.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
 # Estimated body size before the first answers: it allows 16 requests in flight.
 _FIRST_ESTIMATE = 2 << 20
 _FIRST_ANSWERS = 4
-# Decay of the estimate: the weight of a large body is halved after about eleven smaller ones.
+# Decay of the estimate: the weight of a large body halves after about eleven smaller bodies.
 _FORGET = 1 / 16
 
 
@@ -37,10 +37,10 @@ class BodyMemory:
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
-        # Bodies that arrive in pieces: how many have begun, and how many are being read and count with their real size.
+        # Numbers of bodies that arrive in pieces: all that have begun, and those being read, whose real size counts.
         self._begun = 0
         self._reading = 0
-        # Waiting bodies, as a heap with the oldest on top: the number of the body, and the bytes that it waits for.
+        # Waiting bodies, as a heap with the oldest on top: each body's number, and the number of bytes it waits for.
         self._waiting: list[tuple[int, int, BodyRoom, asyncio.Future[None]]] = []
         # The part of the used bytes that only waiting bodies can free.
         self._stuck = 0
@@ -76,7 +76,7 @@ class BodyMemory:
             self._admit_waiting()
 
     def begin_body(self, connection_bytes: int) -> "BodyRoom":
-        """Return the memory of a body that arrives in pieces, for a `with` block. Note the answer right after it ends.
+        """Return the memory of a body that arrives in pieces, for a `with` block. Note the answer right after it.
 
         Args:
             connection_bytes: bytes that the connection holds until the body is complete.
@@ -110,7 +110,7 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """Release the memory of a body that was abandoned, or that is complete and is noted as an answer."""
+        """Release the memory of a body that was abandoned, or that is complete and will be noted as an answer."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
@@ -150,7 +150,7 @@ class BodyRoom:
 
     @property
     def stuck(self) -> int:
-        """Bytes that are not freed before this body continues."""
+        """Bytes that stay in use until this body continues."""
         return self.bytes + self.connection_bytes
 
     def __enter__(self) -> Self:

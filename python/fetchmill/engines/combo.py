@@ -1,4 +1,4 @@
-"""The engine `combo`: processes with asyncio. Each one has a thread for the dispatcher and one for the event loop."""
+"""The engine `combo`: processes with asyncio. Each has a thread for the dispatcher and one for the event loop."""
 
 from fetchmill.engines import event_loop
 from fetchmill.engines.transports import AsyncTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """Return the work of each process. The job has `processes` of them."""
+    """Return the work of each process. `processes` is the number of processes of the job."""
     return WorkerMain(event_loop.run, (transport, processes))

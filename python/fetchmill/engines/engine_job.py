@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Maximum wait for the dispatcher before the job is checked again.
 POLL_SECONDS = 0.05
-# Time limit for the engine to end after its job. Its threads end when their requests do.
+# Time limit for the engine to end after its job. The engine's threads end when their requests do.
 JOIN_SECONDS = 5.0
 
 EngineFunction = Callable[["Dispatcher"], None]
@@ -22,9 +22,9 @@ class EngineJob:
     """A `fetchmill._native.Job` with the thread of its engine, and the engine's processes if it has any.
 
     Args:
-        job: the job, which waits for the engine.
+        job: the job; it waits for the engine.
         work: the function of the engine's thread.
-        kill: immediately ends the processes that `work` has started.
+        kill: immediately kills the processes that `work` has started.
     """
 
     def __init__(self, job: "Job", work: Callable[[], None], kill: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class EngineJob:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the end of the job, then for its engine. Return whether the job has ended."""
+        """Wait up to `seconds` for the job to end. If it has, also wait for its engine. Return whether it has ended."""
         has_ended = self._job.wait(seconds)
         if has_ended:
             self._thread.join(JOIN_SECONDS)
@@ -60,7 +60,7 @@ class EngineJob:
         self._kill()
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the job, or raise the error of the engine."""
+        """Return the report of the job. If the engine failed, raise its error."""
         if self._error is not None:
             with contextlib.suppress(Exception):
                 self._job.report()

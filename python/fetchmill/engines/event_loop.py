@@ -26,15 +26,15 @@ _HELD_MAX = 8192
 
 
 def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> None:
-    """Fetch the targets of the dispatcher, up to its concurrency at a time, until there are no more.
+    """Fetch the dispatcher's targets, up to its concurrency at a time, until there are no more.
 
-    `loops` is the number of event loops of the job, which share its memory.
+    `loops` is the number of event loops that share the job's memory.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # Each held answer allows another target to be handed out. Their number is limited, because targets already
+        # Each held answer allows another target to be handed out. Limit their number, because targets already
         # handed out are not paced if the origin starts to refuse requests.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
@@ -179,14 +179,14 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same iteration count each other as running, so all of them may have ended although some
-        # should have continued. If any task is left, it fetches the waiting targets.
+        # Tasks that end in the same iteration count each other as running, so all of them may end although some should
+        # continue. A task that is left fetches the waiting targets.
         if not self._tasks:
             self._start_tasks()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Return a uvloop event loop if uvloop is installed, else asyncio's."""
+    """Return uvloop's event loop if uvloop is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:

@@ -17,11 +17,11 @@ POLL_SECONDS = 0.05
 DRAIN_SECONDS = 3.0
 # Maximum number of answers in a report.
 REPORT_MAX = 1024
-# Maximum number of replies held until they are certain. They are held for a second, in which Python cannot make this
-# many requests.
+# Maximum number of replies held until they are certain. They are held for a second, and Python cannot make this many
+# requests in a second.
 HELD_MAX = 4096
 
-# Lists of answers in order of arrival, or the error that has ended the workers.
+# Queue of lists of answers, in order of arrival, or of the error that ended the workers.
 AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
@@ -67,7 +67,7 @@ def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
     Args:
         dispatcher: the dispatcher of the job.
         workers: the workers that make requests.
-        held_max: maximum number of additional targets, one of which is handed out for each held reply.
+        held_max: maximum number of additional targets; one is handed out for each held reply.
 
     Raises:
         BaseException: an error that a worker has put into `answers`.
@@ -105,7 +105,7 @@ def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
                 break
     except Empty:
         pass
-    # Report even without answers, because a report also passes on the origin's statistics from held replies.
+    # Report even without answers, because a report also passes on statistics about held replies.
     dispatcher.report(found)
     if found:
         workers.on_reported(found)

@@ -13,13 +13,13 @@ from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.transports import AnswerReceiver, Target
 from fetchmill.errors import UsageError
 
-# Attribute names of the replies of common libraries.
+# Attribute names of replies in common libraries.
 _STATUS = ("status", "status_code")
 _BODY = ("body", "content", "data")
 OK = 200
 # Errors that indicate a bug in the function. Servers and networks hardly ever cause them.
 _MISTAKES = (TypeError, AttributeError, NameError, ImportError, NotImplementedError, SyntaxError)
-# Number of targets with the same bug after which the job ends. One or two targets may just be unusual.
+# Number of targets that must fail with the same bug before the job ends, because one or two may just be unusual.
 MISTAKES_MAX = 3
 
 
@@ -62,7 +62,7 @@ class UserFunction:
         function: `function(target)`, or `function(target, state)` with an `on_start`; returns bytes or a reply. For
             `asyncio` and `combo` it must be a coroutine function; `on_start` and `on_done` may be.
         on_start: returns the state; called once per worker.
-        on_done: called when a worker ends, with the state; with `None` if there is no `on_start`.
+        on_done: called with the state when a worker ends; with `None` if there is no `on_start`.
     """
 
     function: Callable[..., Any]

@@ -2,8 +2,8 @@
 
 import gc
 
-# Number of new objects that triggers a collection of the youngest generation. If all are garbage, they take a few MB.
-# Python's default of 700 is reached after one or two requests. At that rate, scanning the objects of 64 tasks takes an
+# Number of new objects that triggers a collection of the youngest generation. If all are garbage, they use a few MB.
+# Python's default of 700 is reached after one or two requests. At that rate, scanning the objects of 64 tasks uses an
 # eighth of the CPU time.
 _YOUNGEST = 20_000
 _YOUNG, _OLD = 20, 50
@@ -12,7 +12,7 @@ _YOUNG, _OLD = 20, 50
 def collect_rarely() -> None:
     """Exclude existing objects (mostly modules) from garbage collection, and collect other objects less often.
 
-    Only the command and worker processes call it. A program that uses the package keeps its collector unchanged.
+    Only the command and worker processes call this function. It does not change programs that use the package.
     """
     gc.freeze()
     gc.set_threshold(_YOUNGEST, _YOUNG, _OLD)

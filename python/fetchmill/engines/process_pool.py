@@ -19,7 +19,7 @@ from fetchmill.errors import FetchmillError, UsageError
 if TYPE_CHECKING:
     from fetchmill._native import Job
 
-# Maximum number of consecutive failed starts of a process: it died before it joined the job.
+# Maximum number of consecutive failed starts of a process. A start fails if the process dies before it joins the job.
 STARTS_MAX = 3
 POLL_SECONDS = 0.1
 # A process that does not end within this time, for example because it waits for a server, is killed.
@@ -41,10 +41,10 @@ class _Slot:
 class ProcessPool:
     """Worker processes that fetch targets. They exchange targets, answers and commit records with the native job.
 
-    Another process is started only if the running ones cannot make all the concurrent requests that the job wants.
+    Another process is started only if the running ones cannot make as many concurrent requests as the job wants.
 
     Args:
-        job: the job, with as many workers as `worker_mains`.
+        job: the job; it has one worker for each of `worker_mains`.
         options: the options of the job, for the native module.
         worker_mains: the pickled work of each process.
     """
@@ -53,7 +53,7 @@ class ProcessPool:
         self._job = job
         self._options = options
         self._slots = [_Slot(worker, worker_main) for worker, worker_main in enumerate(worker_mains)]
-        # Processes are started by one thread and killed by another.
+        # One thread starts the processes, and another kills them.
         self._lock = threading.Lock()
         self._is_killed = False
 
@@ -74,7 +74,7 @@ class ProcessPool:
             self.end()
 
     def end(self) -> None:
-        """Wait up to `JOIN_SECONDS` for each process to end; kill it after that."""
+        """Wait up to `JOIN_SECONDS` for each process to end, then kill it."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -163,7 +163,7 @@ def _kill(process: SpawnProcess) -> None:
 
 
 def _read_messages(messages: Connection) -> bool:
-    """Return whether the process had joined. Raise the error of the process, if any."""
+    """Return whether the process has joined. If the process sent an error, raise it."""
     received = []
     with contextlib.suppress(EOFError, OSError):
         while messages.poll():

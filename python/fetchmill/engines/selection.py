@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 ASYNC_ENGINES = ("asyncio", "combo")
 PROCESS_ENGINES = ("processes", "combo")
 # Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so more threads would wait for each
-# other. Each thread has a client with its own connection, about 1 MB.
+# other. Each thread's client and connection use about 1 MB.
 _THREADS_MAX = 256
 # Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor, so about
-# this many are in flight if each takes half a second. A connection with its buffers takes about 50 KB.
+# this many are in flight if each takes half a second. A connection with its buffers uses about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
 # Default number of concurrent calls of the user's function. The servers it calls, and their limits, are unknown.
 _FUNCTION_CALLS = 64
-# Maximum number of processes per processor, and in total. Each is an interpreter of about 40 MB with its own sink and
-# shards.
+# Maximum number of processes per processor, and in total. Each runs an interpreter of about 40 MB, with its own sink
+# and shards.
 _PROCESSES_EACH = 8
 _PROCESSES_MAX = 32
 
@@ -58,7 +58,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
 
     Args:
         options: the options of the job; `engine` is not `native`.
-        native: the same options for the native module.
+        native: the same options, for the native module.
         own: the user's function, which replaces our transport.
 
     Raises:
@@ -137,7 +137,7 @@ def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFu
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Return whether a callable is a coroutine function, a partial one, or an object with an async `__call__`."""
+    """Return whether a callable is a coroutine function, a partial of one, or an object with an async `__call__`."""
     while isinstance(function, partial):
         function = function.func
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -156,7 +156,7 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
         ca_file=None if options.ca_file is None else str(options.ca_file),
         insecure_hosts=tuple(options.insecure_host or ()),
         proxy=values.get("proxy"),
-        # As for the native engine, the URLs of an untrusted list must lead to public addresses.
+        # As with the native engine, URLs from an untrusted list must lead to public addresses.
         public_only=not options.allow_private if is_list else options.public_only,
         named_origin=origin_of(str(options.source)) if is_named else None,
     )

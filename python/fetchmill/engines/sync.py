@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
     from fetchmill.engines.answers import Answer
 
-# Number of targets taken, and of answers reported, at a time.
+# Number of targets that are taken at a time, and of answers that are reported at a time.
 BATCH = 64
-# Maximum time before answers are reported.
+# Maximum time until an answer is reported.
 REPORT_SECONDS = 0.1
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
-    """Fetch the targets of the dispatcher until there are no more."""
+    """Fetch the dispatcher's targets until there are no more."""
     dispatcher.observe_arrivals(transport.origin_replies)
     state = transport.start()
     try:

@@ -1,8 +1,9 @@
 """The engine `threads`: many threads with one request at a time each.
 
-Threads start on demand, if there are more targets than threads. The number of threads that start together is limited to
-the number of ready threads plus one. Starts may be slow (each one creates a client), and a hundred together would delay
-the ready threads. Threads do not end early. If the limit of requests in flight falls, surplus threads wait their turn.
+Threads start on demand, if there are more targets than threads. Starts may be slow (each one creates a client), and a
+hundred together would delay the ready threads. Therefore the number of threads that start together is limited to the
+number of ready threads plus one. Threads do not end early. If the limit on requests in flight falls, surplus threads
+wait for their turn.
 """
 
 import threading
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bool = False) -> None:
-    """Fetch the targets of the dispatcher, up to its concurrency at a time, until there are no more.
+    """Fetch the dispatcher's targets, up to its concurrency at a time, until there are no more.
 
     With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
 
-    If the job is stopped while a thread is making a request, the job does not wait for the thread. It ends after its
-    request, and the target stays pending.
+    If the job is stopped while a thread is making a request, the job does not wait for the thread. The thread ends
+    after the request, and its target stays pending.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
     threads = _ThreadPool(transport, has_rests=has_rests)
@@ -35,7 +36,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bo
 
 
 class _Places:
-    """A semaphore for requests in flight. Its limit can change."""
+    """A semaphore with a variable limit, for requests in flight."""
 
     def __init__(self) -> None:
         self._freed = threading.Condition()
@@ -150,7 +151,7 @@ class _ThreadPool:
             self.answers.put(answers)
 
     def end(self) -> None:
-        """Tell the threads to end, and wait up to `DRAIN_SECONDS` for them."""
+        """Ask the threads to end, and wait up to `DRAIN_SECONDS` for them."""
         with self._lock:
             self._is_over = True
             threads = list(self._threads)

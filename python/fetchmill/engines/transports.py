@@ -42,7 +42,7 @@ class TransportOptions:
     """The options of all transports of a job, the same in every process.
 
     Args:
-        connections: maximum number of requests in flight of this worker.
+        connections: maximum number of requests that this worker has in flight.
         connect_timeout: seconds for a connection, TLS included.
         head_timeout: seconds from a request to the end of the reply's head.
         idle_timeout: seconds without a byte of a body.
@@ -53,7 +53,7 @@ class TransportOptions:
         proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or a mapping from `http` and `https` to a proxy
             or None, and from `without` to the hosts that need no proxy, as in no_proxy.
         public_only: whether only connections to public addresses are allowed.
-        named_origin: the origin that the user has named, scheme://host[:port]. Its address need not be public.
+        named_origin: the origin named by the user, scheme://host[:port]. Its address need not be public.
     """
 
     connections: int = 1
@@ -70,7 +70,7 @@ class TransportOptions:
 
 
 def resting_connections(requests_max: int) -> int:
-    """Return how many connections may rest in addition: half of `requests_max`, at least one."""
+    """Return the number of additional connections that may rest: half of `requests_max`, at least one."""
     return max(1, requests_max // _RESTING_SHARE)
 
 
@@ -79,7 +79,7 @@ class BlockingTransport(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Human-readable messages about its libraries, one line each."""
+        """Human-readable messages about the transport's libraries, one line each."""
 
     @property
     def origin_replies(self) -> "OriginReplies":
@@ -94,13 +94,13 @@ class BlockingTransport(Protocol):
     def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401
         """Make one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Return the answers that are certain now. There may be none, or they may belong to earlier targets.
+        Return the answers that are now certain. There may be none, or they may belong to earlier targets.
         """
 
     def rest(self, state: Any, *, is_idle: bool) -> list[Answer]:  # noqa: ANN401
         """Wait if the connection rests or there is nothing else to do. Called after `fetch`.
 
-        Return the answers that are certain now. With `is_idle`, these are all held answers.
+        Return the answers that are now certain. With `is_idle`, these are all held answers.
         """
 
     def done(self, state: Any) -> None:  # noqa: ANN401

@@ -62,13 +62,13 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
         finally:
             dispatcher.close()
     except BaseException as error:  # noqa: BLE001 - raised in the parent
-        # If the job has ended, nothing reads the pipe.
+        # If the job has ended, no process reads the pipe.
         with contextlib.suppress(BrokenPipeError):
             messages.send_bytes(_pickle_error(error))
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent ends. The parent keeps the journal, so objects fetched later would be lost."""
+    """Exit when the parent ends. Objects fetched later would be lost, because only the parent writes the journal."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

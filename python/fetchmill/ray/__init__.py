@@ -1,4 +1,4 @@
-"""Reads the objects of a list as a Ray Data Dataset.
+"""Reads the objects in a list as a Ray Data Dataset.
 
     import fetchmill.ray
 
@@ -23,7 +23,7 @@ __all__ = ["read"]
 if TYPE_CHECKING:
     from fetchmill._options.keywords import StreamKeywords
 
-# Ray keeps the arguments of tasks in its object store, and may write them to a disk.
+# Ray keeps task arguments in its object store, and may write them to disk.
 _SECRETS = ("auth", "bearer", "proxy")
 
 
@@ -41,8 +41,8 @@ def read(
     """Read the objects of a list of URLs as a Dataset with one row per target, including failed targets.
 
     Each read task fetches one range of the list and returns blocks with at most 16 MiB of bodies, so memory is bounded.
-    A reply is held until it is certain to belong to its request. Nothing is stored. A shared folder is needed only for
-    the list. The first rows arrive after about a second.
+    Each reply is held until it is certain to belong to its request. Nothing is stored. A shared folder is needed only
+    for the list. The first rows arrive after about a second.
 
     If a task or its node dies, Ray runs the task again. Each row still occurs once, but the requests of that range are
     repeated. A Dataset that is executed twice fetches twice. To store results and to resume, run a shared job
@@ -56,13 +56,13 @@ def read(
         source: a list in a file, a folder or a glob, at the same path on all nodes.
         workers: maximum number of tasks that fetch at the same time. If None, the cluster's CPUs are the only limit.
         list_format: format of the list. This and the other list options are as for `fetchmill.get`.
-        column: the column with the URL, or with the value for `template`.
+        column: the column that contains the URL, or the value for `template`.
         template: a URL with `{}`.
         csv_header: `yes` or `no`, for CSV and TSV.
         delimiter: the delimiter of CSV.
-        **options: the fields of `StreamOptions`. `rate` is the total for all tasks and needs `workers`; each task gets
-            an equal share. The other limits apply to each task. Credentials are refused, because Ray would store them.
-            Use `netrc` instead, or each node's own credentials for S3.
+        **options: the fields of `StreamOptions`. `rate` is the total for all tasks and requires `workers`; each task
+            gets an equal share. The other limits apply to each task. Credentials are refused, because Ray would store
+            them. Use `netrc` instead, or each node's own credentials for S3.
 
     Returns:
         A `ray.data.Dataset`. Fetching begins when it is executed.

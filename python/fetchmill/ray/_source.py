@@ -41,7 +41,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
     Args:
         files: the files of the list.
         list_options: options of `get` for reading the list.
-        options: options of streams for fetching, with the share of one task.
+        options: stream options for fetching, with one task's share of the rate.
     """
 
     def __init__(self, files: list[ListFile], list_options: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         self._options = dict(options)
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return None: the sizes of objects are unknown before they are fetched."""
+        """Return None, because the sizes of objects are unknown before they are fetched."""
         return None
 
     def get_read_tasks(
@@ -126,9 +126,9 @@ def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> I
 
 
 def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
-    """Copy lines of a list, after its header."""
+    """Copy the header of a list, and the lines of a range."""
     with file.open() as opened, part.open("wb") as written:
-        # The first line of a range of JSON lines may start with `[`, but must not be read as an array.
+        # In JSON lines, the first line of a range may start with `[`, but must not be read as the start of an array.
         written.write(NO_ARRAY if is_jsonl and range.start else opened.read(file.header))
         opened.seek(range.start)
         left = range.end - range.start
@@ -150,7 +150,7 @@ def _urls(targets: ListTargets, bad: list[str]) -> Iterator[str]:
 
 
 def _bad_rows(lines: list[str], where: str) -> pa.Table:
-    """Return rows for lines without a URL, and clear `lines`. Lines are counted from the start of their range."""
+    """Return rows for lines without a URL, and clear `lines`. Lines are numbered from the start of their range."""
     columns: dict[str, list[Any]] = {name: [None] * len(lines) for name in SCHEMA.names}
     columns |= {"url": [f"{line} {where}" for line in lines], "error": ["url"] * len(lines)}
     lines.clear()

@@ -1,6 +1,6 @@
 """The transports of the engines in Python: blocking ones with requests, asynchronous ones with aiohttp.
 
 They follow the rules of the native transport (docs/reference/http-support.md). URLs are sent unchanged, and bodies are
-not decoded. Redirects and cookies are not supported. The end of a body must be certain, and every failure has one of
-the failure kinds.
+not decoded. Redirects and cookies are not supported. The end of a body must be certain. Every failure has one of the
+failure kinds.
 """

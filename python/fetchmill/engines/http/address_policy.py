@@ -1,4 +1,4 @@
-"""Restricts the addresses of connections: with `public_only`, they must be addresses of the public internet.
+"""Restricts the addresses of connections: with `public_only`, they must be on the public internet.
 
 The origin named by the user may have any address. The native engine's rule is applied to the address of the connection,
 never to a name. A name with both public and other addresses is rejected.
@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """Return the scheme, host and port of an origin; None if it cannot be requested, so that no target matches it."""
+    """Return an origin's scheme, host and port; None if it cannot be requested, because then no target matches it."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:

@@ -1,6 +1,6 @@
 """One attempt with aiohttp: deadlines, lookups, and the session that makes the request. Uses only public API.
 
-aiohttp calls back in the task of the attempt, so lookups and handshakes find the attempt by a context variable. The
+aiohttp calls back in the attempt's task, so lookups and handshakes find the attempt through a context variable. The
 transport imports this module when it starts, because the module needs the library.
 """
 
@@ -26,7 +26,7 @@ from fetchmill.engines.transports import TransportOptions
 if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Number of threads that resolve names. A lookup without an answer keeps one of them busy.
+# Number of threads that resolve names. Each unanswered lookup keeps one of them busy.
 _LOOKUPS_MAX = 64
 DNS_CACHE_SECONDS = 60
 # Maximum size of a line in a head, as in the native engine. aiohttp itself limits a head to 128 fields.
@@ -39,7 +39,7 @@ _UNREAD_SHARE_MAX = 256 << 10
 # A value that aiohttp and the standard library pass to each other. This module only forwards it.
 LibraryValue: TypeAlias = Any
 
-# The attempt of the running task. Callbacks of aiohttp cannot find their attempt in any other way.
+# The attempt of the running task. aiohttp's callbacks cannot find their attempt in any other way.
 CURRENT_ATTEMPT: ContextVar["AsyncAttempt"] = ContextVar("attempt")
 
 
@@ -66,7 +66,7 @@ class AsyncAttempt:
         self.is_reused = False
         self.is_certain = True
         self.is_late = False
-        # The connection. None if it is not kept for the next request.
+        # The connection; None if it is not kept for the next request.
         self.connection: HoldingConnection | None = None
         self._deadlines = Deadlines(options)
         self._loop = asyncio.get_running_loop()
@@ -108,7 +108,7 @@ class AsyncAttempt:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the deadlines inside the block, while the body waits for this process."""
+        """Pause the deadlines inside the block, in which the body waits for this process."""
         self._timer.cancel()
         began = time.monotonic()
         try:
@@ -137,7 +137,7 @@ class AsyncAttempt:
         self._timer = self._loop.call_later(max(0, self._deadlines.remaining()[0]), self._on_timer)
 
     def _advance_timer(self) -> None:
-        """Restart the timer if it would fire too late, which is rare. A timer that fires too early restarts itself."""
+        """Restart the timer in the rare case that it would fire too late. If it fires too early, it restarts itself."""
         if self._deadlines.until < self._fires_at:
             self._timer.cancel()
             self._start_timer()
@@ -181,7 +181,7 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Resolver(AbstractResolver):
-    """Resolves names with the system, in its own threads, because aiohttp's resolver has only a few.
+    """Resolves names with the system. Uses its own threads, because aiohttp's resolver has only a few.
 
     Args:
         judging: options that decide which lookups may only return public addresses; None to allow any address.

@@ -105,7 +105,7 @@ class AiohttpClient:
             AttemptError: there is no complete reply.
         """
         proxy = self._proxies.proxy_of(address)
-        # Create the context before the deadlines start: the first one reads all certificate authorities of the system.
+        # Create the context before the deadlines start, because the first one reads all of the system's authorities.
         context = self._tls.context_for(address.host) if address.scheme == "https" else None
         attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)
         try:
@@ -231,7 +231,7 @@ def _connect_kind(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):
-        # A host that aiohttp considers an address bypasses the resolver. Some releases then look it up themselves.
+        # A host that aiohttp considers an address bypasses the resolver, but some aiohttp releases then look it up.
         return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(

@@ -1,4 +1,4 @@
-"""All code that relies on private parts of aiohttp. Used only with tested aiohttp versions.
+"""All code that relies on private parts of aiohttp. It is used only with tested aiohttp versions.
 
 aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the
@@ -111,7 +111,7 @@ class HoldingConnection(ResponseHandler):
 
     Args:
         loop: the event loop.
-        connections: the loop's connections, notified of bytes arriving without a request.
+        connections: the loop's connections; notified of bytes that arrive without a request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: HeldConnections) -> None:
@@ -128,7 +128,7 @@ class HoldingConnection(ResponseHandler):
         self.is_kept = False
         # Whether the current request asks the server to close the connection.
         self.is_last = False
-        # Whether the server was asked to close but did not announce it. The end of the connection then proves nothing.
+        # Whether the server was asked to close but did not announce it. If so, the connection's end proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
         # Whether the connection ended with an error, rather than by the server closing it.

@@ -16,7 +16,7 @@ from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
-# Maximum size of a head. Up to the same number of bytes may have been read along with it.
+# Maximum size of a head. Up to the same number of further bytes may have been read along with it.
 _HEAD_BYTES_MAX = 1 << 16
 # Maximum number of bytes on the wire per byte of a body: a one-byte chunk takes six.
 _OVERHEAD = 6
@@ -33,7 +33,7 @@ class ReplyProgress:
         bytes: number of bytes received.
         bytes_max: maximum number of bytes.
         has_surplus: whether unsolicited bytes arrived after the reply.
-        is_ended: whether the server has closed the connection after the reply without unsolicited bytes.
+        is_ended: whether the server has closed the connection after the reply, without sending unsolicited bytes.
     """
 
     end: BodyEnd | None = None
@@ -84,7 +84,7 @@ class BlockingAttempt:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """A connection's destination and TLS context. Another attempt may reuse the connection if both are equal."""
+        """A connection's destination and TLS context. Attempts with the same ones may reuse the connection."""
         address = self.address
         return address.scheme, address.host, address.port, self.context, self._proxy
 
@@ -102,7 +102,7 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """Connect to the origin, or to a proxy, which resolves the origin itself. Use TLS for https.
+        """Connect to the origin, or to a proxy, which then resolves the origin. Use TLS for https.
 
         Raises:
             AttemptError: no connection was made.

@@ -51,7 +51,7 @@ class ClosedConnections:
         """Return a session that keeps no connections.
 
         Raises:
-            UsageError: this version does not support the needed options.
+            UsageError: this aiohttp version does not support the required options.
         """
         resolver = Resolver(judging)
         self._resolvers.append(resolver)
@@ -87,7 +87,7 @@ class ClosedConnections:
         return url
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return a header field that asks the server to close the connection as well."""
+        """Return a header field that asks the server to close the connection, too."""
         return [("Connection", "close")]
 
     def head_kind(self, error: BaseException) -> str:

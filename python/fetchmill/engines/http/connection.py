@@ -15,7 +15,7 @@ SECONDS_MIN = 0.001
 
 
 class SocketAddress(NamedTuple):
-    """An address to connect to, in the terms of `socket`."""
+    """An address to connect to, with the values that `socket` expects."""
 
     family: socket.AddressFamily
     protocol: int

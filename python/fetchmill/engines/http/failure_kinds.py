@@ -78,7 +78,7 @@ def most_specific(kinds: Iterable[str]) -> str:
 
 
 def connection_kind(error: OSError) -> str:
-    """Return the failure kind of a connection that failed before the head. After the head it is always `truncated`."""
+    """Return the failure kind of a connection that failed before the head. After the head, it is always `truncated`."""
     return "unreachable" if error.errno in _NO_ROUTE else "reset"
 
 

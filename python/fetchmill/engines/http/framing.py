@@ -1,4 +1,4 @@
-"""Finds the end of a body as specified in docs/reference/http-support.md, for heads that a library has parsed.
+"""Finds the end of a body as specified in docs/reference/http-support.md, from a head parsed by a library.
 
 Each library accepts different ambiguous heads. This module applies the native engine's rules to both libraries.
 """
@@ -12,7 +12,7 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 
 _LENGTH_DIGITS_MAX = 19
 _NAME = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Number of cached field names, of at most 16 KiB each.
+# Maximum number of cached field names, each up to 16 KiB.
 _NAMES_KEPT = 256
 _NO_BODY = (204, 304)
 _SWITCHING_PROTOCOLS = 101
@@ -24,7 +24,7 @@ class BodyEnd(NamedTuple):
 
     Args:
         length: size of the body in bytes; None if the end is marked in another way.
-        is_delimited: whether the end is marked by anything other than the end of the connection.
+        is_delimited: whether the end is marked, so that it does not depend on the end of the connection.
     """
 
     length: int | None
@@ -69,7 +69,7 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
 def _lower_name(name: str) -> str | None:
-    """Return a field name in lower case; None if it is invalid. Cached, because a server repeats its field names."""
+    """Return a field name in lower case; None if it is invalid. Cached, because servers repeat their field names."""
     return name.lower() if _NAME.fullmatch(name) else None
 
 

@@ -17,8 +17,8 @@ from fetchmill.engines.transports import Target
 
 __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
-# Maximum total size of the bodies that a connection holds. A higher limit would need more memory and gain little,
-# because one 50 ms rest for this many bytes is cheap.
+# Maximum total size of the bodies that a connection holds. A higher limit would use more memory and gain little,
+# because one 50 ms rest per this many bytes is cheap.
 _HELD_BYTES_MAX = 256 * 1024
 # Same as `REST_MAX` in certainty.rs. If replies may be slower than this, a connection ends after its next reply.
 _REST_SECONDS_MAX = 1.0
@@ -49,7 +49,7 @@ class HeldShare:
 
 
 class HeldAnswers:
-    """The uncertain answers of a connection. The history starts over when another connection replaces it.
+    """The uncertain answers of a connection. The history starts over when another connection replaces this one.
 
     Args:
         origin: statistics about the replies of this process.
@@ -66,7 +66,7 @@ class HeldAnswers:
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
-        # Time when the current request was sent. None if there is none.
+        # Time when the current request was sent; None if there is no request.
         self.sent_at: float | None = None
         self._replies = ConnectionReplies(self._origin)
 
@@ -83,7 +83,7 @@ class HeldAnswers:
         return []
 
     def rest_seconds(self) -> float | None:
-        """Return how many seconds the connection must rest before its next request. None if it need not rest."""
+        """Return the seconds that the connection must rest before its next request; None if it need not rest."""
         is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending
@@ -125,7 +125,7 @@ class HeldAnswers:
 
 
 def look(connection: socket.socket) -> Unused:
-    """Return what has arrived, without waiting."""
+    """Return what has happened on the connection, without waiting."""
     timeout = connection.gettimeout()
     connection.settimeout(0)
     try:
@@ -143,7 +143,7 @@ def look(connection: socket.socket) -> Unused:
 
 
 def rest(connection: socket.socket, seconds: float) -> Unused:
-    """Wait for `seconds`, or until something arrives."""
+    """Wait for `seconds`, or until something happens on the connection."""
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection, select.POLLIN)

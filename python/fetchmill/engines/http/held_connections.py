@@ -1,7 +1,7 @@
 """An event loop's connections, their rests, and the answers held until it is certain to which requests they belong.
 
 aiohttp reuses a connection as soon as a reply is complete, and treats all later bytes as the next reply. Here, a
-connection returns to its connector only after its reply was checked, and bytes without a request are unsolicited.
+connection returns to its connector only after its reply was checked, and any bytes in between are unsolicited.
 `aiohttp_internals` detects these bytes.
 """
 
@@ -43,7 +43,7 @@ _SILENCE_MIN_SECONDS = 0.05
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
 _ORIGINS_KEPT = 1024
-# A key of the connector.
+# The connector's key for a connection.
 ConnectionKey: TypeAlias = Any
 
 
@@ -66,8 +66,8 @@ class HeldConnections:
     Args:
         requests_max: maximum number of requests in flight at any time.
         origin: statistics about the replies of this process.
-        receiver: receives held answers. In addition to its limit of requests, half as many connections may rest, but at
-            least one.
+        receiver: receives held answers. In addition to its limit of requests, half as many connections
+            may rest, and always at least one.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
@@ -130,7 +130,7 @@ class HeldConnections:
             raise AttemptError("framing")
         if not end.is_delimited and not attempt.is_certain:
             raise UncertainError("framing")
-        # The server was asked to close, but did not announce it. Only silence then proves that the reply is certain.
+        # The server was asked to close, but did not announce it. In this case, only silence makes the reply certain.
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:

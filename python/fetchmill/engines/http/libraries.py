@@ -1,7 +1,7 @@
-"""The libraries of the Python engines. They are an extra of the package, and are imported when an engine is created.
+"""The libraries of the Python engines. An extra installs them, and creating an engine imports them.
 
-Each library has a range of tested versions, including both ends. A version outside this range may differ in any way, so
-the transports then use only public API and close each connection after its reply.
+Each library has a range of tested versions, which includes both ends. A version outside this range may differ in any
+way, so the transports then use only public API and close each connection after its reply.
 """
 
 import importlib
@@ -18,7 +18,7 @@ _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 @dataclass(frozen=True)
 class Library:
-    """A library and the versions that the tests run with.
+    """A library, and the versions with which the tests run.
 
     Args:
         name: name for importing and installing the library.

@@ -42,7 +42,7 @@ class Proxy:
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Create a proxy from the text of an option or an environment variable, which was already checked."""
+        """Create a proxy from the text of an option or an environment variable, which must already be checked."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -67,7 +67,7 @@ class Proxies:
 
     @classmethod
     def of(cls, options: TransportOptions) -> Self:
-        """Return the proxies that the options name."""
+        """Return the proxies named in the options."""
         given = options.proxy
         values = given if isinstance(given, Mapping) else {"http": given, "https": given}
         named = {scheme: Proxy.of_text(values.get(scheme)) for scheme in ("http", "https")}
@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """Convert failures on the way to a proxy to `proxy`, because they say nothing about the origin."""
+    """Convert failures on the way to a proxy to the kind `proxy`, because they reveal nothing about the origin."""
     try:
         yield
     except AttemptError as error:

@@ -17,7 +17,7 @@ Buffer: TypeAlias = Any
 
 
 class ReplyFile(io.BufferedReader):
-    """A reply as a file, from which `http.client` reads.
+    """A reply as a file that `http.client` reads.
 
     `http.client` closes the file right after the body. The attempt must then look for unsolicited bytes, so the file
     stays open until `finish`.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fetchmill.engines.http.failure_kinds import AttemptError
 
 _PORTS = {"http": 80, "https": 443}
-# URLs of a source are already normalised: a scheme in lower case, no user, no fragment, only visible ASCII.
+# A source's URLs are already normalised: a scheme in lower case, no user, no fragment, and only visible ASCII.
 _URL = re.compile(r"(https?)://((?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]+)(?::([0-9]{1,5}))?)([/?][!\"$-~]*)?")
 
 
@@ -30,7 +30,7 @@ class RequestUrl(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The absolute form, as in a request to a proxy."""
+        """The absolute form, as used in a request to a proxy."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
@@ -62,7 +62,7 @@ def parse(url: str) -> RequestUrl:
 
 
 def _is_host(authority: str) -> bool:
-    """Return whether brackets, if there are any, contain an IPv6 address."""
+    """Return whether the brackets, if any, contain an IPv6 address."""
     if authority[0] != "[":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Makes one request at a time with `requests` (the Python library). Used by thread and process workers."""
+"""Makes one request at a time with the library `requests`. Used by thread and process workers."""
 
 import socket
 import time
@@ -101,7 +101,7 @@ class RequestsTransport:
         seconds = self._rest_seconds(state, is_idle=is_idle)
         while seconds is not None:
             certain += self._settle(state, self._rest_for(state, seconds))
-            # Only repeated requests can make another rest necessary.
+            # Another rest is necessary only if requests were repeated.
             seconds = None
             while state.again:
                 certain += self._fetch_next(state)
@@ -118,7 +118,7 @@ class RequestsTransport:
         return state.held.rest_seconds() if state.socket is not None else None
 
     def _waiting(self) -> float:
-        """Return the seconds that the oldest request of another thread has waited for its reply."""
+        """Return the seconds for which the oldest request of any other thread has waited for its reply."""
         now = time.monotonic()
         return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
@@ -142,7 +142,7 @@ class RequestsTransport:
         return [] if unused is Unused.QUIET else self._settle(state, unused)
 
     def _settle(self, state: _RequestsState, unused: Unused) -> list[Answer]:
-        """Handle what has arrived on a connection without a request. Return the answers that are now certain."""
+        """Handle an event on a connection without a request. Return the answers that are now certain."""
         if unused in (Unused.QUIET, Unused.CLOSED):
             certain = state.held.commit()
         else:
@@ -168,7 +168,7 @@ class RequestsTransport:
             # The answers of the previous connection can no longer become certain.
             state.again += state.held.lose(is_surplus=False)
         if isinstance(answer, FailureAnswer):
-            # Close the connection, or its next reply would count as its first one.
+            # Close the connection. Otherwise its next reply would count as its first.
             state.close()
             state.again += state.held.lose(is_surplus=False)
             is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)

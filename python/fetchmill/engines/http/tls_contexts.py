@@ -8,7 +8,7 @@ from fetchmill.errors import UsageError
 
 
 class TlsContexts:
-    """A worker's TLS contexts. Each is created for the first target that needs it, and then used for all connections.
+    """A worker's TLS contexts. Each is created for the first target that needs it, and then reused.
 
     Args:
         options: the options of the job.
@@ -20,10 +20,10 @@ class TlsContexts:
         self._context = context
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Return the context for a host, which is written as in a normalised URL.
+        """Return the context for a host, given as in a normalised URL.
 
         Raises:
-            UsageError: the file of certificates cannot be used.
+            UsageError: the certificate file cannot be used.
         """
         return self._unverified if host in self._options.insecure_hosts else self._verified
 

@@ -1,4 +1,4 @@
-"""Changes the behaviour of `requests` and its underlying libraries, with one class per layer.
+"""Changes the behaviour of `requests` and the libraries below it, with one class per layer.
 
 The libraries re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and accept ambiguous
 framing. fetchmill makes connections, tunnels and TLS itself, and urllib3 treats each as a plain connection. Only public
@@ -26,7 +26,7 @@ from fetchmill.engines.http.reply_file import ReplyFile
 
 # Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Parser defects for head lines that are not fields. Other defects concern bodies, which the parser never gets.
+# Parser defects that mean that a line of the head is not a field. Other defects concern bodies, which are not parsed.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
@@ -71,7 +71,7 @@ class Session(requests.Session):
         except AttemptError as failure:
             if not attempt.is_reused or failure.kind not in failure_kinds.STALE_KINDS:
                 raise
-            # The kept connection was unusable and is closed. Use a new one for this request.
+            # The kept connection was unusable and has been closed. Use a new one for this request.
             reply = self._send(request)
         return reply, attempt.reply.end or UNTIL_CLOSE
 
@@ -140,7 +140,7 @@ class _Connection(HTTPConnection):
         try:
             super().request(*arguments, **options)
         except BrokenPipeError:
-            # urllib3 reads a reply that the server may have sent before it closed.
+            # The server may have sent a reply before it closed. urllib3 reads it.
             raise
         except (http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _head_error(error) from None
@@ -153,7 +153,7 @@ class _Connection(HTTPConnection):
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    """A pool of one connection. The connection handles TLS and proxies itself."""
+    """A pool with a single connection. That connection, not the pool, handles TLS and proxies."""
 
     ConnectionCls = _Connection
 
