@@ -1,6 +1,6 @@
-"""Shared code of the published ways with aiohttp: their session and their requests.
+"""Shared code for the published ways that use aiohttp: their session and their requests.
 
-Like the engines, none of them follows redirects.
+Like the engines, these ways do not follow redirects.
 """
 
 import ssl
@@ -10,13 +10,13 @@ import aiohttp
 
 from fetchmill_bench.task import RequestCounter, Task, is_good
 
-# Default of the library. Further requests wait for a connection.
+# The library's default. Further requests wait for a connection.
 DEFAULT_CONNECTIONS = 100
 
 
 def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
-    """Opens a session with at most `connections` connections. With 0 only the way's own limit applies."""
-    # This resolver uses the system's look-up, even if other resolvers are installed.
+    """Opens a session with at most `connections` connections. With 0, only the way's own limit applies."""
+    # Use the system's look-up, even if other resolvers are installed.
     connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
     if task.timeout is None:
         return aiohttp.ClientSession(connector=connector)
@@ -35,7 +35,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
 
 
 async def download(task: Task, session: aiohttp.ClientSession, name: str) -> bool:
-    """Gets an object and stores it, which blocks the loop. Returns whether a complete 2xx reply arrived."""
+    """Gets an object and stores it. Storing blocks the loop. Returns whether a complete 2xx reply arrived."""
     body = await get(session, f"{task.url}/get/{quote(name)}")
     if body is None:
         return False
@@ -53,7 +53,7 @@ async def fetch(session: aiohttp.ClientSession, url: str, counter: RequestCounte
 
 
 async def classify(session: aiohttp.ClientSession, url: str) -> str:
-    """Returns the answer of a site: its status, `timeout` or `connection-error`."""
+    """Returns a site's answer: its status, `timeout` or `connection-error`."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             await reply.read()

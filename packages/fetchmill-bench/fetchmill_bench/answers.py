@@ -1,6 +1,6 @@
-"""The answer of each site as reported by a way, and its differences from `fetchmill check`.
+"""Each site's answer as reported by a way, and the differences from `fetchmill check`.
 
-The classes come from the published text: a status, `timeout` or `connection-error`.
+An answer has one of the published text's classes: a status, `timeout` or `connection-error`.
 """
 
 import json
@@ -15,7 +15,7 @@ from fetchmill_bench.contender_table import ContenderKind
 from fetchmill_bench.task import is_good
 
 TIMEOUT, CONNECTION_ERROR = "timeout", "connection-error"
-# Class of a site that a finished job has fetched. The job does not report which 2xx it was.
+# Class of each site fetched by a finished job, because the job does not report which 2xx it received.
 _FETCHED = "200"
 _EXAMPLES_MAX = 20
 
@@ -23,13 +23,13 @@ Answers = dict[str, str]
 
 
 def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: bool) -> Answers | None:
-    """Returns the class of each site by host. None for a way that does not report it.
+    """Returns the class of each site by host; None if the way does not report classes.
 
     Args:
         kind: how the way reports answers.
-        folder: the folder of its run.
+        folder: the folder of the run.
         urls: path of the file with the URLs.
-        is_complete: whether the way ran to its end. If so, every site that has not failed was fetched.
+        is_complete: whether the way finished. If so, every site that did not fail was fetched.
     """
     if kind == "check":
         return _of_rows(folder / ROWS)
@@ -40,11 +40,11 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
 
 
 def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the number of sites whose class differs from the check's, and some examples. Only common sites count.
+    """Returns the number of sites whose class differs from the check's, and some examples. Only sites in both count.
 
     Args:
-        answers: the answers of a way.
-        checked: the answers of the check.
+        answers: the way's answers.
+        checked: the check's answers.
     """
     rows = [[f"https://{host}", checked[host], found] for host, found in answers.items() if host in checked]
     different = [row for row in rows if row[1] != row[2]]
@@ -52,7 +52,7 @@ def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_rows(path: Path) -> Answers | None:
-    """Returns the answers of a check. None if it did not run to its end."""
+    """Returns a check's answers; None if the check did not finish."""
     if not path.exists():
         return None
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -70,7 +70,7 @@ def _class_of_failure(failure: Failure) -> str:
 
 
 def _of_lines(path: Path) -> Answers | None:
-    """Returns the answers of a contender. None if it does not record them."""
+    """Returns a contender's answers; None if the contender does not record them."""
     if not path.exists():
         return None
     lines = path.read_text(encoding="utf-8").splitlines()

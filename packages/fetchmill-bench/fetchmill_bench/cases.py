@@ -1,4 +1,4 @@
-"""The default measurements: a scenario with its own counts."""
+"""The default measurements: a scenario with its own request counts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from fetchmill_bench.contender_table import CONTENDERS, Contender, user_program
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario
 
-# Time to start and end a server and a contender, in addition to the run.
+# Time for starting and ending a server and a contender, in addition to the run.
 START_SECONDS = 1.0
 # Chosen so that `fetchmill bench` without arguments ends within two minutes, even on a busy machine.
 _ALL_SECONDS = 100.0
@@ -21,7 +21,7 @@ class Case:
         scenario: the scenario.
         contender: the contender to run.
         requests: number of requested objects or sites.
-        limit: requests in flight, if the way has a configurable number.
+        limit: requests in flight, if this number is configurable.
         seconds: maximum duration in seconds.
         format: how bodies are stored.
     """
@@ -35,7 +35,7 @@ class Case:
 
 
 def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contender]:
-    """Returns the contenders of the scenario, or the named ones, and the user's own at the end."""
+    """Returns the scenario's contenders, or the named ones, followed by the user's own."""
     if options.only is not None:
         named = [contender for contender in CONTENDERS if contender.name in options.only]
     else:
@@ -44,7 +44,7 @@ def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contend
 
 
 def usual_cases(options: BenchOptions) -> Iterator[Case]:
-    """Yields the cases of the scenario with its own counts, or with the requested count."""
+    """Yields the scenario's cases, with its own counts or with the requested count."""
     scenario = SCENARIOS[options.scenario or "billion"]
     contenders = select_contenders(options, scenario)
     seconds = _seconds(scenario, contenders, full=options.full)

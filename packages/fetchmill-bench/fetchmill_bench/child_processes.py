@@ -1,4 +1,4 @@
-"""Child processes of contenders. They end with their parent and report their work to it."""
+"""Child processes of contenders. They report their work to their parent, and end when it ends."""
 
 import multiprocessing
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-# As in the texts. The children inherit the parent's imports and its table of names.
+# As in the published texts. The children inherit the parent's imports and table of names.
 FORK = multiprocessing.get_context("fork")
 
 
@@ -17,22 +17,22 @@ def processors() -> int:
 
 
 def end_with_parent() -> None:
-    """Ends this child as soon as its parent has ended, for example at the deadline of the contender."""
+    """Ends this child as soon as its parent has ended, for example at the contender's deadline."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: Any) -> None:  # noqa: ANN401 - what stands for a parent has no public type
+def _end_after(parent: Any) -> None:  # noqa: ANN401 - has no public type
     parent.join()
     os._exit(1)
 
 
 class Reports:
-    """Calls of a function in the parent, requested by its children.
+    """Calls a function in the parent at the request of its children.
 
-    Create it before the children, and enter it after they were forked, because a process with threads must not fork.
-    Leaving the block waits until all reports of the children are processed.
+    Create the object before the children. Enter it after forking them, because a process with threads must not fork.
+    Leaving the block waits until all of the children's reports have been processed.
 
     Args:
         take: the parent's function. It is called in a thread.
@@ -44,7 +44,7 @@ class Reports:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def put(self, *arguments: object) -> None:
-        """Makes the parent call its function with these arguments. For children."""
+        """Makes the parent call its function with these arguments. Called by children."""
         self._queue.put(arguments)
 
     def __enter__(self) -> Self:

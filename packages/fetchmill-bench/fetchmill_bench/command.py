@@ -1,4 +1,4 @@
-"""`fetchmill bench`: ways to make requests, compared on this machine."""
+"""`fetchmill bench`: compares ways to make requests on this machine."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def command(
     checked = BenchOptions(**options)
     if html is not None:
         _check_writable(html)
-    # When this process is terminated, everything it has started ends too.
+    # If this process is terminated, everything that it has started ends, too.
     signal.signal(signal.SIGTERM, _stop)
     document = run_bench(checked, say)
     if html is not None:
@@ -127,7 +127,7 @@ def command(
 
 
 def _check_writable(path: str) -> None:
-    """Checks the path of the report before the runs, so that their results are not lost."""
+    """Checks that the report can be written, before the runs, so that their results are not lost."""
     folder = Path(path).resolve().parent
     if not os.access(folder, os.W_OK) or Path(path).is_dir():
         raise click.UsageError(f"--html: {path} cannot be written")

@@ -1,4 +1,4 @@
-"""Builds the command of a contender, with its environment and its folder."""
+"""Builds a contender's command, with its environment and its folder."""
 
 import os
 import shlex
@@ -14,10 +14,10 @@ from fetchmill_bench.scenarios import SITE_TIMEOUT
 from fetchmill_bench.task import Task
 
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# Names in the folder of a run: stored objects, answers and rows.
+# Names in a run's folder: stored objects, answers and rows.
 STORED, ANSWERS, ROWS = "stored", "answers.tsv", "rows.jsonl"
-# Makes every Python process read the addresses of a scenario's hosts. uvloop has its own look-ups, so these processes
-# treat it as not installed.
+# Makes every Python process read the addresses of a scenario's hosts from a file. uvloop has its own look-up, so it is
+# treated as not installed.
 _SITE_CUSTOMIZE = """\
 import sys
 
@@ -50,8 +50,8 @@ def command_of(run: Run, endpoint: Endpoint, folder: Path) -> Command:
 
     Args:
         run: the run.
-        endpoint: destination of its requests.
-        folder: its own empty folder.
+        endpoint: destination of the run's requests.
+        folder: an empty folder for this run.
     """
     arguments, bounds, where = _user_command(run, endpoint), Bounds(seconds=run.seconds), Path.cwd()
     if run.contender.kind == "module":
@@ -88,7 +88,7 @@ def _contender(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Returns the command of an engine. With the user's own server, it gets the same URLs as the other contenders."""
+    """Returns an engine's command. With the user's own server, the engine gets the same URLs as other contenders."""
     name, options = run.contender.name, ["--format", run.format, "--durability", "process", "--json"]
     source = endpoint.urls or endpoint.url
     if endpoint.bucket is not None:
@@ -113,7 +113,7 @@ def _check(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
-    """Copies all objects of the bucket to files. `cat` reads one object at a time, and `run` costs twice the CPU."""
+    """Copies all objects in the bucket to files: `cat` reads one at a time, and `run` uses twice the CPU time."""
     (folder / STORED).mkdir()
     beside = Path(sys.executable).with_name("s5cmd")
     program = str(beside) if beside.exists() else "s5cmd"
@@ -122,7 +122,7 @@ def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _trust(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Returns the options for certificates, and for the name server if the contender uses one."""
+    """Returns the options for certificates and, if the contender uses one, for the name server."""
     certificates = ("--ca-file", endpoint.ca_file) if endpoint.ca_file else ()
     asks = run.contender.name in ("native", "check") and endpoint.dns is not None
     return (*certificates, *(("--resolver", str(endpoint.dns)) if asks else ()))
@@ -141,9 +141,9 @@ def _user_command(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _environment(run: Run, endpoint: Endpoint, folder: Path) -> dict[str, str]:
-    """Returns this process's environment without proxies; for a store, with the store's credentials, not the user's.
+    """Returns this process's environment without proxies. For a store, it has the store's credentials, not the user's.
 
-    Each Python process gets the names in the hosts file at its start.
+    Each Python process loads the names in the hosts file when it starts.
     """
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     if endpoint.bucket is not None:

@@ -19,7 +19,7 @@ from fetchmill_bench.scenarios import MEAN_SECONDS, ceiling
 from fetchmill_bench.summary import results_of
 from fetchmill_bench.tables import run_line
 
-# Version of the document. It changes if readers must change.
+# Version of the document. It changes whenever readers must be adapted.
 FORMAT = 1
 _MIB = 1 << 20
 
@@ -29,12 +29,12 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
 
     Args:
         options: the contenders and the duration.
-        say: called with lines about the progress. The first line is the expected duration.
+        say: called with progress lines. The first line states the expected duration.
 
     Returns:
         The document: the machine, the settings, each run, the results over repeats, and the published figures. In
-        results, `ratio_to_best` is the time per request divided by the time of the best way. A KeyboardInterrupt ends
-        the comparison but not the call: `interrupted` is then set, and finished measurements count.
+        results, `ratio_to_best` is the time per request divided by that of the best way. A KeyboardInterrupt ends the
+        comparison but not the call: `interrupted` is then set, and the document has all finished measurements.
 
     Raises:
         ListingError: the user's own server does not list anything.
@@ -82,14 +82,14 @@ def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
 
 
 def _machine() -> dict[str, Any]:
-    """Returns the properties of the machine that affect figures, but neither its name nor a path."""
+    """Returns those properties of the machine that affect figures, but neither its name nor any path."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return {"processors": len(os.sched_getaffinity(0)), "memory_mib": memory // _MIB, "system": system}
 
 
 def _settings(options: BenchOptions) -> dict[str, Any]:
-    """Returns the given options. None where the scenario's own value was used, which each run states."""
+    """Returns the given options. An option is None if the scenario's value was used, because each run states it."""
     values = {name: value for name, value in asdict(options).items() if name not in ("scenario", "published")}
     return values | {name: None if values[name] is None else list(values[name]) for name in ("contender", "only")}
 

@@ -11,7 +11,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def main() -> None:
-    """Runs the contender and prints one line of JSON. Its imports are not timed."""
+    """Runs the contender and prints one line of JSON. The contender's imports are not timed."""
     name, text = sys.argv[1:]
     task = Task.from_json(text)
     _prepare(task)
@@ -34,14 +34,14 @@ def main() -> None:
 
 
 def _first_of(error: BaseException) -> BaseException:
-    """Returns the first error of a group, which says more than the group itself."""
+    """Returns the first error in a group, because it says more than the group itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _prepare(task: Task) -> None:
-    """Prepares the same conditions for all: no user proxies, the maximum number of descriptors, the task's names."""
+    """Sets the same conditions for all: no proxies of the user, the maximum number of descriptors, the task's names."""
     for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[variable]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

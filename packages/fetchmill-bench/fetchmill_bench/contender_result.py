@@ -1,4 +1,4 @@
-"""The result of a contender, read from its output and its exit."""
+"""A contender's result, from its output and its exit code."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 # Minimum duration of a steady rate. A rate over a shorter time would depend on chance.
 _STEADY_SECONDS_MIN = 1.0
 _REASON_MAX = 300
-# Exit codes of a `get` that ran to its end: all fetched, or some not.
+# Exit codes of a `get` that finished: all objects fetched, or some not.
 _FINISHED = (0, 3)
 
 
@@ -27,13 +27,13 @@ class ContenderResult:
     """Result of a run.
 
     Args:
-        status: `ok` if all was done, `stopped` if its time was up first, `failed` if it broke.
+        status: `ok` if all requests were completed, `stopped` if the time was up first, `failed` if the way failed.
         reason: why it failed.
         done: number of completed requests, including failed ones.
-        failures: number of requests without a complete 2xx. For sites, without a status.
+        failures: number of requests without a complete 2xx reply; for sites, without a status.
         seconds: duration, as measured by the contender itself.
         points: the number of completed requests over time.
-        set_up: seconds until its clients were created, if the way reports it.
+        set_up: seconds until the way's clients were created, if it reports this.
     """
 
     status: RunStatus
@@ -46,7 +46,7 @@ class ContenderResult:
 
     @property
     def rate(self) -> float:
-        """Requests per second. 0 if nothing was done."""
+        """Requests per second; 0 if none was completed."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     def steady_rate(self, run: Run) -> float | None:
@@ -66,8 +66,8 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
     Args:
         run: the run.
         requests: number of objects or sites.
-        measurement: the measurement of its process.
-        served: number of objects requested from the server during the run. None if it does not report this.
+        measurement: the measurement of the contender's process.
+        served: number of objects requested from the server during the run; None if the server does not report it.
     """
     if run.contender.kind in ("own", "program"):
         return _from_exit(run, requests, measurement, served)
@@ -130,7 +130,7 @@ def _from_events(measurement: Measurement, *, is_check: bool) -> ContenderResult
     points = [(0.0, 0.0), *((event["seconds"], float(sum(_settled_counts(event)))) for event in progress)]
     report = next((event for event in reversed(events) if event.get("event") == "report"), None)
     if report is None and measurement.stopped and progress:
-        # If the disk is too slow to drain in time, the job is aborted without a report.
+        # If the disk is too slow for draining in time, the job is aborted without a report.
         seconds, done = points[-1]
         return ContenderResult(status="stopped", done=int(done), seconds=seconds, points=points)
     if report is None:
@@ -185,7 +185,7 @@ def _last_object(text: str, key: str) -> dict[str, Any] | None:
 
 
 def _failure_reason(measurement: Measurement) -> str:
-    """Returns how the process ended, and the last line of its errors."""
+    """Returns how the process ended, and the last line of its standard error."""
     how = f"signal {-measurement.code}" if measurement.code < 0 else f"exit code {measurement.code}"
     line = next((line.strip() for line in reversed(measurement.errors.splitlines()) if line.strip()), "")
     if measurement.code == 0:

@@ -6,7 +6,7 @@ from typing import Literal
 
 # How a contender is started, and how it reports its results.
 ContenderKind = Literal["engine", "module", "check", "program", "own"]
-# The scenario whose ways read a bucket. Ways of other scenarios do not.
+# The scenario whose ways read a bucket. Ways in other scenarios do not.
 BUCKETS = "s3"
 
 
@@ -18,10 +18,10 @@ class Contender:
         name: its name: an engine, a module of `contenders`, or the user's own command.
         way: short description of how it is built.
         kind: how it is started and how it reports its results.
-        scenarios: the scenarios to which it belongs. It runs in another one only if it is named.
+        scenarios: the scenarios to which it belongs. It runs in others only if the user names it.
         row: the row of a published table that it represents.
-        limits: default numbers of requests in flight. Empty for the numbers of the scenario.
-        fixed: requests in flight of a way without a configurable number. 0 means all requests at once.
+        limits: default numbers of requests in flight; empty for the scenario's numbers.
+        fixed: requests in flight if the number is not configurable. 0 means all requests at once.
     """
 
     name: str
@@ -34,16 +34,16 @@ class Contender:
 
     @property
     def starts_from_urls(self) -> bool:
-        """Whether it needs the URLs and does not list them itself."""
+        """Whether it needs a list of URLs, because it does not list them itself."""
         return self.kind != "engine" and not self.reads_buckets and not self.name.startswith("a_")
 
     @property
     def reads_buckets(self) -> bool:
-        """Whether it is only an S3 client."""
+        """Whether it can only read buckets."""
         return self.scenarios == (BUCKETS,)
 
     def may_run(self, scenario: str) -> bool:
-        """Returns whether it can run in a scenario, either by default or if it is named."""
+        """Returns whether it can run in a scenario, either by default or if the user names it."""
         return self.kind in ("engine", "own") or self.reads_buckets == (scenario == BUCKETS)
 
 

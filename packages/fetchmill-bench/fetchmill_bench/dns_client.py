@@ -1,4 +1,4 @@
-"""Looks up the test world's hosts at its own name server, because ways in Python only use the system's look-up."""
+"""Looks up the test world's hosts at its name server, because ways in Python can only use the system's look-up."""
 
 import contextlib
 import itertools
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 _A, _IN = 1, 1
 _TRUNCATED, _RECURSION = 0x0200, 0x0100
-# Maximum number of datagrams in flight. With more, some would be lost.
+# Maximum number of datagrams in flight. If there were more, some would be lost.
 _AT_ONCE = 100
-# A name without an answer in this time has no address.
+# A name has no address if there is no answer within this time.
 _QUIET_SECONDS = 1.0
 _DATAGRAM_MAX = 65_535
 
@@ -56,7 +56,7 @@ def _ask_some(where: tuple[str, int], names: list[str]) -> Iterator[tuple[str, s
 
 
 def _ask_by_tcp(where: tuple[str, int], number: int, name: str) -> bytes:
-    """Returns the whole reply. Empty if there is none."""
+    """Returns the whole reply; empty if there is none."""
     with contextlib.suppress(OSError), socket.create_connection(where, _QUIET_SECONDS) as tcp:
         question = _question(number, name)
         tcp.sendall(struct.pack(">H", len(question)) + question)
@@ -72,7 +72,7 @@ def _question(number: int, name: str) -> bytes:
 
 
 def _first_address(reply: bytes) -> str | None:
-    """Returns the first address among the answers, which may begin with aliases."""
+    """Returns the first address among the answers. Aliases may precede it."""
     try:
         _, _, questions, answers, _, _ = struct.unpack_from(">6H", reply)
         offset = 12
@@ -91,7 +91,7 @@ def _first_address(reply: bytes) -> str | None:
 
 
 def _behind_name(reply: bytes, offset: int) -> int:
-    """Returns the offset after a name, which ends with an empty label or with a pointer to the rest of the name."""
+    """Returns the offset after a name. A name ends with an empty label, or with a pointer to the rest of the name."""
     while length := reply[offset]:
         if length >= 0xC0:  # noqa: PLR2004 - the two bits of a pointer
             return offset + 2

@@ -1,4 +1,4 @@
-"""Destination of a contender's requests: its own server, store or world of sites, or the user's server."""
+"""The destination of a contender's requests: its own server, store or world of sites, or the user's server."""
 
 import contextlib
 import json
@@ -23,26 +23,26 @@ from fetchmill_bench.signals import defer_signals
 _SERVER = (sys.executable, "-m", "fetchmill_bench.server_process")
 _END_SECONDS = 5.0
 _LIST_SECONDS = 30.0
-# Seed of the sites, some of which never answer. The mixture is the same each time.
+# Seed of the sites, so that the mixture is always the same. Some sites never answer.
 _SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Destination of requests.
+    """The destination of requests.
 
     Args:
         url: base URL of the list/get server, or the endpoint of a store; empty for sites.
-        urls: path of a file with one URL per line. Empty if no contender needs it.
+        urls: path of a file with one URL per line; empty if no contender needs it.
         count: number of objects or sites.
         ca_file: certificates to trust.
         dns: name server of the sites.
         hosts: path of a file with the addresses of the sites: an address and a name in each line.
         is_foreign: whether the server is the user's own.
         bucket: the bucket of a store.
-        environment: environment of store clients: credentials of the store, and none of the user's.
-        served: number of objects requested from the server so far. None if it does not report this.
-        server_cpu_seconds: CPU time of the server so far. None if it does not report this.
+        environment: environment of store clients, with the store's credentials instead of the user's.
+        served: number of objects requested from the server so far; None if the server does not report it.
+        server_cpu_seconds: the server's CPU time so far; None if the server does not report it.
     """
 
     url: str = ""
@@ -64,9 +64,9 @@ def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls
 
     Args:
         count: number of objects.
-        serve: options of the server, as in `fetchmill.testing.serve`.
+        serve: options for the server, as for `fetchmill.testing.serve`.
         folder: folder for the list of URLs.
-        with_urls: whether the list is written.
+        with_urls: whether to write the list.
     """
     options = json.dumps({"synthetic": count, "size": SIZE, **serve})
     with _server_process((*_SERVER, "files", options)) as server:
@@ -88,7 +88,7 @@ def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
     Args:
         count: number of objects.
         store: `replay` or `versitygw`.
-        folder: where versitygw stores its objects, for this and further runs.
+        folder: the folder in which versitygw stores its objects, for this and later runs.
 
     Raises:
         StorageError: versitygw is not installed.
@@ -121,7 +121,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
     Args:
         count: number of requested sites.
-        folder: where the files of this and further worlds are. Hosts have the same addresses in all of them.
+        folder: the folder for the files of this and later worlds. Each host has the same address in all of them.
     """
     urls, hosts = folder / "urls.txt", folder / "hosts.txt"
     if not hosts.exists():
@@ -140,7 +140,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
 
 def _write_hosts(path: Path, folder: Path, count: int) -> None:
-    """Writes the addresses of a separate world, because a second look-up of some hosts gets a different answer."""
+    """Writes the hosts' addresses, from a separate world, because some hosts answer a second look-up differently."""
     with _world(folder) as (_, details):
         names = [urlsplit(site.url).hostname or "" for site in sites((1, 1), count, **_mixture())]
         found = resolve(details["dns"], names)
@@ -162,7 +162,7 @@ class _ServerProcess:
     """A server in its own process. It ends when its standard input ends, even if this process is killed."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
-        # Its own process group, so that Ctrl-C in the terminal does not end the server before its contender.
+        # Use a separate process group, so that Ctrl-C in the terminal does not end the server before its contender.
         self._popen = subprocess.Popen(  # noqa: S603 - this package's own modules
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
         )
@@ -170,7 +170,7 @@ class _ServerProcess:
         raise_descriptor_limit(self.pid)
 
     def read_line(self) -> dict[str, Any]:
-        """Returns the next line of the server."""
+        """Returns the server's next line of output."""
         line = _pipe(self._popen.stdout).readline()
         if not line:
             raise StorageError(f"the server of the bench ended with exit code {self._popen.wait()}")
@@ -178,7 +178,7 @@ class _ServerProcess:
         return value
 
     def ask(self) -> dict[str, Any]:
-        """Returns the answer of the server to an empty line."""
+        """Returns the server's answer to an empty line."""
         stdin = _pipe(self._popen.stdin)
         stdin.write("\n")
         stdin.flush()
@@ -225,7 +225,7 @@ def _write_urls(folder: Path, url: str, count: int) -> tuple[Path, int]:
 
 def _pages(url: str) -> Iterator[list[str]]:
     """Yields the names that a server lists, page by page."""
-    # Ignore proxies of the environment.
+    # Ignore proxies from the environment.
     opener, query = build_opener(ProxyHandler({})), ""
     while True:
         try:

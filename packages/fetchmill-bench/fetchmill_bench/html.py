@@ -1,7 +1,7 @@
 """The report of `fetchmill bench --html`: one self-contained file that uses neither the network nor scripts.
 
-It is made from the document of `--json` and has no other figures. Its parts are in `report`: `markup` escapes,
-`tables`, `bars` and `lines` display, and `selection` chooses which results are shown next to each other.
+It shows only figures from the document that `--json` prints. Its parts are in `report`: `markup` escapes, `tables`,
+`bars` and `lines` display, and `selection` chooses which results are shown next to each other.
 """
 
 import os
@@ -47,7 +47,7 @@ def write_report(document: dict[str, Any], path: str | os.PathLike[str]) -> None
     Raises:
         OSError: the file cannot be written.
     """
-    # A name that is not UTF-8 contains surrogates, which UTF-8 cannot express.
+    # A name that is not UTF-8 contains surrogates. UTF-8 cannot express them.
     Path(path).write_text(_page(document), encoding="utf-8", errors="xmlcharrefreplace")
 
 
@@ -83,7 +83,7 @@ def _facts(document: Record) -> Markup:
 
 
 def _format_setting(value: object) -> str | None:
-    """Returns an option as given; it may have several values. None if it was not given."""
+    """Returns an option, which may have several values, as given; None if it was not given."""
     if value is None:
         return None
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

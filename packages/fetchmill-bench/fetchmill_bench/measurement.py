@@ -15,9 +15,9 @@ from fetchmill_bench.process_tree import ProcessTree
 from fetchmill_bench.signals import defer_signals
 
 SAMPLE_SECONDS = 0.05
-# Maximum share of a processor for sampling. Reading the memory of a process with several GiB takes a while.
+# Maximum share of a processor for sampling, because reading the memory of a process with several GiB takes a while.
 _SAMPLE_SHARE = 0.1
-# Maximum size of the kept end of a program's output. Its last line is needed.
+# Maximum size of the end of a program's output that is kept, because its last line is needed.
 _OUTPUT_MAX = 8 << 20
 _ERRORS_MAX = 4 << 10
 _CHUNK = 1 << 16
@@ -26,13 +26,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Limits on the duration of a program.
+    """Limits on a program's duration.
 
     Args:
         seconds: time after which it is asked to stop.
-        asks: whether it is asked to stop with SIGINT. A program that ends by itself at that time is not asked.
-        from_first_line: whether that time begins with its first line instead of its start.
-        grace: seconds after that within which it must end. Its first line must also come within this time.
+        asks: whether SIGINT asks it to stop; False for a program that ends by itself at that time.
+        from_first_line: whether `seconds` counts from its first line of output instead of its start.
+        grace: time limit in seconds for it to end after that. With `from_first_line`, also for its first line.
     """
 
     seconds: float
@@ -43,7 +43,7 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Measurement of a program.
+    """The measurement of a program.
 
     Args:
         code: its exit code. A negative number is the signal that ended it.
@@ -69,7 +69,7 @@ class Measurement:
 def measure(
     command: Sequence[str], bounds: Bounds, *, folder: str | os.PathLike[str], environment: Mapping[str, str]
 ) -> Measurement:
-    """Runs a program to its end, or to the end of its time. Leaves none of its processes running.
+    """Runs a program until it ends or its time is up. Leaves none of its processes running.
 
     Args:
         command: the program and its arguments.
@@ -99,9 +99,9 @@ class _Program:
     ) -> None:
         self._bounds = bounds
         self._started = time.monotonic()
-        # Its own process group: Ctrl-C in the terminal reaches only this process, and killing the group ends all its
-        # members.
-        self._popen = subprocess.Popen(  # noqa: S603 - running a given command is its purpose
+        # Use a separate process group, so that Ctrl-C in the terminal reaches only this process, and all members can be
+        # killed together.
+        self._popen = subprocess.Popen(  # noqa: S603 - running a given command is the purpose
             command,
             cwd=folder,
             env=environment,
@@ -156,7 +156,7 @@ class _Program:
     def end(self) -> Measurement:
         """Ends the remaining processes. Returns the measurement."""
         seconds = time.monotonic() - self._started
-        # The root has not been waited for yet, so its CPU time, and that of its remaining children, can still be read.
+        # The root has not been waited for yet, so its CPU time and that of its remaining children can still be read.
         self._note()
         self._tree.kill()
         for descriptor in self._written:
@@ -180,7 +180,7 @@ class _Program:
         return max(0.0, next_at - time.monotonic())
 
     def _read(self, descriptor: int) -> bool:
-        """Reads output and keeps its end. Returns whether there was something to read."""
+        """Reads output and keeps the end of it. Returns whether there was something to read."""
         kept = self._written[descriptor]
         try:
             chunk = os.read(descriptor, _CHUNK)
@@ -196,7 +196,7 @@ class _Program:
         return bool(chunk)
 
     def _ask(self, now: float) -> None:
-        """Asks the started process to stop when its time is up, with the signal that a terminal sends."""
+        """When the time is up, asks the started process to stop, with the signal that a terminal sends."""
         if self._bounds.asks and not self._is_stopped and self._asks_at is not None and now >= self._asks_at:
             self._is_stopped = True
             self._popen.send_signal(signal.SIGINT)
@@ -209,7 +209,7 @@ class _Program:
         self._next_sample = now + max(SAMPLE_SECONDS, took / _SAMPLE_SHARE)
 
     def _note(self) -> None:
-        """Records a sample. Its CPU time is lower only if a child has ended and its parent did not wait for it."""
+        """Records a sample. The CPU time falls only if a child has ended and its parent did not wait for it."""
         sample = self._tree.sample()
         self._peak = max(self._peak, sample.memory_bytes)
         self._cpu = max(self._cpu, sample.cpu_seconds)
@@ -223,7 +223,7 @@ def _set_nonblocking(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def raise_descriptor_limit(pid: int) -> None:
-    """Raises the descriptor limit of a process to its hard limit. A thousand connections need more than 1,000."""
+    """Raises a process's descriptor limit to its hard limit, because 1,000 connections need more than 1,000."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))

@@ -18,18 +18,18 @@ class BenchOptions:
     """The options of a comparison. They are validated and immutable.
 
     Args:
-        scenario: `billion`, `slow`, `sites` or `s3`. None means `billion`, or all of them with `published`.
+        scenario: `billion`, `slow`, `sites` or `s3`. None means `billion`; with `published`, it means all of them.
         contender: command lines of the user's own programs; `{count}`, `{url}`, `{urls}`, `{limit}` and `{bucket}` are
             filled in.
-        only: names of contenders. None for all contenders of the scenario.
-        count: number of requested objects or sites. None for the scenario's own.
-        limit: requests in flight, for the ways with a configurable number. None for the scenario's own.
-        seconds: maximum duration of a contender. None for the scenario's own.
+        only: names of contenders; None for all contenders of the scenario.
+        count: number of requested objects or sites; None for the scenario's own.
+        limit: requests in flight, for ways in which this is configurable; None for the scenario's own.
+        seconds: maximum duration of a contender in seconds; None for the scenario's own.
         repeat: number of runs of each contender. The contenders take turns.
-        url: the user's own list/get server. None starts a server for each contender.
-        format: how bodies are stored: `files` stores each, `null` discards them.
+        url: the user's own list/get server; None to start a server for each contender.
+        format: how bodies are stored: `files` stores each one, `null` discards them.
         published: run the counts and limits of the published texts.
-        full: with `published`, also run their largest count. For `s3`, run every count at every limit.
+        full: with `published`, also run the largest count of the texts; for `s3`, run every count at every limit.
         store: the server of `s3`: the project's own implementation of the protocol, or versitygw.
         warm_up: whether each run follows a run that does not count.
 

@@ -9,9 +9,9 @@ from fetchmill_bench.scenarios import DELAY, MEAN_SECONDS, SITE_TIMEOUT, Scenari
 from fetchmill_bench.sweeps import published_cases
 
 WARM_UP_SECONDS = 0.5
-# Time to start and end a contender for its warm-up.
+# Time for starting and ending a contender in its warm-up.
 _WARM_UP_AROUND = 1.0
-# Mean wait for a site in seconds. A fifth of the sites never answers.
+# Mean wait for a site in seconds, because a fifth of the sites never answer.
 _MEAN_OF_SITES = SITE_TIMEOUT / 5
 # Approximate number of bucket objects that a way reads per second.
 _OBJECTS_PER_SECOND = 1000.0
@@ -29,8 +29,8 @@ class Run:
         seconds: maximum duration in seconds.
         repeat: number of the repeat, from 1.
         format: how bodies are stored.
-        sites: number of sites. None if there is only one server.
-        store: the server of buckets, as in `BenchOptions`.
+        sites: number of sites; None if there is only one server.
+        store: the server for buckets, as in `BenchOptions`.
     """
 
     scenario: Scenario

@@ -1,4 +1,4 @@
-"""Resources of a process and of all processes that it has started, read from /proc."""
+"""The resources used by a process and by all processes that it has started, from /proc."""
 
 import contextlib
 import os
@@ -23,11 +23,11 @@ class _Stat:
 
 @dataclass(frozen=True)
 class Sample:
-    """Total resources of processes.
+    """The total resources used by processes.
 
     Args:
         cpu_seconds: user and system seconds so far, including those of children that were waited for.
-        memory_bytes: current memory. Shared memory is counted once, divided among the processes that share it.
+        memory_bytes: current memory. Shared memory is counted once, because it is divided among its processes.
     """
 
     cpu_seconds: float
@@ -35,7 +35,7 @@ class Sample:
 
 
 class ProcessTree:
-    """A process that leads its own group, the group, and the descendants that have left it.
+    """A process that leads its own group, with the group's members, and with the descendants that left the group.
 
     Args:
         root: its process id.
@@ -53,7 +53,7 @@ class ProcessTree:
         return Sample(sum(stat.cpu_seconds for stat in stats), sum(map(_memory_bytes, pids)))
 
     def kill(self) -> None:
-        """Kills all members. The root must not have been waited for, because its number could then be reused."""
+        """Kills all members. Call this before waiting for the root, because its number could be reused after that."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._root, signal.SIGKILL)
         for pid, started in self._members.items():
@@ -63,7 +63,7 @@ class ProcessTree:
                     os.kill(pid, signal.SIGKILL)
 
     def _pids(self) -> list[int]:
-        """Returns the current members. Each process of the machine is checked once, when it is new."""
+        """Returns the current members. Each process on the machine is checked once, when it is new."""
         present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - numbers only
         self._others.intersection_update(present)
         for pid in present:
@@ -80,13 +80,13 @@ class ProcessTree:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Returns the user and system seconds of a process so far. 0 if it does not exist."""
+    """Returns a process's user and system seconds so far; 0 if the process does not exist."""
     stat = _read_stat(pid)
     return 0.0 if stat is None else stat.cpu_seconds
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    """Returns the line of a process. None if the process has ended."""
+    """Returns the line of a process; None if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

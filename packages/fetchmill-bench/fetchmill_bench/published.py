@@ -1,4 +1,4 @@
-"""The measurements of five public texts: every row of their tables, verbatim, and the contender that is built like it.
+"""The measurements from five public texts: each row of their tables, verbatim, with the contender built like it.
 
 Machines, networks and years differ. Compare figures only within a table, never across tables or with this machine.
 """
@@ -26,14 +26,14 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """A way as measured in a text.
+    """A way, as measured in a text.
 
     Args:
         table: the letter of its table.
         title: the title of its text.
         way: name of the way in the text.
-        contender: name of the contender that is built like it. None if there is none.
-        figures: the measurements, with their units in their names.
+        contender: name of the contender that is built like it; None if there is none.
+        figures: the measurements. Their names include the units.
         counts: numbers of requests, objects or sites in the measured runs.
         limit: threads, processes or requests in flight, if the text states a number.
     """

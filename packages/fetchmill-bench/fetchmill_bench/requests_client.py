@@ -1,6 +1,6 @@
-"""Shared code of the published ways with requests: their requests, the listing, the answer of a site.
+"""Shared code for the published ways that use `requests`: their requests, the listing, and a site's answer.
 
-Like the engines, none of them follows redirects.
+Like the engines, these ways do not follow redirects.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +10,15 @@ import requests
 
 from fetchmill_bench.task import Task, is_good
 
-# `requests.get`, which makes a connection for each request, or a session's.
+# `requests.get`, which opens a connection for each request, or a session's `get`.
 Get = Callable[..., requests.Response]
 
 
 def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
-    """Yields up to `task.count` names of objects. Requests one page at a time.
+    """Yields up to `task.count` object names. Requests one page at a time.
 
     Raises:
-        requests.RequestException: there is no such page.
+        requests.RequestException: a page cannot be fetched.
     """
     left = task.count
     query: dict[str, str] = {}
@@ -55,7 +55,7 @@ def read(task: Task, url: str) -> bool:
 
 
 def classify(task: Task, url: str) -> str:
-    """Returns the answer of a site: its status, `timeout`, or `connection-error` for every other failure."""
+    """Returns a site's answer: its status, `timeout`, or `connection-error` for any other failure."""
     try:
         return str(_ask(task, url).status_code)
     except requests.Timeout:

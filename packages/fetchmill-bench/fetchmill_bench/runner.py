@@ -1,4 +1,4 @@
-"""One run: a server, a contender next to it, and the result as a row of the document."""
+"""One run: starts a server and a contender, and returns the result as a row of the document."""
 
 import contextlib
 import shutil
@@ -17,7 +17,7 @@ from fetchmill_bench.endpoints import Endpoint, bucket_store, file_server, forei
 from fetchmill_bench.measurement import Measurement, measure
 from fetchmill_bench.plan import WARM_UP_SECONDS, Run
 
-# Requests in the warm-up of a program that makes all requests that it is given.
+# Number of warm-up requests for a program that always makes all requests.
 _WARM_UP_REQUESTS = 100
 _WARM_UP_GRACE = 5.0
 
@@ -26,7 +26,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, kw_only=True)
 class _RunOutcome:
-    """Result of a run, before it becomes a row."""
+    """The result of a run, before it becomes a row."""
 
     result: ContenderResult
     measurement: Measurement | None = None
@@ -35,7 +35,7 @@ class _RunOutcome:
 
 
 class Bench:
-    """Runs contenders one after the other. For sites it remembers the results of the check.
+    """Runs contenders one after the other. For sites, it remembers the check's results.
 
     Args:
         folder: folder for the files of all runs.
@@ -50,7 +50,7 @@ class Bench:
         self._checked: dict[int, Answers] = {}
 
     def run(self, run: Run) -> dict[str, Any]:
-        """Makes a run and returns it as a row of the document. Whatever the contender does, the bench continues.
+        """Makes a run and returns it as a row of the document. The bench continues even if the contender fails.
 
         Raises:
             ListingError: the user's server does not list anything.
@@ -65,7 +65,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _endpoint(self, run: Run) -> Iterator[Endpoint]:
-        """Starts the destination of the requests for this run alone, unless it is the user's server."""
+        """Starts a separate destination for this run's requests, unless the destination is the user's server."""
         contender = run.contender
         if run.sites is not None:
             folder = self._folder / f"sites-{run.sites}"
@@ -130,7 +130,7 @@ class Bench:
         }
 
     def _compare(self, run: Run, sites: int, answers: Answers) -> dict[str, Any] | None:
-        """Returns the differences from the check, which runs first. None for the check itself, and if there is none."""
+        """Returns the differences from the check, which runs first; None for the check itself, or without a check."""
         if run.contender.kind == "check":
             self._checked[sites] = answers
             return None
@@ -138,7 +138,7 @@ class Bench:
 
 
 def _make_warm_up(run: Run) -> Run:
-    """Returns the short warm-up of a run, with few requests for a program that makes all that it is given."""
+    """Returns a run's short warm-up. A program that always makes all requests gets only a few."""
     few = run.contender.starts_from_urls and run.sites is None
     requests = min(run.requests, _WARM_UP_REQUESTS) if few else run.requests
     return replace(run, seconds=min(WARM_UP_SECONDS, run.seconds), requests=requests)
@@ -146,7 +146,7 @@ def _make_warm_up(run: Run) -> Run:
 
 @contextlib.contextmanager
 def _temporary_folder(around: Path) -> Iterator[Path]:
-    """Creates an empty folder for one run. Files that a contender has left there may be in use during removal."""
+    """Creates an empty folder for one run. Files that the contender left may be in use when the folder is removed."""
     folder = Path(tempfile.mkdtemp(dir=around))
     try:
         yield folder
@@ -155,7 +155,7 @@ def _temporary_folder(around: Path) -> Iterator[Path]:
 
 
 def _with_answers(outcome: _RunOutcome, run: Run, endpoint: Endpoint, folder: Path) -> _RunOutcome:
-    """Adds the answers of sites that the contender has recorded."""
+    """Adds the sites' answers that the contender has recorded."""
     is_complete = outcome.result.status == "ok"
     try:
         return replace(

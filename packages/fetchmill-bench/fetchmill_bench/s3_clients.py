@@ -1,6 +1,6 @@
-"""Shared code of the ways with boto3 and aiobotocore: listing keys and reading objects.
+"""Shared code for the ways that use boto3 or aiobotocore: listing keys and reading objects.
 
-Endpoint and bucket come from the task, credentials from the environment, retries from the libraries.
+The task names the endpoint and the bucket, the environment has the credentials, and the libraries retry.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -11,12 +11,12 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from fetchmill_bench.task import RequestCounter, Task
 
-# Errors that a request may raise. A refused request raises the second.
+# Errors that a request may raise. A refused request raises the second one.
 ERRORS = (BotoCoreError, ClientError, HTTPClientError)
 
 
 def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 creates its client classes at run time
-    """Yields up to `task.count` keys of the bucket. A page is listed when it is needed."""
+    """Yields up to `task.count` keys in the bucket. A page is listed when it is needed."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket)
     return islice((found["Key"] for page in pages for found in page.get("Contents", ())), task.count)
 
@@ -31,7 +31,7 @@ def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
 
 
 async def keys_async(task: Task, client: Any) -> AsyncIterator[str]:  # noqa: ANN401
-    """Yields keys of the bucket like `keys`, with aiobotocore."""
+    """Like `keys`, with aiobotocore."""
     left = task.count
     async for page in client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket):
         for found in page.get("Contents", ())[:left]:
@@ -53,7 +53,7 @@ async def read_async(task: Task, client: Any, key: str, counter: RequestCounter)
 
 
 def store_object(task: Task, key: str, body: bytes) -> bool:
-    """Stores an object as a file if requested. Returns whether that was possible."""
+    """Stores an object as a file if requested. Returns False if it could not be stored."""
     try:
         task.store(key, body)
     except OSError:

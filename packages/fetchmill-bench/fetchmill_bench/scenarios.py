@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-# Delay of a reply of `slow`, in whole seconds.
+# Minimum and maximum delay of a reply in `slow`, in whole seconds.
 DELAY = (0.0, 3.0)
 MEAN_SECONDS = sum(DELAY) / 2
-# Time of `slow` that the steady rate excludes at both ends: the longest delay of a reply.
+# Time at both ends of `slow` that the steady rate excludes: the longest delay of a reply.
 RAMP_SECONDS = DELAY[1]
 # Size of an object in bytes.
 SIZE = 100
-# Timeout of `sites`, for a connection and for each wait for bytes.
+# Timeout in `sites`, for a connection and for each wait for bytes.
 SITE_TIMEOUT = 3.0
 
 
@@ -23,11 +23,11 @@ class Scenario:
         what: its description, on one line.
         limit: requests in flight.
         seconds: maximum duration of a contender in seconds.
-        counts: numbers of requested objects or sites, with one run for each.
+        counts: numbers of requested objects or sites. There is a run for each number.
         urls: number of objects for ways that start from a list of URLs.
-        serve: options of the file server that differ from its defaults.
-        full_counts: counts with `full`, which replace `counts`.
-        full_limits: requests in flight with `full`. Each is combined with each count.
+        serve: options for the file server that differ from its defaults.
+        full_counts: with `full`, these replace `counts`.
+        full_limits: numbers of requests in flight with `full`. Each is combined with each count.
         full_seconds: maximum duration of a contender with `full`.
     """
 
@@ -51,7 +51,7 @@ SCENARIOS = {
             what="objects of 100 bytes from one server, without delay",
             limit=64,
             seconds=5.0,
-            # More than any way fetches in the time. Ways that start from URLs may create a task for each of them first.
+            # More than any way can fetch in the time. `urls` is lower, because some ways first create a task per URL.
             counts=(10_000_000,),
             urls=10_000,
             serve={},
@@ -84,7 +84,7 @@ SCENARIOS = {
             serve={},
             full_counts=(100, 1000, 30_000, 100_000),
             full_limits=(10, 50, 100, 200),
-            # A hundred thousand requests at a thousand a second, and some slack.
+            # Enough for 100,000 requests at 1,000 per second, with some slack.
             full_seconds=150.0,
         ),
     )
@@ -92,5 +92,5 @@ SCENARIOS = {
 
 
 def ceiling(limit: int) -> float:
-    """Returns the requests/s that Little's law allows in `slow`: the limit divided by the mean delay."""
+    """Returns the maximum requests/s in `slow` by Little's law: the limit divided by the mean delay."""
     return limit / MEAN_SECONDS

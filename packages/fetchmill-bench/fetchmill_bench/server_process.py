@@ -1,7 +1,7 @@
-"""`python -m fetchmill_bench.server_process KIND OPTIONS`: the server of a contender, in its own process.
+"""`python -m fetchmill_bench.server_process KIND OPTIONS`: a contender's server, in its own process.
 
-It first prints one line of JSON with its address. For each line of its standard input it prints one
-with its counters. It ends when its standard input ends.
+It first prints one line of JSON with its address. For each line on its standard input, it prints a line with its
+counters. It ends when its standard input ends.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 from fetchmill import testing
 from fetchmill_bench import versitygw
 
-# versitygw reads a whole folder for each page of its listing.
+# versitygw reads a whole folder for each page of a listing.
 _FOLDER_OBJECTS = 1000
 _Stats = Callable[[], dict[str, Any]]
 
@@ -46,9 +46,9 @@ def _replay(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
 
 @contextlib.contextmanager
 def _versitygw(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
-    """Starts versitygw, an independent store, which does not report requests.
+    """Starts versitygw, an independent store that does not report requests.
 
-    Its objects are files, which the first run creates.
+    Its objects are files created by the first run.
     """
     folder = Path(options["folder"])
     is_new = not folder.exists()

@@ -1,4 +1,4 @@
-"""Defers signals while a process is being started, because its id must be known before a handler can end it."""
+"""Defers signals while a process is being started, because a handler can end the process only by its id."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defers SIGINT and SIGTERM to the end of the block. Processes started in the block do not inherit this."""
+    """Defers SIGINT and SIGTERM until the end of the block. Processes started in the block do not inherit this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

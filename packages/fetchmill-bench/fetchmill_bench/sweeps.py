@@ -7,7 +7,7 @@ from fetchmill_bench.contender_table import BUCKETS, Contender
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario, ceiling
 
-# A: the text also extrapolates the rate, so a run need not complete.
+# A: like the text, extrapolate the rate, so that a run need not finish.
 _OBJECTS = 100_000
 _OBJECTS_FULL = 1_000_000
 _OBJECTS_SECONDS = 20.0
@@ -17,19 +17,19 @@ _LIMITS_SECONDS = 5.0
 _BUCKETS = ((100_000, 50), (30_000, 50), (100, 10), (100, 100))
 _BUCKETS_SECONDS = 20.0
 _BUCKETS_SECONDS_FULL = 600.0
-# C and D at limit 1000. `_DELAYED_ALONE` has the counts for ways that make one request after the other.
+# C and D, at limit 1000. `_DELAYED_ALONE` has the counts for ways that make one request at a time.
 _DELAYED = (10, 100, 10_000, 100_000)
 _DELAYED_FULL = 1_000_000
 _DELAYED_ALONE = (10, 100)
-# Twice the time from Little's law, and time to create all tasks.
+# Twice the time from Little's law, plus time for creating all tasks.
 _SLACK, _SLACK_SECONDS = 2.0, 30.0
-# E: sequential ways take three seconds for each dead site.
+# E: sequential ways need three seconds for each dead site.
 _SITES_SECONDS = 120.0
 _SITES_SECONDS_FULL = 900.0
 
 
 def published_cases(options: BenchOptions) -> Iterator[Case]:
-    """Yields the counts and limits of the texts, in the order of their tables, or only those of the given scenario."""
+    """Yields the texts' counts and limits in the order of their tables; with a given scenario, only those."""
     sweeps = {"billion": _objects, BUCKETS: _buckets, "slow": _slow, "sites": _sites}
     for name, sweep in sweeps.items():
         if options.scenario in (None, name):
@@ -41,7 +41,7 @@ def published_cases(options: BenchOptions) -> Iterator[Case]:
 
 
 def _objects(scenario: Scenario, contender: Contender, *, full: bool) -> Iterator[Case]:
-    """Yields table A, then the same briefly at several limits. Each object is stored as a file, as in the text."""
+    """Yields table A, then short runs at several limits. As in the text, each object is stored as a file."""
     count = _OBJECTS_FULL if full else _OBJECTS
     limits = contender.limits or (scenario.limit,)
     for limit in limits:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MILLI, _MICRO = 1e3, 1e6
-# Width for output that is not a terminal, in which nothing is truncated.
+# Width if the output is not a terminal, so that nothing is truncated.
 _WIDTH = 160
 _FEW = 100
 _NAME_MAX = 40
@@ -20,7 +20,7 @@ _EXAMPLES_SHOWN = 3
 
 
 def write_tables(document: Row, stream: TextIO) -> None:
-    """Prints the results, with a table for each scenario and number of sites, and notes on the figures."""
+    """Prints the results, with a table for each scenario and number of sites, and with notes on the figures."""
     # Imported late, because importing rich takes as long as the rest of the start.
     from rich.console import Console
 
@@ -32,7 +32,7 @@ def write_tables(document: Row, stream: TextIO) -> None:
 
 
 def run_line(run: Row) -> str:
-    """Returns the line of a run that has just ended."""
+    """Returns a line about a run that has just ended."""
     of = "" if run["sites"] is None else f" of {format_count(run['sites'])} sites"
     what = f"{run['scenario']}{of}: {_short(run['contender'])}, limit {format_count(run['limit'])}"
     if run["status"] == "failed":
@@ -114,7 +114,7 @@ def _cells(result: Row, *, has_steady: bool) -> list[str]:
 
 
 def _reasons(results: Iterable[Row]) -> list[str]:
-    """Returns the reasons for failed contenders, each once."""
+    """Returns the reasons why contenders failed, each once."""
     lines = [
         f"failed: {_short(result['contender'])}: {_plain(result['reason'])}"
         for result in results
@@ -144,7 +144,7 @@ def _remarks(document: Row) -> list[str]:
 
 
 def _rate(rate: float | None) -> str:
-    """Formats requests/s, as whole numbers if there are many."""
+    """Formats requests/s. A large number is formatted without decimals."""
     if rate is None:
         return "-"
     return format_count(rate) if rate >= _FEW else f"{rate:.1f}"
@@ -160,7 +160,7 @@ def _figures(value: float | None) -> str:
 
 
 def _short(name: str) -> str:
-    """Returns a contender's name, or the start of a command."""
+    """Returns a contender's name, or the start of a user's command."""
     plain = _plain(name)
     return plain if len(plain) <= _NAME_MAX else plain[: _NAME_MAX - 3] + "..."
 

@@ -26,15 +26,15 @@ class Task:
         urls: path of a file with one URL per line, `count` of them, for ways that start from URLs.
         count: number of objects to request.
         limit: maximum number of requests in flight, if the way has a configurable number.
-        seconds: time after which the contender is ended, with the requests that it has completed.
-        folder: folder in which each body is stored as a file. None to discard bodies.
-        answers: path of a file for the answer of each site: a URL, a tab and a class in each line. None if not wanted.
-            The class is a status, `timeout` or `connection-error`, as in the published text.
-        timeout: seconds for a connection, and for each wait for bytes. None for the library's default.
+        seconds: time after which the contender is ended. The requests completed by then count.
+        folder: folder in which each body is stored as a file; None to discard bodies.
+        answers: path of a file for the sites' answers: a URL, a tab and a class in each line; None if not wanted. The
+            class is a status, `timeout` or `connection-error`, as in the published text.
+        timeout: seconds for a connection, and for each wait for bytes; None for the library's default.
         ca_file: certificates to trust.
-        hosts: path of a file with names that no name server of this machine knows: an address and a name in each line.
-            Other names then do not exist. None to use the system's names.
-        bucket: the bucket whose objects are read, with credentials from the environment. None if there is none.
+        hosts: path of a file with an address and a name in each line, for names that this machine's name server does
+            not know. All other names then do not exist. None to use the system's names.
+        bucket: the bucket whose objects are read, with credentials from the environment; None if there is none.
     """
 
     scenario: str
@@ -60,13 +60,13 @@ class Task:
         return json.dumps(asdict(self))
 
     def each_url(self) -> Iterator[str]:
-        """Yields the URLs, which are read from their file when they are needed."""
+        """Yields the URLs. They are read from their file as needed."""
         with Path(self.urls).open(encoding="utf-8") as lines:
             for line in islice(lines, self.count):
                 yield line.rstrip("\n")
 
     def store(self, name: str, body: bytes) -> None:
-        """Stores an object as a file if requested. Its name is quoted, so that it cannot lead out of the folder."""
+        """Stores an object as a file if requested. The name is quoted, so that the file stays in the folder."""
         if self.folder is not None:
             Path(self.folder, quote(name, safe="")).write_bytes(body)
 
@@ -78,9 +78,9 @@ class RequestCounter:
     Args:
         task: its task.
         done: number of completed requests, including failed ones.
-        failed: number of requests without a complete 2xx. For sites, without a status.
-        error: the reason if the way itself ended early.
-        set_up: seconds until its clients were created, if the way reports it. They are part of its time.
+        failed: number of requests without a complete 2xx reply; for sites, without a status.
+        error: the reason if the way itself has ended early.
+        set_up: seconds until the way's clients were created, if it reports this. They are part of its time.
     """
 
     task: Task
@@ -107,7 +107,7 @@ class RequestCounter:
         self.set_up = time.monotonic() - self._began
 
     def answer(self, url: str, found: str) -> None:
-        """Records the answer of a site. See `Task.answers`."""
+        """Records a site's answer. See `Task.answers`."""
         if self.task.answers is None:
             return
         with self._lock:
@@ -123,7 +123,7 @@ class RequestCounter:
     def finish(self) -> NoReturn:
         """Prints the result to standard output, and ends the process immediately.
 
-        A way that is in trouble may not end by itself.
+        It does not rely on the way, because a failing way may never end by itself.
         """
         with self._lock:
             if self._answers is not None:

@@ -1,7 +1,7 @@
 """versitygw, an independent S3-compatible store over a folder of files. It shares no code with fetchmill.
 
-`scripts/install-versitygw` builds it. Its objects are the files of a folder, so a hundred thousand of them are created
-within seconds, without a request.
+`scripts/install-versitygw` builds it. Its objects are the files in a folder, so a hundred thousand of them can be
+created within seconds, without any request.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Versitygw:
     """A running store.
 
     Args:
-        folder: its folder, in which each bucket is a folder.
+        folder: its folder, which contains a folder for each bucket.
         bucket: the name of its bucket.
         port: its port at 127.0.0.1.
         pid: its process.
@@ -69,7 +69,7 @@ class Versitygw:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
-        # In the form in which versitygw stores it, with the quotes.
+        # Use the form in which versitygw stores it, with quotes.
         os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
 
 
@@ -77,12 +77,12 @@ class Versitygw:
 def run_versitygw(
     folder: Path, bucket: str = "bucket", port: int | None = None, *, log: Path | None = None
 ) -> Iterator[Versitygw]:
-    """Starts a store with one bucket. It ends with the block.
+    """Starts a store with one bucket. It ends when the block ends.
 
     Args:
-        folder: an empty folder, or one that such a store has used, on a file system with extended attributes.
+        folder: an empty folder, or one that a store has used before, on a file system with extended attributes.
         bucket: the name of the bucket.
-        port: its port on loopback. None for a port that was free a moment ago.
+        port: its port on loopback; None for a port that was free a moment ago.
         log: a file for a line per request.
 
     Raises:
@@ -92,7 +92,7 @@ def run_versitygw(
     (folder / bucket).mkdir(exist_ok=True)
     port = port or _free_port()
     listen = ("--port", f"127.0.0.1:{port}", "--region", REGION, "--access", ACCESS_KEY, "--secret", SECRET_KEY)
-    # Without --keep-alive it closes every connection after one reply.
+    # Without --keep-alive, it closes each connection after one reply.
     logs = ("--access-log", str(log)) if log else ()
     arguments = (str(command), "--keep-alive", "--quiet", *logs, *listen, "posix", str(folder))
     with contextlib.ExitStack() as stack:
@@ -112,7 +112,7 @@ def run_versitygw(
 
 
 def find_program() -> Path:
-    """Returns the path of versitygw: from the project's script, or from PATH.
+    """Returns the path of versitygw, either as installed by the project's script or on PATH.
 
     Raises:
         StorageError: it is not found.

@@ -1,1 +1,1 @@
-"""Measurements: `make bench`. README.md describes the method, and the limits of the results."""
+"""Measurements: `make bench`. README.md describes the method and the limitations of the results."""

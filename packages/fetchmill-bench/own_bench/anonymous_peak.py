@@ -1,4 +1,4 @@
-"""Peak anonymous memory of a command: the memory that it holds, without mapped files."""
+"""Measures a command's peak anonymous memory: its memory without mapped files."""
 
 import subprocess
 import time
@@ -10,7 +10,7 @@ EVERY_SECONDS = 0.01
 
 
 def anonymous_peak(command: Sequence[str]) -> tuple[int, float]:
-    """Runs a command. Returns its exit code, and the peak anonymous memory in MiB of any of its processes."""
+    """Runs a command. Returns its exit code, and the highest peak anonymous memory of its processes in MiB."""
     client = subprocess.Popen(command)
     most = 0
     while client.poll() is None:

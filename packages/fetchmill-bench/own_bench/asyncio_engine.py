@@ -2,9 +2,9 @@
 
 Usage: python -m own_bench.asyncio_engine [--count N] [--rounds R] [--limit L]
 
-A synthetic server in its own process returns objects of 100 bytes. The programs take turns. For each it prints the
-medians of CPU time per object in microseconds, including the start, and of requests/s. The handwritten programs check
-nothing but the status, and store nothing that would survive a crash.
+A synthetic server in its own process returns objects of 100 bytes. The programs take turns. For each program, the bench
+prints the medians of CPU time per object in microseconds, including the start, and of requests/s. The handwritten
+programs check only the status, and store nothing that would survive a crash.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--folder", help="where to store; the default is that of temporary files")
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
-    # The server runs in this process, whose CPU time does not count towards that of its children.
+    # The server runs in this process, because this process's CPU time does not count towards that of its children.
     with serve(synthetic=arguments.count, threads=1) as server:
         for _round in range(arguments.rounds):
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

@@ -2,8 +2,8 @@
 
 Usage: python -m own_bench.bounded [--count N] [--seconds S] [--rounds R]
 
-Items sleep for up to S seconds, a thousand at a time, so the measured cost is that of finding out which are done. The
-programs are those of tests/support/bounded_programs.py. They take turns, and the medians are printed.
+Items sleep for up to S seconds, a thousand at a time, so the measured cost is that of finding out which items are done.
+The programs are in tests/support/bounded_programs.py. They take turns, and the bench prints medians.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Runs the programs. Returns a nonzero exit code if one costs more than a fifth of polling."""
+    """Runs the programs. Returns a nonzero exit code if one of them costs more than a fifth of polling."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=4000, help="items")
     parser.add_argument("--seconds", type=float, default=3.0, help="the longest sleep")

@@ -3,7 +3,7 @@
 Usage: python -m own_bench.chunks [--count N] [--chunksize N] [--workers N] [--rounds R]
 
 The function takes no time, so the measured cost is that of handing over items and results. Both spawn their processes.
-They take turns, and the medians are printed, with the start of the processes.
+They take turns. The bench prints medians, which include the start of the processes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def with_bounded(count: int, chunksize: int, workers: int) -> Iterable[int]:
 
 
 def measure(program: Callable[[int, int, int], Iterable[int]], count: int, chunksize: int, workers: int) -> float:
-    """Returns the seconds that a program takes for all results."""
+    """Returns the time in seconds that a program needs for all results."""
     began = time.monotonic()
     total = sum(program(count, chunksize, workers))
     seconds = time.monotonic() - began
@@ -42,7 +42,7 @@ def measure(program: Callable[[int, int, int], Iterable[int]], count: int, chunk
 
 
 def main() -> int:
-    """Runs both in turns. Returns a nonzero exit code if `bounded` has less than 0.8 of the executor's rate."""
+    """Runs both in turn. Returns a nonzero exit code if the rate of `bounded` is below 0.8 of the executor's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200_000, help="calls")
     parser.add_argument("--chunksize", type=int, default=1000)

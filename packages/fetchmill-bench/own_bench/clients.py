@@ -1,4 +1,4 @@
-"""The clients to compare. Each runs once and reports its resources."""
+"""The clients to compare. Each runs once and reports the resources that it used."""
 
 import json
 import re

@@ -2,9 +2,9 @@
 
 On each network, a job (`null`, 100 bytes per object) runs with each of several fixed numbers, then with the neighbours
 of the best one, and then with `auto`. Only replies in the last seconds of a job count. With `auto`, these start after
-10 s or 12 mean latencies, whichever is longer. With a fixed number they start once its connections are open, and on
-narrow links once the listing's first read-ahead is used up. The wide-area networks are those of the tests
-(docs/internals/testing.md), and the others are on loopback. The table and the plots are in docs/guide/concurrency.md.
+10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once its connections are open; on
+narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
+(docs/internals/testing.md). The others are on loopback. The table and the plots are in docs/guide/concurrency.md.
 """
 
 import argparse
@@ -33,15 +33,15 @@ RESULT = Path(__file__).with_name("results") / "concurrency.json"
 COARSE = (64, 512, 4096)
 MOST = 16_384
 COUNT = 1_000_000_000
-# With fewer names per page, the listing would be the bottleneck, because its pages come one after the other.
+# With fewer names per page, the listing would be the bottleneck, because its pages arrive one after the other.
 PAGE = 10_000
 FIXED_SECONDS, COUNTED_SECONDS = 3.0, 3.0
 SETTLE_SECONDS, SETTLE_LATENCIES = 10.0, 12.0
 AUTO_COUNTED_SECONDS = 5.0
-# On a narrow link the listing's first read-ahead is used up by then. From there on pages come in waves, next to
-# objects. Before that, too many requests in flight look better than they are.
+# On a narrow link, the listing's first read-ahead is used up after this time. From then on, pages arrive in waves,
+# together with objects. Before that, too many requests in flight look better than they are.
 NARROW_MEGABITS, NARROW_SECONDS, NARROW_COUNTED_SECONDS = 10, 15.0, 10.0
-# Number of connections above which a server becomes slower, and its latency in seconds with fewer connections.
+# Number of connections above which the server becomes slower, and its latency in seconds below that number.
 CROWD, CROWD_LATENCY = 200, 0.05
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
@@ -67,31 +67,31 @@ class Case:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether pages of the listing take a significant part of the link."""
+        """Whether listing pages use a significant part of the link."""
         return self.megabits == NARROW_MEGABITS
 
 
 @dataclass(frozen=True)
 class Job:
-    """Progress of a job, once a second: seconds since its start, replies so far, limit of requests in flight."""
+    """A job's progress, once a second: seconds since its start, replies so far, limit on requests in flight."""
 
     number: int | str
     points: list[tuple[float, int, int]] = field(repr=False)
 
     def rate(self, since: float, until: float = float("inf")) -> float:
-        """Returns the objects/s in this time."""
+        """Returns the objects/s in this period."""
         points = [point for point in self.points if since <= point[0] <= until]
         (first, before, _), (last, after, _) = points[0], points[-1]
         return (after - before) / max(last - first, 1e-3)
 
     def limits(self, since: float) -> tuple[int, int]:
-        """Returns the lowest and the highest limit of requests in flight."""
+        """Returns the lowest and the highest limit on requests in flight."""
         limits = [limit for seconds, _, limit in self.points if seconds >= since]
         return min(limits), max(limits)
 
 
 def wide_area_cases() -> list[Case]:
-    """Returns all combinations of round trips, losses and bandwidths."""
+    """Returns all combinations of round-trip times, losses and bandwidths."""
     return [
         Case(
             f"{round_trip * 1000:g} ms, {loss:.1%} loss, {megabits:g} Mbit/s",
@@ -127,7 +127,7 @@ def points_of(output: str) -> list[tuple[float, int, int]]:
 
 
 def run_job(runner: Runner, url: str, number: int | str, seconds: float) -> Job:
-    """Runs a job for this time."""
+    """Runs a job for this number of seconds."""
     with tempfile.TemporaryDirectory() as folder:
         options = ("--format", "null", "--concurrency", number, "--max-duration", f"{seconds:.1f}s", "--json")
         ended = runner("get", url, Path(folder, "out"), *options)
@@ -151,7 +151,7 @@ def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
     def measure(number: int | str, settled: float, counted: float) -> tuple[Job, float]:
         with site() as url:
             job = run_job(runner, url, number, settled + counted)
-        # After this time the job only completes requests in flight.
+        # After this time, the job only completes requests in flight.
         return job, job.rate(settled - 0.5, settled + counted)
 
     for number in COARSE:
@@ -184,7 +184,7 @@ def told(found: dict[str, Any]) -> str:
 class CrowdedServer:
     """A server that replies within 50 ms.
 
-    With more connections than `CROWD`, each reply takes longer by the square of the excess.
+    With more connections than `CROWD`, the extra time per reply grows with the square of the excess.
     """
 
     PAGE_NAMES = 5000
@@ -227,7 +227,7 @@ class CrowdedServer:
 
 @contextlib.contextmanager
 def delayed(delay: str) -> Iterator[str]:
-    """Starts a server on loopback with this delay of its replies."""
+    """Starts a server on loopback that delays its replies by this time."""
     synthetic = ("--synthetic", str(COUNT), "--page-size", str(PAGE), "--delay", delay, "--port", "0")
     with fetchmill_server(None, *synthetic) as (_, url):
         yield url
@@ -273,7 +273,7 @@ CHANGING, SHARED = "changing", "shared"
 
 
 def run_changing(number: int | str) -> Job:
-    """Runs a job while its round trip changes. It has its own network with all its ports."""
+    """Runs a job while its round-trip time changes. The job has its own network, with all ports."""
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
 
         def change() -> None:
@@ -294,7 +294,7 @@ def run_changing(number: int | str) -> Job:
 
 
 def follow_changes() -> dict[str, Any]:
-    """Changes the round trip from 10 ms to 300 and back while jobs run."""
+    """Changes the round-trip time from 10 ms to 300 ms and back while jobs run."""
     jobs = {number: run_changing(number) for number in ("auto", 512, 1024, 4096, 16_384)}
     starts = [at for at, _ in CHANGES]
     windows = [(start + SETTLE_SECONDS, end) for start, end in zip(starts, [*starts[1:], CHANGED_SECONDS], strict=True)]
@@ -339,7 +339,7 @@ def _both(runner: Runner, url: str) -> list[float]:
         job = run_job(runner, url, "auto", BOTH_SECONDS - later)
         return job.rate(SHARED_SECONDS - later, BOTH_SECONDS - later)
 
-    # An error of one of them ends the bench with its message.
+    # An error in one of them ends the bench with its message.
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(rate, range(2)))
 
@@ -354,7 +354,7 @@ class Results:
         self.found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() else {"cases": {}}
 
     def keep(self, **found: Any) -> None:  # noqa: ANN401 - JSON
-        """Stores a measurement, with the machine that it was made on."""
+        """Stores a measurement, with the machine on which it was made."""
         self.found |= {"machine": facts(), **commit(), **found}
         RESULT.write_text(json.dumps(self.found, indent=1) + "\n")
 
@@ -369,7 +369,7 @@ def measure(wanted: str, results: Results) -> None:
         if wanted not in case.name:
             continue
         if case.delay is None:
-            # The server may still process the requests of ended jobs, so each job has its own.
+            # Use a new server for each job, because the old one may still be processing requests from ended jobs.
             results.keep_case(sweep(run_here, crowded, case))
             continue
         with delayed(case.delay) as url:

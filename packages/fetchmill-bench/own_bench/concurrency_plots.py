@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from own_bench.machine import ROOT
 
 mpl.use("svg")
-# Keeps text as text, and makes equal figures produce the same file.
+# Keeps text as text, and makes the files reproducible.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 DOCS = ROOT / "docs"
@@ -22,7 +22,7 @@ COLUMNS = 3
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Draws the plots and fills the tables of the page with the measurements so far."""
+    """Draws the plots and fills in the tables of the page, with the measurements so far."""
     tables = {}
     if found["cases"]:
         cases = list(found["cases"].values())
@@ -89,7 +89,7 @@ def share_table(shared: list[dict[str, Any]]) -> str:
 
 
 def draw_cases(cases: list[dict[str, Any]], path: Path) -> None:
-    """Draws the rate by number of requests for each network, and the result of `auto`."""
+    """Draws each network's rate by number of requests in flight, and the result of `auto`."""
     rows = math.ceil(len(cases) / COLUMNS)
     figure, places = plt.subplots(rows, COLUMNS, figsize=(8.5, 1.7 * rows), squeeze=False, layout="constrained")
     for axes, case in zip(places.flat, cases, strict=False):

@@ -1,10 +1,10 @@
 """`make bench-faults`: the cost of occasional server faults, compared with the same server without faults.
 
-In one kind of round, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % are answered with
-503, 0.3 % are reset and 0.2 % are truncated, each on its first request. Jobs use `null`, 64 requests in flight, and one
-core for each side. Rounds alternate, and every object must be fetched. It prints medians. A job lasts about fifteen
-seconds, because a target with a 503 waits for up to a second, and at the end of a short job there is no other work
-meanwhile.
+In one kind of round, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % of the objects are
+answered with 503, 0.3 % are reset and 0.2 % are truncated, but only on the first request. Jobs use `null`, 64 requests
+in flight, and one core for each side. Rounds alternate, and every object must be fetched. The bench prints medians. A
+job must last about fifteen seconds, because a target with a 503 waits for up to a second, and a job near its end has no
+other work meanwhile.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Run:
 
 
 def serve_faults(kind: str, count: int) -> None:
-    """Runs a server with one kind of faults in its own process. It prints its URL and ends when its input ends."""
+    """Runs a server with one kind of fault in its own process. It prints its URL and ends when its input ends."""
     with serve(synthetic=count, faults=KINDS[kind]) as server:
         print(server.url, flush=True)
         sys.stdin.read()
@@ -84,7 +84,7 @@ def run(kind: str, count: int, cores: Cores) -> Run:
 
 
 def main() -> int:
-    """Runs the rounds and prints a line for each kind. Returns 1 if one is below its bar."""
+    """Runs the rounds and prints a line for each kind. Returns 1 if a kind misses its bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2_400_000, help="objects of a job (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")

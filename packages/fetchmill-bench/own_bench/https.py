@@ -16,8 +16,8 @@ from own_bench.measured import Measured, median_ratio, summary
 from own_bench.processes import Process, cpu_seconds, listens, measure
 from own_bench.settings import SIZE, Settings
 
-# All clients use one cipher, and every path has the same reply from memory, without files and logs. Connections never
-# end.
+# All clients use the same cipher. Every path gets the same reply from memory, without files and logs, and connections
+# never end.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -58,7 +58,7 @@ class Version:
 
 
 def versions(connections: int) -> tuple[Version, ...]:
-    """Returns the versions with equal numbers of requests in flight: one per connection, or all on one."""
+    """Returns the versions, with equal numbers of requests in flight: one per connection, or all on one connection."""
     return (
         Version("HTTP/1.1", ("--h1", f"-c{connections}", "-m1"), "--no-http2"),
         Version("HTTP/2", ("-c1", f"-m{connections}"), "--http2"),
@@ -66,7 +66,7 @@ def versions(connections: int) -> tuple[Version, ...]:
 
 
 def https(settings: Settings) -> dict[str, Any]:
-    """Measures figures of both clients, and their ratios, without bars."""
+    """Measures both clients and the ratios of their figures, without bars."""
     prefix = settings.folder / "nginx-https"
     with nginx(prefix, settings.cores.server) as (server, url):
         found = [_compare(settings, version, server, url, prefix) for version in versions(settings.connections)]
@@ -126,10 +126,10 @@ def run_h2load(server: Process, url: str, options: tuple[str, ...], count: int, 
 
 @contextlib.contextmanager
 def nginx(prefix: Path, core: int | None) -> Iterator[tuple[Process, str]]:
-    """Starts one nginx in one process, with its own certificate, which `AUTHORITY` has signed."""
+    """Starts nginx with a single process, and with its own certificate, signed by `AUTHORITY`."""
     port = free_port()
     prefix.mkdir()
-    # In a separate process, because the memory of this one would count towards its children's peak.
+    # Use a separate process, because this process's memory would count towards its children's peak.
     measure((sys.executable, "-m", "trustme", "--quiet", "-i", "localhost", "-d", prefix), None)
     configuration = prefix / "nginx.conf"
     configuration.write_text(CONFIGURATION.format(prefix=prefix, port=port, body="x" * SIZE))

@@ -1,9 +1,9 @@
-"""`make bench-hung`: the cost of requests that hang, compared with the same server without them.
+"""`make bench-hung`: the cost of hung requests, compared with the same server without them.
 
-In one kind of round, replies lack their last byte. In the other, there is no reply. Each object hangs at most once.
-Jobs use `null`, with 64 requests in flight and with `auto`, and client and server share all processors. Rounds
-alternate, and every object must be fetched. It prints medians: the rate as a fraction of the rate without hung
-requests, the requests per object, and the processor time of both sides.
+In one kind of round, the last byte of some replies is missing. In the other, some requests get no reply. Each object
+hangs at most once. Jobs use `null`, with 64 requests in flight and with `auto`, and client and server share all
+processors. Rounds alternate, and every object must be fetched. The bench prints medians: the rate as a fraction of the
+rate without hung requests, the requests per object, and the CPU time of both sides.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def run(count: int, limit: str, faults: Sequence[str] = ()) -> Run:
 
 
 def main() -> int:
-    """Runs the rounds and prints a line for each case. Returns 1 if one misses its bar."""
+    """Runs the rounds and prints a line for each case. Returns 1 if a case misses its bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
     parser.add_argument("--divide", type=int, default=1, help="divide the numbers of objects by this")

@@ -1,9 +1,9 @@
-"""`make bench-images`: images of a list with captions, written to shards for webdataset, compared with img2dataset.
+"""`make bench-images`: writes captioned images from a list to webdataset shards, compared with img2dataset.
 
-img2dataset is installed into build/. It runs with the settings of its README, once with resizing and once without
-decoding, and so does `fetchmill get`. Both resize to JPEG of quality 95 with a longer side of 256 pixels. Some of the
-images are missing, some have errors, and some are pages instead. All run in their own network namespace, with nginx on
-one of its addresses.
+img2dataset is installed into build/. It and `fetchmill get` run with the settings in its README, once with resizing
+and once without decoding. Both resize to JPEG of quality 95 with a longer side of 256 pixels. Some of the images are
+missing, some requests get errors, and some get pages instead of images. Each client runs in its own network namespace,
+with nginx on one of the namespace's addresses.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from network import Network, network
 
 IMG2DATASET = "img2dataset==1.47.0"
 HOST, ADDRESS = "images.example.com", "198.51.100.20"
-# Of each hundred images: missing ones, ones with status 500, and pages in place of images.
+# In each hundred images: missing images, replies with status 500, and pages in place of images.
 MISSING, BROKEN, PAGES = range(1), range(1, 2), range(2, 3)
 DISTINCT = 200
 # Exit code of `fetchmill get` if targets failed.
@@ -123,7 +123,7 @@ def _url(number: int) -> str:
 
 
 def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
-    """Returns the commands to compare, with one process of img2dataset per processor."""
+    """Returns the commands to compare. img2dataset gets one process per processor."""
     get = [*FETCHMILL, "get", listed, out, "--format", "tar", "--allow-private", "--json"]
     get += ["--names", "{index}.{ext}", "--keep-columns", "caption", "--sidecar", "txt=caption", "--sidecar", "json"]
     readme: list[object] = [python.with_name("img2dataset"), f"--url_list={listed}", "--input_format=parquet"]
@@ -140,7 +140,7 @@ def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
 
 
 def _run(name: str, inside: Network, command: list[object], folder: Path) -> None:
-    """Runs one of them, with its own nginx."""
+    """Runs one client, with its own nginx."""
     prefix, out = folder / "nginx", folder / "out"
     shutil.rmtree(prefix, ignore_errors=True)
     prefix.mkdir()
@@ -165,7 +165,7 @@ def _run(name: str, inside: Network, command: list[object], folder: Path) -> Non
 
 
 def _measured(command: list[str]) -> Usage:
-    """Runs a command to its end. Failed images have their own exit code."""
+    """Runs a command until it ends. Accepts the exit code for failed images."""
     os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
     usage = Process(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait()
     if usage.code not in (0, TARGETS_FAILED):
@@ -174,7 +174,7 @@ def _measured(command: list[str]) -> Usage:
 
 
 def _stored(out: Path) -> tuple[int, str]:
-    """Returns the number of samples with image, caption and facts, and the reports of failed images."""
+    """Returns the number of samples with image, caption and facts, and the reports about failed images."""
     parts: dict[str, set[str]] = {}
     for path in out.glob("*.tar"):
         with tarfile.open(path) as shard:

@@ -1,4 +1,4 @@
-"""`null` compared with wrk: the cost of an object if nothing is stored, at one or several numbers in flight."""
+"""`null` compared with wrk: the cost per object if nothing is stored, with one or several numbers in flight."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def _bars(rounds: list[tuple[Measured, Measured]]) -> list[Bar]:
 
 
 def _alternate(settings: Settings, connections: int) -> dict[str, Any]:
-    """Runs rounds of wrk and fetchmill, after a warm-up of wrk that determines the number of objects per run."""
+    """Runs rounds of wrk and fetchmill. Before that, a warm-up of wrk determines the number of objects per run."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=connections, seconds=1, core=client)

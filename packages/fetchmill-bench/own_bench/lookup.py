@@ -1,8 +1,8 @@
 """Measures the time to find one name among millions: `make lookup`.
 
 It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take some minutes and, as tar, 10 GB)
-and drops them from the page cache. Then it measures in fresh processes the time from `fetchmill.open` to the bytes of a
-random name, and the time of `fetchmill cat` compared with `fetchmill --version`.
+and drops them from the page cache. Then, in fresh processes, it measures the time from `fetchmill.open` to the bytes of
+a random name, and the time of `fetchmill cat` compared with `fetchmill --version`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ print(time.perf_counter() - start)
 
 
 def make(dest: Path, format: str, count: int) -> None:
-    """Fetches the objects, unless they exist. The same command resumes."""
+    """Fetches the objects, unless they exist. If interrupted, the same command resumes."""
     with serve(synthetic=count, size=SIZE, page_size=10_000) as origin:
         if not (dest / ".fetchmill" / "job.sqlite").exists():
             print(f"fetching {count:,} objects into {dest}")

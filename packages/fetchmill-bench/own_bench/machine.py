@@ -1,4 +1,4 @@
-"""Conditions of a figure: the machine, the versions and the commit, but neither host name nor paths."""
+"""The conditions of a measurement: machine, versions and commit, but neither the host name nor paths."""
 
 import contextlib
 import platform
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def facts() -> dict[str, Any]:
-    """Returns facts of the machine."""
+    """Returns facts about the machine."""
     return {
         "processor": _first(r"model name\s*: (.*)", Path("/proc/cpuinfo")),
         "processors": len(re.findall(r"^processor\s*:", Path("/proc/cpuinfo").read_text(), re.MULTILINE)),
@@ -29,7 +29,7 @@ def facts() -> dict[str, Any]:
 
 
 def commit() -> dict[str, Any]:
-    """Returns the measured commit, with `changed` if the tree differs from it."""
+    """Returns the measured commit, with `changed` if the working tree differs from it."""
     return {
         "commit": _said("git", "rev-parse", "HEAD"),
         "changed": _said("git", "status", "--porcelain", "--untracked-files=no") != "",
@@ -45,7 +45,7 @@ def program(name: str) -> str:
 
 
 def free_port() -> int:
-    """Returns a loopback port that was free a moment ago, outside of the kernel's range for clients."""
+    """Returns a loopback port that was free a moment ago and is outside the kernel's range for clients."""
     for port in random.sample(range(5_000, 10_000), 100):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))

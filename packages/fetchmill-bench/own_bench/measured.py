@@ -15,10 +15,10 @@ class Measured:
     Args:
         client: name of the client.
         objects: number of received replies, or of created files.
-        seconds: duration as the client reports it, without its start.
+        seconds: duration as reported by the client, without its start.
         wall: time from its start to its end.
-        user: user CPU seconds of the whole client. For a streaming client in Python, only those of its loop.
-        system: its system CPU seconds, likewise.
+        user: user CPU seconds of the whole client; for a streaming client in Python, only those of its loop.
+        system: system CPU seconds, likewise.
         server: CPU seconds of the server during the run.
         peak_mib: peak resident memory of the client.
     """
@@ -39,12 +39,12 @@ class Measured:
 
     @property
     def user_us(self) -> float:
-        """The user part of that time."""
+        """The user part of `cpu_us`."""
         return MICRO * self.user / self.objects
 
     @property
     def system_us(self) -> float:
-        """The system part of that time."""
+        """The system part of `cpu_us`."""
         return MICRO * self.system / self.objects
 
     @property
@@ -104,5 +104,5 @@ class Bar:
 
 
 def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
-    """Returns the median of the rounds' ratios. Both sides of a ratio were measured one directly after the other."""
+    """Returns the median of the rounds' ratios. Both sides of a ratio were measured in direct succession."""
     return statistics.median(above / below for above, below in pairs)

@@ -1,4 +1,4 @@
-"""The first half of `make memory`: peak memory of jobs with one and with ten million objects.
+"""The first half of `make memory`: peak memory of jobs with one million and with ten million objects.
 
 Usage: python -m own_bench.memory_growth [FORMAT]
 
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _peak(count: int, format_name: str) -> float:
-    """Measures one run. The server is in this process, so only the client is measured."""
+    """Measures one run. Because the server is in this process, only the client is measured."""
     with tempfile.TemporaryDirectory() as folder, Server(ServeOptions(synthetic=count)) as server:
         dest = Path(folder, "out")
         started = time.monotonic()

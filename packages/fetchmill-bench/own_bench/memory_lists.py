@@ -6,7 +6,7 @@ The requirements are:
 - an input that is not read ahead while no replies are taken,
 - 100 million items skipped in less than a minute of fetchmill's own time.
 
-The exit code is nonzero if one of them is not met.
+The exit code is nonzero if a requirement is not met.
 """
 
 import argparse
@@ -31,7 +31,7 @@ LOOKS = 60
 # Requests in flight and the window beyond them: docs/guide/streaming.md.
 AHEAD_MAX = 64 + 256
 SKIPPED = 100_000_000
-# A job parses the first 200,000 items again to find repeated ones. More than these must be skipped.
+# A job parses the first 200,000 items again to find repeated ones. The test must skip more items than that.
 SKIPPED_MIN = 400_000
 KILLED = -9
 
@@ -87,7 +87,7 @@ class Measurement:
         return self._start("get", dest, count).wait()
 
     def _endless(self, program: str, seconds: float) -> None:
-        """Runs an endless loop, and samples its memory each second."""
+        """Runs an endless loop, and samples its memory every second."""
         process = self._start(program, self._folder, self._count, seconds)
         interval = self._seconds / LOOKS
         resident = []
@@ -102,7 +102,7 @@ class Measurement:
             f"{interval:g} s: {min(settled):.1f} to {max(settled):.1f} MiB",
             flush=True,
         )
-        # Reaching a maximum sooner or later is not growth, so the second half is compared with the first.
+        # Compare the second half with the first, because reaching a maximum sooner or later is not growth.
         middle = len(settled) // 2
         growth = max(settled[middle:]) - max(settled[:middle])
         self._demand(growth < FLAT_MIB_MAX, f"{program} grew by {growth:.1f} MiB after {self._settle:g} s")

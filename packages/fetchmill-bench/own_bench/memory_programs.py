@@ -2,7 +2,7 @@
 
 Usage: python -m own_bench.memory_programs PROGRAM URL FOLDER COUNT SECONDS
 
-Each reports that it runs, and prints its results at its end as a line of JSON.
+Each program reports that it is running, and prints its results at the end as a line of JSON.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import fetchmill
 
-# The last items before a kill: they may come again, so they are not measured. A job's last page is among them.
+# Number of last items before a kill, including a job's last page. They may be yielded again, so they are not measured.
 UNSAVED = 10_000
-# The first items are parsed again to find repeated ones: LIST_REMEMBERED_LINES in limits/lists.rs, and a page.
+# Number of first items that are parsed again to find repeated ones: LIST_REMEMBERED_LINES (limits/lists.rs) and a page.
 PARSED = 270_000
-# Work that a stream did before a pause of this many seconds is durable.
+# After a pause of this many seconds, a stream's earlier work is durable.
 SAVED_SECONDS = 2
 Found = dict[str, float]
 
 
 def urls(base: str, objects: int, count: int | None = None) -> Iterator[str]:
-    """Yields the URLs of synthetic objects, and starts again after the last one. Endless without a count."""
+    """Yields the URLs of synthetic objects, again and again. Without a count, it is endless."""
     numbers = itertools.count() if count is None else range(count)
     return (f"{base}/get/file-{number % objects:012d}" for number in numbers)
 
@@ -90,7 +90,7 @@ def pause(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def get_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """Runs a job that dies when its generator must yield the last item."""
+    """Runs a job that dies when its generator is about to yield the last item."""
 
     def deadly() -> Iterator[str]:
         yield from urls(base, count, count - 1)
@@ -103,7 +103,7 @@ def get_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def get_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """Runs the same job with the whole input, and measures the cost of skipping on the thread that reads it."""
+    """Runs the same job with the whole input. Measures the cost of skipping items on the thread that reads them."""
     watch = _Watch()
     before = fetchmill.status(folder).fetched
     report = fetchmill.get(watch.over(urls(base, count, count), count), folder, format="null")
@@ -121,20 +121,20 @@ def stream_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def stream_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """Runs the same loop again, and measures the cost of skipping on its thread."""
+    """Runs the same loop again. Measures the cost of skipping items on its thread."""
     watch = _Watch()
     again = sum(1 for _reply in fetchmill.stream(watch.over(urls(base, count, count), count), state=folder))
     return {"again": again, **watch.found(base, count)}
 
 
 class _Watch:
-    """Measures the CPU time of the thread that takes items, up to the last one that was certainly finished."""
+    """Measures the CPU time of the thread that takes items, up to the last item that was certainly finished."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def over(self, items: Iterator[str], count: int) -> Iterator[str]:
-        """Yields the items. The first ones and the last ones are not measured."""
+        """Yields the items. Does not measure the first and the last ones."""
         yield from itertools.islice(items, PARSED)
         started = time.thread_time()
         yield from itertools.islice(items, count - UNSAVED - PARSED)
@@ -142,7 +142,7 @@ class _Watch:
         yield from items
 
     def found(self, base: str, count: int) -> Found:
-        """Returns the microseconds per item, and those of the generator alone."""
+        """Returns the microseconds per item, and those for the generator alone."""
         alone = _Watch()
         for _url in alone.over(urls(base, count, count), count):
             pass

@@ -3,11 +3,11 @@
 Usage: python -m own_bench.memory_sizes [--formats A,B] [--sizes N,N] [--limits N,N] [--threads N,N] [--engines A,B]
 [--bytes N] [--stall S]
 
-Each run fetches about N bytes (300 MB). `mix` has objects of all sizes in turn. `sorted` has the small ones first, so a
-thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of 60 KB. With
-`--stall`, each of the first syncs takes S seconds. It prints a table for docs/reference/performance.md: the peak
-anonymous memory of the largest process in MiB, and MB/s. Only `native` writes WARC. The exit code is nonzero if a run
-is not below 256 MiB.
+Each run fetches about N bytes (default: 300 MB). `mix` has objects of all sizes in turn. `sorted` has the small ones
+first, so a thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of
+60 KB. With `--stall`, each of the first syncs takes S seconds. The bench prints a table for
+docs/reference/performance.md: the peak anonymous memory of the largest process in MiB, and MB/s. Only `native` writes
+WARC. The exit code is nonzero if a run is not below 256 MiB.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, format_name: str) -> tuple[float, float]:
-    """Measures one run. The server is in another process, so only the client is measured."""
+    """Measures one run. Because the server is in another process, only the client is measured."""
     engine, threads, limit = how
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder, "content"), size, chosen.bytes) as served:
         url, count, total = served
@@ -83,7 +83,7 @@ def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, f
         started = time.monotonic()
         command = [*_stalls(chosen.stall), *FETCHMILL, "get", url, str(dest), "--format", format_name]
         command += ["--concurrency", limit, "--threads", threads, "--engine", engine, "--quiet"]
-        # On a slow disk a body of 60 MB may take longer than a minute.
+        # On a slow disk, a body of 60 MB may take longer than a minute.
         ended, peak = anonymous_peak([*command, "--total-timeout", "600s"])
         seconds = time.monotonic() - started
         found = status(dest)
@@ -94,7 +94,7 @@ def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, f
 
 @contextmanager
 def _server(folder: Path, size: str, total: int) -> Iterator[tuple[str, int, int]]:
-    """Starts the server. Returns its URL, and the number of objects and of bytes."""
+    """Starts the server. Returns its URL, and the numbers of objects and bytes."""
     if size == "heads":
         count = total // HEAD_BYTES
         command = [sys.executable, str(Path(__file__).with_name("long_heads.py")), str(count), str(HEAD_BYTES)]
@@ -109,7 +109,7 @@ def _server(folder: Path, size: str, total: int) -> Iterator[tuple[str, int, int
 
 
 def _content(folder: Path, size: str, total: int) -> tuple[ServeOptions, int, int]:
-    """Returns the contents of the server, and the number of objects and of bytes."""
+    """Returns the server's contents, and the numbers of objects and bytes."""
     if size not in ("mix", "sorted"):
         count = min(max(total // int(size), 100 if int(size) < MIXED[-1] else LARGE_MIN), OBJECTS_MAX)
         return ServeOptions(synthetic=count, size=int(size)), count, count * int(size)

@@ -1,10 +1,10 @@
 """`make bench-sync`: `fetchmill sync` compared with `wget -N -m`, `rclone sync` and `s5cmd sync`, on the same trees.
 
-nginx serves a tree of small files in folders, with HTML listings on one port and JSON listings on another, and
-versitygw serves it too. Each client mirrors it into its own folder. Then 500 of 20,000 files change (50 of them keep
-their size), 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then once more with
-nothing to do. It prints requests, seconds, CPU and peak memory of each, and the differences of its mirror from the
-tree: files that are missing, have different bytes or a different time, or should not exist.
+nginx serves a tree of small files in folders, with HTML listings on one port and JSON listings on another. versitygw
+serves the same tree. Each client mirrors it into its own folder. Then 500 of 20,000 files change (50 of them keep
+their size), 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then does so again
+with nothing to do. For each client, the bench prints requests, seconds, CPU time, peak memory, and the differences
+between mirror and tree: files that are missing, have different bytes or a different time, or should not exist.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Pass:
-    """Resources of one pass of a client, and the state of its mirror afterwards."""
+    """The resources that a client used in one pass, and the state of its mirror afterwards."""
 
     requests: int
     seconds: float
@@ -74,7 +74,7 @@ class Pass:
 
 
 def main() -> int:
-    """Runs all clients and prints a table for each pass. Returns 1 if a mirror of fetchmill differs."""
+    """Runs all clients and prints a table for each pass. Returns 1 if one of fetchmill's mirrors differs."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     os.environ.update(ENVIRONMENT)
@@ -173,7 +173,7 @@ def _write(path: Path, chance: random.Random, size: int | None = None, *, age: i
     path.parent.mkdir(exist_ok=True)
     body = chance.randbytes(size or chance.randint(*BYTES))
     path.write_bytes(body)
-    # In the form in which versitygw stores it for an object that it received itself.
+    # The form in which versitygw stores it for an object that it has received.
     os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
     if age is not None:
         os.utime(path, (age, age))
@@ -198,13 +198,13 @@ def _change(tree: Path, chance: random.Random) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Returns the files below a folder, sorted, without a client's own files."""
+    """Returns the files below a folder, sorted, except for a client's own files."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(str(path) for path in paths if path.parts[0] not in {".fetchmill", ".sgwtmp"})
 
 
 def _table(title: str, clients: list[Client], tree: Path, folder: Path, core: int | None) -> bool:
-    """Measures a pass of each client and prints it. Returns whether every mirror of fetchmill is right."""
+    """Measures and prints one pass of each client. Returns whether all of fetchmill's mirrors are correct."""
     print(f"\n| {title} pass | requests | seconds | CPU s | MiB | missing | wrong | other time | left over |")
     print("|---|---|---|---|---|---|---|---|---|")
     is_right = True
@@ -241,7 +241,7 @@ def _measure(client: Client, tree: Path, dest: Path, core: int | None) -> Pass:
 
 
 def _lines(log: Path) -> int:
-    """Returns the number of requests so far: one log line each."""
+    """Returns the number of requests so far. Each one has a line in the log."""
     if not log.exists():
         return 0
     with log.open("rb") as lines:

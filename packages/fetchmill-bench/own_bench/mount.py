@@ -1,4 +1,4 @@
-"""A fresh file system for files: ext4 in an image on the real disk, so that all runs have the same conditions."""
+"""A fresh file system: ext4 in an image on the real disk, so that all runs have the same conditions."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from own_bench.machine import program
 
-# A small file takes a block, and also an inode, a folder entry and room for the journals.
+# Bytes per small file: a block, an inode, a folder entry, and room for the journals.
 BYTES_A_FILE = 4096 + 256 + 512
 SPARE_BYTES = 1 << 30
 SPARE_INODES = 10_000
@@ -24,7 +24,7 @@ def fresh_ext4(folder: Path, files: int) -> Iterator[Path]:
     point.mkdir(parents=True, exist_ok=True)
     try:
         _run("fallocate", "--length", str(BYTES_A_FILE * files + SPARE_BYTES), image)
-        # Write all tables now. Otherwise the kernel would do it during the measurement.
+        # Write all tables now. Otherwise the kernel would write them during the measurement.
         options = ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard")
         _run("mkfs.ext4", *options, "-N", str(files + SPARE_INODES), image)
         _run("mount", "-o", "loop,noatime", image, point)

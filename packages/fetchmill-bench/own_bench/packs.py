@@ -1,4 +1,4 @@
-"""The packs compared with wrk: the cost of storing in shards in addition to fetching, and bytes on disk per object."""
+"""Packs compared with wrk: the cost of storing in shards in addition to fetching, and bytes on disk per object."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ BLOCK_BYTES = 512
 
 
 def packs(settings: Settings) -> dict[str, Any]:
-    """Measures CPU time per object and requests/s, with the journal on, and bars for their ratios to wrk's."""
+    """Measures CPU time per object and requests/s with a journal. The bars are for their ratios to wrk's."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -60,7 +60,7 @@ def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[
 
 
 def disk_bytes(dest: Path, objects: int) -> dict[str, float]:
-    """Returns the bytes on disk per object, for its share of the shards and of the manifests."""
+    """Returns the bytes on disk per object, in shards and in manifests."""
 
     def taken(folder: Path, pattern: str) -> float:
         return BLOCK_BYTES * sum(path.stat().st_blocks for path in folder.glob(pattern)) / objects

@@ -1,7 +1,7 @@
 """Verifies that Parquet shards contain each object of `fetchmill serve --synthetic` once, with its bytes.
 
 The shards are read with pyarrow and checked with numpy, without fetchmill's code. Names and bodies are generated again
-as crates/fetchmill-server/src/synthetic.rs describes.
+as described in crates/fetchmill-server/src/synthetic.rs.
 """
 
 import multiprocessing
@@ -32,9 +32,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
-    """Counts rows, rows whose body matches their name, and different names out of `count` possible ones.
+    """Counts rows, rows with matching name and body, and different names out of `count` possible ones.
 
-    All three are `count` if each object occurs once and is correct. This takes one byte of memory per object.
+    All three counts are `count` if each object occurs once and is correct. This uses one byte of memory per object.
 
     Raises:
         ValueError: a name or a body is null, or has an unexpected length.
@@ -82,7 +82,7 @@ def _flags(memory: SharedMemory, count: int) -> Bytes:
 
 
 def _fixed(column: pa.Array, length: int) -> Bytes:
-    """Returns values of equal length as rows of bytes. Values of other lengths end the check."""
+    """Returns values of equal length as rows of bytes. If one has another length, the check fails."""
     offsets_of = np.int64 if "large" in str(column.type) else np.int32
     _, offsets, data = column.buffers()
     offsets = np.frombuffer(offsets, offsets_of)[column.offset : column.offset + len(column) + 1]
@@ -93,7 +93,7 @@ def _fixed(column: pa.Array, length: int) -> Bytes:
 
 
 def check_batch(names: Bytes, bodies: Bytes) -> tuple[Words, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Returns the index in each name, and whether the body is that of the name."""
+    """Returns the index in each name, and whether each body belongs to its name."""
     digits = names[:, len(PREFIX) :] - np.uint8(ord("0"))
     indexes = digits @ (10 ** np.arange(DIGITS - 1, -1, -1, dtype=np.uint64))
     right = (names[:, : len(PREFIX)] == np.frombuffer(PREFIX, np.uint8)).all(axis=1)

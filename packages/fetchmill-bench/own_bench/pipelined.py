@@ -1,6 +1,6 @@
 """`--pipeline 32` compared with wrk, which sends one request at a time, and with h2load, which sends 32 together.
 
-With nginx, which answers pipelined requests one by one, it is compared with the same job without `--pipeline`.
+nginx answers pipelined requests one by one. With nginx, the job is therefore compared with one without `--pipeline`.
 """
 
 import shutil
@@ -22,7 +22,7 @@ FORMATS = ("null", "parquet")
 H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
 # Minimum rate, as a multiple of wrk's rate with one request at a time.
 RATE_AT_LEAST = 1.8
-# nginx serves files in this many folders, and opens each file again, because it may not keep all of them open.
+# Number of folders with nginx's files. nginx opens each file again, because it may not keep all of them open.
 FOLDERS = 20
 NGINX = "autoindex on;"
 NGINX_CLIENTS = {"nginx": (), "nginx, 32 at once": ("--pipeline", str(AT_ONCE))}
@@ -30,7 +30,7 @@ CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
 
 
 def pipelined(settings: Settings) -> dict[str, Any]:
-    """Measures objects/s as a ratio to wrk's, and CPU time per object, with bars."""
+    """Measures objects/s as a ratio to wrk's, and CPU time per object. Both have bars."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -82,7 +82,7 @@ def _write_files(root: Path, each: int) -> None:
 
 
 def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
-    """Fetches all files of nginx, without and with `--pipeline`."""
+    """Fetches all files from nginx, without and with `--pipeline`."""
     found = {}
     for name, more in NGINX_CLIENTS.items():
         connections = CONNECTIONS if more else settings.connections
@@ -97,7 +97,7 @@ def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Mea
 
 def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
     rate = median_ratio((found["null"].rate, found["wrk"].rate) for found in rounds)
-    # The denominator is one microsecond, so that the ratio is the CPU time itself.
+    # Divide by one microsecond, so that the ratio is the CPU time itself.
     cpu = {name: median_ratio((found[name].cpu_us, 1.0) for found in rounds) for name in FORMATS}
     return [
         Bar("null: objects/s / wrk's", rate, at_least=RATE_AT_LEAST),

@@ -1,4 +1,4 @@
-"""Measured processes: pinned to a core, with CPU time and memory as the kernel reports them."""
+"""Measured processes: pinned to a core, with CPU time and memory as reported by the kernel."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ _KIB_A_MIB = 1024
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores of client and server. None to leave the choice to the kernel."""
+    """The cores for client and server. None leaves the choice to the kernel."""
 
     client: int | None
     server: int | None
 
     @classmethod
     def pick(cls) -> "Cores":
-        """Picks the last usable core for the client, and the first for the server."""
+        """Picks the last usable core for the client, and the first one for the server."""
         allowed = sorted(os.sched_getaffinity(0))
         if len(allowed) == 1:
             sys.exit("two processors are needed, one for the client and one for the server")
@@ -36,7 +36,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources of a process from its start to its end."""
+    """The resources that a process used from its start to its end."""
 
     code: int
     seconds: float
@@ -52,7 +52,7 @@ class Usage:
 
 
 class Process:
-    """A child that dies with this process, and reports its resources at its end."""
+    """A child that dies with this process. When it ends, the resources that it used are known."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Process:
         self.pid = self.popen.pid
 
     def runs(self) -> bool:
-        """Returns whether it is still running, without waiting for its end."""
+        """Returns whether the process is still running, without waiting for it."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def wait(self) -> Usage:
-        """Waits for its end."""
+        """Waits for the process to end."""
         output = self.popen.stdout.read() if self.popen.stdout else ""
         _, status, usage = os.wait4(self.pid, 0)
         seconds = time.monotonic() - self._started
@@ -88,7 +88,7 @@ class Process:
         return Usage(self.popen.returncode, seconds, usage.ru_utime, usage.ru_stime, peak, output)
 
     def stop(self) -> None:
-        """Asks it to end, and kills it if it does not."""
+        """Asks the process to end, and kills it if it does not."""
         if self.popen.returncode is None:
             self.popen.send_signal(signal.SIGTERM)
             try:
@@ -99,7 +99,7 @@ class Process:
 
 
 def measure(command: Sequence[str | Path], core: int | None) -> Usage:
-    """Runs a command, which must succeed."""
+    """Runs a command. It must succeed."""
     process = Process(command, core, stdout=subprocess.PIPE)
     try:
         usage = process.wait()
@@ -143,7 +143,7 @@ def listens(port: int, server: Process) -> None:
 
 @contextlib.contextmanager
 def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Process, str]]:
-    """Starts a `fetchmill serve`. Returns it with its URL."""
+    """Starts `fetchmill serve`. Returns the process and its URL."""
     server = Process((*FETCHMILL, "serve", *arguments), core, stderr=subprocess.PIPE)
     try:
         assert server.popen.stderr is not None  # noqa: S101 - it is a pipe
@@ -157,7 +157,7 @@ def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Proces
 
 
 def _status_mib(pid: int, field: str) -> float:
-    """Returns a memory value of a process. None if the process has ended."""
+    """Returns a memory value of a process; None if the process has ended."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith(field)), 0.0)
 

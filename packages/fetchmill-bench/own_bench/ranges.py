@@ -1,4 +1,4 @@
-"""`--coalesce` compared with one request per part: a million parts of one file on nginx.
+"""`--coalesce` compared with one request per part, for a million parts of one file on nginx.
 
 Usage: python -m own_bench.ranges [--parts N] [--rounds N] [--folder FOLDER]
 """

@@ -1,9 +1,9 @@
 """`make bench-ray`: one list of URLs, downloaded in one Ray cluster by fetchmill, Ray Data and Daft.
 
 The cluster has a head and two nodes with one CPU each, in a network namespace with a server of synthetic objects of 100
-bytes. One in a hundred URLs is a 404. With --reset-rate, the connections of some names are always reset. Each client
-runs with its defaults, and writes the URLs and bodies as Parquet. Ray Data and Daft are installed into build/, because
-Daft needs an older pyarrow.
+bytes. One in a hundred URLs is answered with a 404. With --reset-rate, connections for some names are always reset.
+Each client runs with its defaults, and writes the URLs and bodies as Parquet. Ray Data and Daft are installed into
+build/, because Daft needs an older pyarrow.
 """
 
 import argparse
@@ -58,9 +58,9 @@ class Client:
 
     Args:
         name: its name in the table.
-        command: the command, with places for the list and the output.
+        command: the command, with placeholders for the list and the output.
         shards: pattern of the Parquet files below the output.
-        failures: returns the client's report of failed URLs, from its output.
+        failures: returns the client's report about failed URLs, from its output.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Client:
 
 @dataclass
 class Measured:
-    """The resources of a run."""
+    """The resources that a run used."""
 
     seconds: float
     cpu: float
@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def install(folder: Path) -> Path:
-    """Installs the peers. Returns their Python interpreter."""
+    """Installs the other clients. Returns their Python interpreter."""
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -142,7 +142,7 @@ def causes_of(out: Path) -> str:
 
 
 def nulls_of(out: Path) -> str:
-    """Returns the number of rows without a body. Their cause is not in the output."""
+    """Returns the number of rows without a body. The output does not contain their causes."""
     return f"null body: {duckdb.read_parquet(f'{out}/*.parquet').filter('body IS NULL').count('*').fetchall()[0][0]:,}"
 
 
@@ -172,7 +172,7 @@ def run(client: Client, python: Path, folder: Path, objects: tuple[int, float]) 
 
 @contextmanager
 def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterator[dict[str, str]]:
-    """Starts a server and a cluster. Yields the environment of clients."""
+    """Starts a server and a cluster. Yields the environment for clients."""
     serve = (*FETCHMILL, "serve", "--synthetic", objects[0], "--reset-rate", objects[1], "--port", "8080")
     environment = {
         **os.environ,
@@ -181,7 +181,7 @@ def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterat
         "RAY_USAGE_STATS_ENABLED": "0",
         "DAFT_ANALYTICS_ENABLED": "0",
     }
-    # Paths of sockets have at most 107 bytes.
+    # Use a short path, because a socket's path has at most 107 bytes.
     with (
         tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as sockets,
         inside.running(*serve, ready=8080),
@@ -208,9 +208,9 @@ def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterat
 
 
 def measure(inside: Network, command: list[str], environment: dict[str, str]) -> tuple[Measured, str]:
-    """Runs a command to its end. Returns its resources, and its output to standard error.
+    """Runs a command until it ends. Returns the resources that it used, and its output to standard error.
 
-    CPU time is that of the machine minus that of the server, because a cluster has processes that end early. Memory is
+    Because a cluster has processes that end early, CPU time is that of the machine minus that of the server. Memory is
     the proportional set size of all processes in the namespace except the server, minus that of the idle cluster.
     """
     server = _server(inside)
@@ -253,7 +253,7 @@ def _requests(inside: Network) -> int:
 
 
 def _busy_seconds() -> float:
-    """Returns the CPU seconds of all processes of this machine so far."""
+    """Returns the CPU seconds of all processes on this machine so far."""
     user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 

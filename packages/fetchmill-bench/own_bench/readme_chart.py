@@ -1,4 +1,4 @@
-"""The chart of the README: the rates in its tables as bars, in SVG."""
+"""The README's chart: the rates in its tables as bars, in SVG."""
 
 from collections.abc import Iterable
 from html import escape
@@ -12,7 +12,7 @@ GAP = 44
 FIGURE = 90
 OURS, THEIRS, TEXT = "#2f81f7", "#8c959f", "#6e7781"
 
-# A label, objects/s, and whether it is fetchmill's.
+# A bar: its label, objects/s, and whether it is fetchmill's.
 Bar = tuple[str, float, bool]
 
 

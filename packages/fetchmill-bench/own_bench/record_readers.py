@@ -1,7 +1,7 @@
-"""Other clients that fetch ranges, as their users write them.
+"""Other clients that fetch ranges, written as their users would write them.
 
-Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each stores its records in one file: a line with the
-number of the file, offset and length, followed by the bytes.
+Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each client stores its records in one file. A record is
+a line with file number, offset and length, followed by the bytes.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 
 PARTIAL = 206
-# Number of requests of `get_ranges_async` in flight for one object (object_store, `coalesce_ranges`).
+# Number of requests that `get_ranges_async` has in flight for one object (object_store, `coalesce_ranges`).
 RANGES_AT_ONCE = 10
-# Its default gap in bytes.
+# Default gap of `get_ranges_async` in bytes.
 OBSTORE_COALESCE = 1 << 20
 
 Row = tuple[str, int, int]
@@ -52,7 +52,7 @@ async def with_aiohttp(rows: Iterator[Row], out: BinaryIO, in_flight: int) -> No
 
 
 async def with_obstore(rows: Iterator[Row], out: BinaryIO, in_flight: int, coalesce: int) -> None:
-    """Fetches all ranges of a file in one call, for as many files at a time as make up the requests in flight."""
+    """Fetches all ranges of a file in one call. The number of files at a time depends on the requests in flight."""
     import obstore
     from obstore.store import HTTPStore
 

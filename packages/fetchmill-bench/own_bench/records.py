@@ -35,7 +35,8 @@ from wide_area import HOSTS, SITE, WideArea, wide_area
 
 ROUND_TRIP = 0.05
 BYTES_AT_MOST, REQUESTS_AT_MOST = 1.05, 0.1
-# Minimum and maximum bytes of a record's block, and number of records between two wanted ones in the second half.
+# Minimum and maximum size of a record's block in bytes, and of the gap between two wanted records in the second half,
+# in records.
 BLOCK = (100, 1200)
 BETWEEN = (2, 6)
 READERS = Path(__file__).with_name("record_readers.py")
@@ -74,7 +75,7 @@ class Files:
         root: the folder.
         listed: the list: `url`, `offset`, `length`, sorted.
         count: number of wanted records.
-        clustered: number of wanted records in files that are wanted whole. Their numbers are below `clustered_files`.
+        clustered: number of wanted records in the first files, in which all records are wanted.
         clustered_files: number of these files.
         size: bytes of the wanted records.
     """
@@ -89,7 +90,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Found:
-    """Results of a client."""
+    """The results of a client."""
 
     name: str
     usage: Usage
@@ -101,7 +102,7 @@ class Found:
 
 
 def main() -> int:
-    """Runs all clients. Returns 1 if `fetchmill get --coalesce` stores a wrong record or requests too much."""
+    """Runs all clients. Returns 1 if `fetchmill get --coalesce` stores a wrong record, or requests too many bytes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1000, help="of each file that are wanted")
@@ -125,7 +126,7 @@ def main() -> int:
 def _elsewhere(work: Callable[..., T], *arguments: object) -> T:
     """Runs a function in another process.
 
-    The kernel would count this process's memory towards every process that this process starts.
+    Otherwise, the kernel would count the function's memory towards every process that this process starts later.
     """
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
@@ -174,7 +175,7 @@ def _member(target: str, numbers: random.Random) -> bytes:
 
 
 def is_right(body: bytes, number: int, offset: int) -> bool:
-    """Returns whether this is the complete record of this position."""
+    """Returns whether this is the complete record at this position."""
     try:
         head, _, rest = gzip.decompress(body).partition(b"\r\n\r\n")
     except (OSError, EOFError):
@@ -219,7 +220,7 @@ def _all_clients(area: WideArea, files: Files, folder: Path, in_flight: int, onl
 
 
 def _killed(command: list[str], folder: Path, count: int) -> Usage:
-    """Runs a job that is killed twice and then completes. Returns the resources of all three runs."""
+    """Runs a job that is killed twice and then completes. Returns the resources that all three runs used."""
     usages = []
     for objects in (count // 5, count * 2 // 5):
         process = Process(command, stdout=subprocess.DEVNULL)
@@ -248,7 +249,7 @@ def _fetched(dest: Path) -> int:
 
 @contextlib.contextmanager
 def _nginx(area: WideArea, prefix: Path, root: Path) -> Iterator[tuple[Process, Path]]:
-    """Starts a new nginx in the far namespace. Returns it with its log."""
+    """Starts a new nginx in the far namespace. Returns the process and its log."""
     shutil.rmtree(prefix, ignore_errors=True)
     prefix.mkdir()
     text = CONFIGURATION.format(prefix=prefix, root=root, cache=OPEN_FILE_CACHE, address=HOSTS[SITE])
@@ -282,7 +283,7 @@ def _asked(log: Path, files: Files) -> tuple[int, int, int]:
 
 
 def count_right(dest: Path, files: Files) -> int:
-    """Counts the right records. A record that is stored twice counts once."""
+    """Counts the correct records. A record that is stored twice counts once."""
     import pyarrow.parquet as pq
 
     right = {(number, offset) for number, offset, body in _stored(dest) if is_right(body, number, offset)}
@@ -312,7 +313,7 @@ def _number(url: str) -> int:
 
 
 def _fails(files: Files, found: Found) -> bool:
-    """Returns whether a record is wrong. With coalescing, also whether more was requested than allowed."""
+    """Returns whether any record is wrong or, with coalescing, whether more was requested than allowed."""
     if found.wrong or "killed" in found.name:
         return found.wrong > 0
     asks_too_often = "coalesce" in found.name and found.clustered_requests > REQUESTS_AT_MOST * files.clustered

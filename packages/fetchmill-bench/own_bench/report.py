@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Loads the last measurement, those of scale, and that of S3 clients."""
+    """Loads the last measurement, and those of scale and of S3 clients."""
     latest = folder / "latest.json"
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
@@ -185,7 +185,7 @@ def _servers(results: dict[str, Any]) -> str:
 
 
 def _command_shown(name: str) -> str:
-    """Returns the command of a fetchmill server, followed by a comma and the kind of requests."""
+    """Returns a fetchmill server's command, followed by a comma and the kind of requests."""
     command, comma, how = name.partition(",")
     return f"`fetchmill {command}`{comma}{how}"
 
@@ -249,7 +249,7 @@ def _scale(results: dict[str, Any]) -> str:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    """Returns the bars of each scenario, on separate lines."""
+    """Returns each scenario's bars, on separate lines."""
     named = {
         "null": "`null`",
         "files": "`files`",
@@ -265,8 +265,8 @@ def _summary(results: dict[str, Any]) -> str:
     return _bars(bars)
 
 
-# Results of an hour's work that remain after its process was killed, by tool. For fetchmill, this is tested (`make
-# crash-matrix`). For the others, it comes from their documentation, which may not mention it.
+# What remains of an hour's work after the process is killed, by tool. For fetchmill, this is tested (`make
+# crash-matrix`). For the others, it is taken from their documentation, if that mentions it.
 ITSELF = "all that your program did not save"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),
@@ -286,7 +286,7 @@ WAY_HEADS = ("objects/s", "CPU us per object", "peak MiB", "lost by a `kill -9`"
 
 
 def _readme(results: dict[str, Any]) -> str:
-    """Renders the comparison with today's tools: `make bench`, and `fetchmill bench s3`."""
+    """Renders the comparison with current tools, from `make bench` and `fetchmill bench s3`."""
     measured = [
         (shown, results["scenarios"].get(scenario, {}).get("clients", {}).get(name), costs)
         for shown, scenario, name, costs in WAYS
@@ -302,7 +302,7 @@ def _readme(results: dict[str, Any]) -> str:
 
 
 def _buckets(document: dict[str, Any] | None) -> str:
-    """Returns the S3 clients, in the order above."""
+    """Returns the rows of S3 clients, in the order above."""
     if document is None:
         return "Clients of S3: not measured yet.\n"
     found = {result["contender"]: result for result in document["results"] if result["cpu_us_a_request"] is not None}
@@ -322,7 +322,7 @@ def _buckets(document: dict[str, Any] | None) -> str:
 
 
 def chart(results: dict[str, Any]) -> str:
-    """Returns the chart of the README: the rates in its two tables."""
+    """Returns the README's chart, with the rates in its two tables."""
     servers: list[Bar] = [
         (shown.strip("`"), found["rate"], "fetchmill" in shown)
         for shown, scenario, name, _ in WAYS

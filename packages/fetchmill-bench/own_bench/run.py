@@ -38,7 +38,7 @@ SCHEMA = 1
 def main() -> int:
     """Runs the requested scenarios."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a normal end, which removes mounts
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a normal exit, so mounts are removed
     settings = _settings(arguments)
     shutil.rmtree(settings.folder, ignore_errors=True)
     settings.folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _header(settings: Settings) -> dict[str, Any]:
-    """Returns the header before the figures."""
+    """Returns the header that precedes the figures."""
     return {
         "schema": SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -106,7 +106,7 @@ def _header(settings: Settings) -> dict[str, Any]:
 
 
 def _write(output: Path, results: dict[str, Any]) -> None:
-    """Writes the figures. Called after each scenario, so that a stopped measurement keeps its results."""
+    """Writes the figures. Called after each scenario, so that no results are lost if the measurement is stopped."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -1,10 +1,10 @@
-"""`make hundred-million` and `make billion`: one job of that size with its journal on, killed on the way.
+"""`make hundred-million` and `make billion`: one job of that size, with a journal, killed and resumed twice.
 
-`FORMAT=parquet` stores the objects. At the end DuckDB counts the rows, and pyarrow is used to verify each name and
-body. Otherwise `null` discards the objects. `PIPELINE=32` sends that many requests together on a connection.
+`FORMAT=parquet` stores the objects. At the end, DuckDB counts the rows, and pyarrow is used to verify each name and
+body. Without it, `null` discards the objects. `PIPELINE=32` sends that many requests together on a connection.
 
-The client is killed with SIGKILL after a third and two thirds of the objects, and resumes. All sums are stored in the
-job's folder: Ctrl-C stops client and server, and the same command continues.
+The client is killed with SIGKILL after one third and after two thirds of the objects, and resumes. All sums are stored
+in the job's folder. Therefore Ctrl-C stops client and server, and the same command continues.
 """
 
 import argparse
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 
 class Stopped(Exception):  # noqa: N818 - it is not an error
-    """Raised if a signal requests the end."""
+    """Raised when a signal requests the end."""
 
 
 class Scale:
@@ -54,7 +54,7 @@ class Scale:
         self._url = f"http://127.0.0.1:{sums.port}"
 
     def run(self) -> None:
-        """Runs the client until all is done. It is killed at each third that no earlier start has reached."""
+        """Runs the client until all objects are done. Kills it at each third that no earlier run has reached."""
         sums = self._sums
         content = ("--synthetic", str(sums.count), "--size", str(sums.size), "--page-size", str(sums.page_size))
         with fetchmill_server(self._cores.server, *content, "--port", str(sums.port)) as (server, _):
@@ -92,7 +92,7 @@ class Scale:
         return (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet", *in_flight)
 
     def _watch(self, client: Process, run: ClientRun, kill_at: int | None, server_cpu: Callable[[], float]) -> str:
-        """Polls the client until it ends, or kills it. Returns how it ended."""
+        """Polls the client until it ends or must be killed. Returns how it ended."""
         started = time.monotonic()
         while client.runs():
             settled = self._settled()
@@ -137,7 +137,7 @@ class Scale:
         return taken
 
     def stored(self) -> dict[str, Any]:
-        """Returns the size on disk and, for Parquet, the results of DuckDB."""
+        """Returns the size on disk and, for Parquet, DuckDB's results."""
         if self._sums.format == "null":
             return {}
         found: dict[str, Any] = {"disk": disk_bytes(self._dest, self._sums.count)}
@@ -147,7 +147,7 @@ class Scale:
         return found
 
     def ledger(self) -> dict[str, object]:
-        """Returns the ledger as the command shows it."""
+        """Returns the ledger as shown by the command."""
         command = (*FETCHMILL, "status", str(self._dest), "--json")
         ended = subprocess.run(command, check=True, capture_output=True, text=True)
         found: dict[str, object] = json.loads(ended.stdout)
@@ -220,7 +220,7 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
 
 
 def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
-    """Shows the total resources, and checks the ledger."""
+    """Shows the total resources used, and checks the ledger."""
     ledger = scale.ledger()
     stored = scale.stored()
     wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
@@ -253,7 +253,7 @@ def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
 
 
 def _count_rows(dest: Path) -> dict[str, int]:
-    """Counts the rows with DuckDB, without any code of fetchmill."""
+    """Counts the rows with DuckDB, without using fetchmill's code."""
     import duckdb
 
     query = "SELECT count(*), max(sequence) - min(sequence) + 1 FROM read_parquet(?)"

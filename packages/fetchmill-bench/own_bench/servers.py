@@ -27,7 +27,7 @@ PIPELINING_CONNECTIONS = 16
 PIPELINED_CPU_AT_MOST = 0.40
 SCRIPT = Path(__file__).with_name("pipeline.lua")
 OPEN_FILE_CACHE = "open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;"
-# No log, connections that never end, no sendfile: this makes nginx fast with small files.
+# For small files, nginx is fastest without a log or sendfile, and with connections that never end.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -51,7 +51,7 @@ http {{
 
 
 def servers(settings: Settings) -> dict[str, Any]:
-    """Measures replies/s of each kind of content, with bars for the ratios to nginx's."""
+    """Measures replies/s for each kind of content, with bars for the ratios to nginx's."""
     root = settings.folder / "served"
     (root / "get").mkdir(parents=True)
     (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))
@@ -120,7 +120,7 @@ def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
 
 @contextlib.contextmanager
 def nginx(prefix: Path, root: Path, core: int | None, *, cache: str) -> Iterator[tuple[Process, str]]:
-    """Starts one nginx in one process, in its own folder."""
+    """Starts nginx with a single process, in its own folder."""
     port = free_port()
     prefix.mkdir()
     configuration = prefix / "nginx.conf"

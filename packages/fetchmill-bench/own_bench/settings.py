@@ -15,13 +15,13 @@ class Settings:
     Args:
         rounds: runs of each client. The clients take turns.
         seconds: approximate duration of a run.
-        connections: requests in flight of the comparison with wrk.
-        levels: requests in flight of the series.
-        replies: replies of a run that streams them into Python.
-        files: objects of a run that stores files.
-        mounts: whether files go to a fresh file system in an image. Otherwise they go to a folder.
-        folder: folder of all measurements, on the real disk.
-        cores: cores of the processes.
+        connections: requests in flight in the comparison with wrk.
+        levels: numbers of requests in flight in the series.
+        replies: replies in a run that streams them into Python.
+        files: objects in a run that stores files.
+        mounts: whether files go to a fresh file system in an image instead of a folder.
+        folder: folder for all measurements, on the real disk.
+        cores: cores for the processes.
         seed: seed of the server.
     """
 
@@ -41,5 +41,5 @@ class Settings:
         return max(1000, round(rate * self.seconds / 1000) * 1000)
 
     def synthetic(self, count: int) -> tuple[str, ...]:
-        """Returns the arguments of a server."""
+        """Returns the arguments for a server."""
         return ("--synthetic", str(count), "--size", str(SIZE), "--port", "0", "--seed", str(self.seed))

@@ -1,13 +1,13 @@
 """`make check-sites`: `fetchmill check` over a world of sites on loopback with known answers.
 
 The requirements are:
-- no wrong row among those not marked suspect, and few suspect ones,
+- no wrong row among those not marked suspect, and few suspect rows,
 - 100,000 https hosts, a fifth of them dead, in less than two minutes and 256 MiB,
 - a million names in 256 MiB,
-- almost no slowdown of other hosts by names without an answer, or by a host with nearly all of the targets,
-- at most 2.5 times the CPU of a bare loop that looks up, connects, requests, reads and closes.
+- other hosts hardly slowed down by names without an answer, or by a host with nearly all of the targets,
+- at most 2.5 times the CPU time of a bare loop that looks up, connects, requests, reads and closes.
 
-The exit code is nonzero if one of them is not met.
+The exit code is nonzero if a requirement is not met.
 """
 
 import argparse
@@ -38,15 +38,15 @@ SUSPECT_SHARE_MAX = 0.001
 TIMEOUT = 3
 # Number of hosts in the second correctness test. Each has many targets.
 FEW_HOSTS = 3000
-# Maximum drop in the rate of other hosts that names without an answer may cause.
+# Maximum drop in the rate of other hosts because of names without an answer.
 LOST_MAX = 0.10
-# Requests/s: two thirds of a processor's maximum with https.
+# Requests/s: two thirds of the maximum of one processor with https.
 SILENT_RATE = 2000
-# Share of all targets that one host has.
+# One host's share of all targets.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
-# The loop that makes a check's requests and nothing else, its number of requests in flight, and the maximum CPU ratio
-# of a check.
+# The bare loop, which only makes a check's requests; its number of requests in flight; its number of rounds; and the
+# maximum ratio of a check's CPU time to the loop's.
 LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
@@ -137,7 +137,7 @@ class Measurement:
         self._check(f"{count:,} names, nine in ten of which do not exist", urls)
 
     def _silent(self) -> None:
-        """Checks good hosts alone, and with as many names without an answer between them.
+        """Checks good hosts alone, and then mixed with as many names without an answer.
 
         On a fully used processor, each such name costs its queries. The test therefore uses a rate that leaves some CPU
         time.
@@ -154,7 +154,7 @@ class Measurement:
             self._demand(is_met, f"silent names cost the others {1 - after / before:.0%}")
 
     def _hot(self) -> None:
-        """Checks one host with nearly all of the targets, and the loss of the others."""
+        """Checks one host with nearly all of the targets, and how much slower the others become."""
         others = round(self._count * (1 - HOT_SHARE))
         urls = [site.url for site in sites(self._world.ports, others, mix={"good": 1}, seed=7, https=0.0)]
         _, usage = self._check(f"{others:,} hosts", urls)
@@ -164,9 +164,9 @@ class Measurement:
         self._watch_others(mixed, others, usage.seconds)
 
     def _watch_others(self, urls: list[str], others: int, alone: float) -> None:
-        """Measures the time of the other hosts next to the hot one.
+        """Measures the time for the other hosts while the hot host is also checked.
 
-        Then the check is stopped, because the hot host takes long.
+        Then stops the check, because the hot host takes long.
         """
         path = self._folder / "hot.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
@@ -186,7 +186,7 @@ class Measurement:
         )
 
     def _loop(self) -> None:
-        """Compares a check with the bare loop, which take turns, for good hosts over plain http."""
+        """Compares a check with the bare loop for good hosts over plain http. They take turns."""
         urls = [site.url for site in sites(self._world.ports, self._count, mix={"good": 1}, seed=8, https=0.0)]
         path = self._folder / "loop.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
@@ -201,7 +201,7 @@ class Measurement:
         self._demand(ratio <= LOOP_CPU_MAX, f"a check takes {ratio:.2f} of the bare loop's CPU")
 
     def _run_loop(self, path: Path) -> float:
-        """Returns the CPU seconds of a run in which every host must answer."""
+        """Returns the CPU seconds of a run of the loop. Every host must answer."""
         if not LOOP.exists():
             sys.exit("build the loop first with cargo build --release -p fetchmill-engine --example bare_check")
         command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
@@ -255,7 +255,7 @@ def is_right(site: Site, row: dict[str, Any]) -> bool:
 
 
 def rate(rows: pa.Table, host: str) -> float:
-    """Returns the answers/s of one kind of hosts, over the middle eight tenths of them."""
+    """Returns the answers/s for one kind of host, over the middle eight tenths of the answers."""
     answered = rows.filter(pc.and_(pc.match_substring(rows["url"], host), pc.is_valid(rows["status"])))
     started = sorted(pc.cast(answered["started_at"], pa.int64()).to_pylist())
     first, last = len(started) // 10, len(started) * 9 // 10

@@ -1,4 +1,4 @@
-"""Replies streamed into Python, compared with pycurl, aiohttp, requests and wrk; Arrow batches compared with `get`."""
+"""Streaming replies into Python, compared with pycurl, aiohttp, requests and wrk; Arrow batches compared with `get`."""
 
 import json
 import sys
@@ -16,7 +16,8 @@ USER_OF_AIOHTTP_AT_LEAST = 15.0
 SYSTEM_AT_MOST_OF_WRK = 1.1
 BATCHES_AT_MOST_OF_NULL = 1.3
 STREAMERS = ("stream", "pycurl", "aiohttp", "requests", "stream_batches")
-# These clients are ten and fifty times slower, and the cost of a reply does not depend on their number.
+# These clients are 10 and 50 times slower. Fewer replies suffice, because the cost of each does not depend on their
+# number.
 FEWER = {"aiohttp": 10, "requests": 50}
 CLIENTS = ("wrk", *STREAMERS, "null")
 

@@ -3,7 +3,7 @@
     python -m own_bench.streamers NAME URL COUNT LIMIT
 
 Every loop requests the same objects, with the same number in flight, and checks each reply's status and bytes. The
-figures of the other clients exclude their imports; ours include `import fetchmill`.
+figures for the other clients exclude their imports; those for fetchmill include `import fetchmill`.
 """
 
 import json
@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any
 
 OK = 200
-# Converts URLs and a number of requests in flight to the numbers of replies and of bytes.
+# Fetches URLs with a number of requests in flight. Returns the numbers of replies and bytes.
 Loop = Callable[[Iterator[str], int], tuple[int, int]]
 
 
@@ -63,7 +63,7 @@ def stream() -> Loop:
 
 
 def stream_batches() -> Loop:
-    """Streams with fetchmill in Arrow record batches, which pyarrow reads."""
+    """Streams with fetchmill in Arrow record batches, read by pyarrow."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -81,7 +81,7 @@ def stream_batches() -> Loop:
 
 
 def pycurl_multi() -> Loop:
-    """Uses libcurl's own interface for many transfers, with reused handles and connections."""
+    """Uses libcurl's interface for many transfers, with reused handles and connections."""
     import pycurl
 
     def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def aiohttp_uvloop() -> Loop:
 
 
 def requests_threads() -> Loop:
-    """Runs a fixed number of threads, each with a session, that share one iterator."""
+    """Runs a fixed number of threads that share one iterator. Each thread has its own session."""
     from concurrent.futures import ThreadPoolExecutor
     from threading import Lock
 

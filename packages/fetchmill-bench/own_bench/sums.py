@@ -1,4 +1,4 @@
-"""Total resources of all runs of a long job, stored in a JSON file.
+"""The total resources used in all runs of a long job, stored in a JSON file.
 
 The measurement may be stopped and started again.
 """
@@ -16,11 +16,11 @@ class ClientRun:
     Args:
         ended: `running`, `killed`, `stopped`, `done` or `failed`. A stored `running` means that the measurement itself
             ended early, so the figures are those of the last poll.
-        seconds: time from its start to its end.
-        cpu: user and system seconds.
-        peak_mib: peak resident memory.
+        seconds: time from the client's start to its end.
+        cpu: user and system seconds of the client.
+        peak_mib: peak resident memory of the client.
         server_cpu: CPU seconds of the server during the run.
-        settled: number of finished objects when it was killed.
+        settled: number of finished objects when the client was killed.
     """
 
     ended: str = "running"
@@ -38,14 +38,14 @@ class Sums:
     Args:
         count: number of objects in the job.
         size: bytes of an object.
-        page_size: names of a page.
+        page_size: number of names per page.
         format: format of stored objects.
         pipeline: number of requests that are sent together on a connection.
-        is_pinned: whether client and server have a processor each. Otherwise they share all.
+        is_pinned: whether client and server each have one processor. Otherwise they share all processors.
         port: port of the server, which is part of the job's identity.
         runs: the runs in order.
-        gets: requests for objects that each start of the server has counted.
-        journal_peak: maximum bytes of the journal on disk.
+        gets: number of requests for objects, for each start of the server.
+        journal_peak: maximum size of the journal on disk in bytes.
     """
 
     count: int

@@ -1,8 +1,8 @@
 """`make bench-unchanged`: the cost of a `fetchmill sync` pass when nothing has changed.
 
-`fetchmill serve` has synthetic objects, and a manifest states a size, an ETag and a time for each. The first pass
-fetches all of them into Parquet. The following passes compare and request nothing. It prints seconds, CPU per object
-and peak memory of each.
+`fetchmill serve` has synthetic objects, and a manifest states the size, ETag and time of each. The first pass fetches
+all of them into Parquet. The following passes compare, and request nothing. For each pass, the bench prints seconds,
+CPU time per object and peak memory.
 """
 
 import argparse

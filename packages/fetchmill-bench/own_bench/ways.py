@@ -1,10 +1,10 @@
-"""`make ways`: published ways to fetch compared with fetchmill's engines, for docs/reference/ways-to-fetch.md.
+"""`make ways`: published ways to fetch, compared with fetchmill's engines, for docs/reference/ways-to-fetch.md.
 
 Usage: python -m own_bench.ways [--again NAME]...
 
 Each contender of each scenario is a separate piece: `fetchmill bench SCENARIO --published --only CONTENDER`. The
-results of a piece are a file in `build/ways`, so the command continues where it was stopped. `--again` repeats pieces
-whose name contains NAME. A run that was too long for its piece is shown with its extrapolated time, marked with `≈`.
+results of a piece are in a file in `build/ways`, so the command continues where it was stopped. `--again` repeats
+pieces with NAME in their name. If a run was too long for its piece, its extrapolated time is shown, marked with `≈`.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Runs:
         self._runs: list[Run] = [run for document in documents for run in document["runs"]]
 
     def find(self, scenario: str, contender: str, **wanted: int) -> Run | None:
-        """Returns the first run with these facts that completed something."""
+        """Returns the first run with these properties that completed any requests."""
         for run in self._runs:
             is_meant = run["scenario"] == scenario and run["contender"] == contender and run["done"]
             if is_meant and all(run[name] == value for name, value in wanted.items()):
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def pieces() -> Iterator[tuple[str, str]]:
-    """Yields scenarios and contenders, the fastest first."""
+    """Yields scenarios with contenders, fastest first."""
     for scenario in ("billion", "s3", "sites", "slow"):
         for contender in CONTENDERS:
             if scenario in contender.scenarios:
@@ -90,7 +90,7 @@ def measure(scenario: str, contender: str, again: list[str]) -> None:
 
 
 def write_page(runs: Runs) -> None:
-    """Fills the tables, and draws their charts."""
+    """Fills in the tables, and draws their charts."""
     from own_bench.ways_charts import draw_charts
 
     text = PAGE.read_text("utf-8")
@@ -146,7 +146,7 @@ def _of_a(runs: Runs, name: str, way: str) -> list[str]:
 
 
 def _of_b(runs: Runs, name: str, way: str) -> list[str]:
-    """Returns the cells of table B for this number of objects, and of threads if the text states one."""
+    """Returns the cells of table B, for this number of objects and, if the text states it, of threads."""
     facts = {"requests": r"([\d,]+) objects", "limit": r"(\d+) threads"}
     found = {fact: re.search(pattern, way) for fact, pattern in facts.items()}
     wanted = {fact: int(number[1].replace(",", "")) for fact, number in found.items() if number}
@@ -178,7 +178,7 @@ def _slow(runs: Runs, name: str, count: int) -> Run | None:
 
 
 def _seconds(run: Run, requests: int | None = None) -> str:
-    """Returns the duration of a run. If it did not complete, or for another number of requests, extrapolates it."""
+    """Returns a run's duration. It is extrapolated if the run did not complete, or for another number of requests."""
     wanted = requests or run["requests"]
     if run["status"] == "ok" and wanted == run["requests"]:
         return f"{run['seconds']:,.2f}" if run["seconds"] < SHORT else f"{run['seconds']:,.1f}"
@@ -193,7 +193,7 @@ def _of_c(runs: Runs, name: str) -> list[str]:
 
 
 def _of_d(runs: Runs, name: str) -> list[str]:
-    """Returns the cells of table D for each count. The million is extrapolated from the largest one."""
+    """Returns the cells of table D for each count. The one for a million is extrapolated from the largest count."""
     found = [_slow(runs, name, count) for count in COUNTS]
     cells = [NOTHING if run is None else f"{_seconds(run)} s, {run['peak_mib']:.0f} MiB" for run in found]
     last = next((run for run in reversed(found) if run is not None), None)

@@ -1,4 +1,4 @@
-"""The charts of docs/reference/ways-to-fetch.md, drawn from its tables, so that both always agree."""
+"""The charts in docs/reference/ways-to-fetch.md. They are drawn from its tables, so that both always agree."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 mpl.use("svg")
-# Keeps text as text, and makes equal figures produce the same file.
+# Keeps text as text, and makes the files reproducible.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 NUMBER = re.compile(r"[\d,]*\.?\d+")
@@ -21,7 +21,7 @@ class Chart:
     Args:
         title: the meaning of the bars.
         here: column of this machine's measurements, from 0.
-        published: column of the published figures. None if there is nothing to compare.
+        published: column of the published figures; None if there are none.
         unit: text after the number, if a cell has several.
         label: columns that name a row.
     """
@@ -54,7 +54,7 @@ def draw_charts(page: str, folder: Path) -> None:
 
 
 def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
-    """Returns the label, the published and the measured figure."""
+    """Returns the label, the published figure and the measured figure."""
     cells = [cell.strip() for cell in line.strip("| ").split("|")]
     if len(cells) <= chart.here or not any(re.fullmatch(r"`\w+`", cell) for cell in cells[:2]):
         return None
@@ -65,7 +65,7 @@ def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
 
 
 def _number(cell: str, unit: str) -> float | None:
-    """Returns the first number of a cell, or the one before the unit."""
+    """Returns the first number in a cell, or the one before the unit."""
     found = re.search(rf"({NUMBER.pattern}){re.escape(unit)}", cell)
     return float(found[1].replace(",", "")) if found else None
 

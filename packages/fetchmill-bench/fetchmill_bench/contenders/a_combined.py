@@ -2,7 +2,7 @@
 
 The parent only lists. There are as many processes as processors, but at most `limit`, and they share the limit. A page
 is one message for a thousand objects, so the cost of a message is paid once per page. The loop never waits for the end
-of a page, because its thread has the next one ready. It is the best way of its table, and needs all three: processes,
+of a page, because its thread has the next one ready. It is the best way in its table, and needs all three: processes,
 threads and a loop, with a limit on each queue between them.
 """
 
@@ -20,7 +20,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 # Pages per process: one to work on and one ahead.
 PAGES_MAX = 2
-# Interval of the reports of a process.
+# Interval between a process's reports.
 REPORT_SECONDS = 0.1
 
 
@@ -50,7 +50,7 @@ def _work(task: Task, limit: int, queue: Any, reports: Reports) -> None:  # noqa
 
 
 class _Downloader:
-    """The loop of a process."""
+    """The event loop of a process."""
 
     def __init__(self, task: Task, limit: int, reports: Reports) -> None:
         self._task = task

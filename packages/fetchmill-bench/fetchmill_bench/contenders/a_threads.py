@@ -1,8 +1,8 @@
-"""A, "10 / 100 threads": a work queue, a result queue, a poller, a sentinel; `limit` is the number of threads.
+"""A, "10 / 100 threads": a work queue, a result queue, a poller and a sentinel. `limit` is the number of threads.
 
-This thread lists into a bounded queue of work. Workers get, write, and report into a bounded queue of results, which a
-poller reads. Every object crosses two queues and waits for the interpreter's lock several times. If the server is near
-and objects are small, this costs more than it gains, and a hundred threads are slower than ten.
+This thread lists into a bounded work queue. Workers get objects, write them, and report to a bounded result queue that
+a poller reads. Every object crosses two queues and waits for the interpreter's lock several times. If the server is
+near and objects are small, this costs more than it gains, and a hundred threads are slower than ten.
 """
 
 import queue

@@ -1,7 +1,7 @@
 """Client aiobotocore: one task per object as soon as a slot is free, and as many connections as tasks.
 
-A request is signed when its task begins, which is when it is sent. By default the library's pool has 10 connections,
-which was mistaken for slowness.
+A request is signed when its task begins, and sent immediately. By default, the library's pool has only 10 connections.
+In the text, this limit was mistaken for slowness.
 """
 
 import asyncio

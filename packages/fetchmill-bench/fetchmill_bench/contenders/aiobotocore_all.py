@@ -1,8 +1,8 @@
 """B, "asyncio": aiobotocore, with all requests created first, limited only by its connection pool.
 
-Every task signs its request and then waits for a connection, the last ones until all others are done. S3 refuses a
-request that was signed a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all requests are
-signed.
+Every task signs its request and then waits for a connection. The last tasks wait until all others are done, but S3
+refuses a request signed more than a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all
+requests are signed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """B, "threads": boto3 with one client for all threads, `limit` of them in a `ThreadPoolExecutor`.
 
-A client takes time to create and may be shared, so there is one, with as many connections as threads. The submitted
-tasks are limited, because the pool's own queue would take all keys of the bucket.
+Creating a client takes time, and threads may share one, so there is only one, with as many connections as threads. The
+number of submitted tasks is limited, because the pool's queue would otherwise hold all keys in the bucket.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""D, "as_completed with a limit, by callbacks": `fetchmill.bounded.as_completed`, which is the same idea.
+"""D, "as_completed with a limit, by callbacks": `fetchmill.bounded.as_completed`, which works in this way.
 
-The end of a task starts the next one. Memory is flat, and no code runs while no task ends.
+When a task ends, the next one starts. Memory use is constant, and no code runs until a task ends.
 """
 
 import asyncio

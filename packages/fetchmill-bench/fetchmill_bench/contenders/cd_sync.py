@@ -1,6 +1,6 @@
-"""D, "synchronous": one request after the other, a new connection for each.
+"""D, "synchronous": one request after the other, each on a new connection.
 
-With a server that waits, its time is the sum of all waits. Everything else is negligible.
+Because the server delays its replies, the total time is the sum of all delays. Everything else is negligible.
 """
 
 from fetchmill_bench.requests_client import read

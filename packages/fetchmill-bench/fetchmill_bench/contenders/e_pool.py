@@ -1,8 +1,8 @@
 """E, "8 processes": `Pool.map` over all sites.
 
 The sites are divided into equal chunks in advance. If a chunk has many dead hosts, all other processes wait for its
-process, and there is no result before the last one is done. Answers are reported to the parent meanwhile, separately
-from `map`.
+process, and there is no result before the last process is done. Meanwhile, answers are reported to the parent
+separately from `map`.
 """
 
 from typing import ClassVar
@@ -15,7 +15,7 @@ PROCESSES = 8
 
 
 class _ChildTask:
-    """Task and reports that a process gets at its start."""
+    """The task and the reports that a process gets when it starts."""
 
     task: ClassVar[Task]
     reports: ClassVar[Reports]

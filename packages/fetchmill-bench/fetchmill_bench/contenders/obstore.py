@@ -1,6 +1,6 @@
 """Client obstore, Rust's object_store with `await`: one task per object as soon as a slot is free.
 
-Signing, HTTP and retries are in Rust. The rest is a Python future per object, and a loop that is woken for it.
+Signing, HTTP and retries are in Rust. Python only needs a future per object, and wakes the loop for it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """C and D, "all tasks first, semaphore around the request": the semaphore limits requests, but tasks are unlimited.
 
-No request is made before there is a task for every URL, and every task keeps its memory until the end: 3.8 GB for a
-million. With a hundred million URLs, not one request was made.
+No request is made before every URL has a task, and every task keeps its memory until the end: 3.8 GB for a million.
+With a hundred million URLs, not a single request was made.
 """
 
 import asyncio

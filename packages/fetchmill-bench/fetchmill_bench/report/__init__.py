@@ -1,1 +1,1 @@
-"""Parts of the bench report: escaping markup, tables, plots, and the choice of results to compare."""
+"""Parts of the bench report: markup, tables, plots, and the choice of results to compare."""

@@ -1,4 +1,4 @@
-"""A plot of durations by way: bars on a logarithmic axis, a published figure hatched below the measured one."""
+"""A plot of durations by way: bars on a logarithmic axis, with a hatched bar for a published figure below."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Bar:
     Args:
         way: name of the way.
         detail: text after the name.
-        seconds: the median. None if the way failed.
+        seconds: the median; None if the way failed.
         least: the shortest of several repeats, in seconds.
-        most: the longest of several repeats.
+        most: the longest of several repeats, in seconds.
         published: the published time per request in seconds, if there is one.
-        reason: why it failed.
+        reason: why the way failed.
     """
 
     way: str
@@ -49,8 +49,8 @@ def bars(title: str, description: str, rows: Sequence[Bar]) -> Markup:
     """Draws the time per request of each way.
 
     Args:
-        title: description of the picture for people who cannot see it.
-        description: a longer description.
+        title: a short description, for people who cannot see the picture.
+        description: a longer one.
         rows: one bar per way, from the top. At least one has a figure.
 
     Returns:

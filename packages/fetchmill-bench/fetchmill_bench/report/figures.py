@@ -5,7 +5,7 @@ _KIB = 1024
 
 
 def three_digits(value: float) -> str:
-    """`0.123`, `1.23`, `12.3`, `123`, `12,345`."""
+    """Formats a number with three digits: `0.123`, `1.23`, `12.3`, `123`, `12,345`."""
     for bound, decimals in ((0.995, 3), (9.995, 2), (99.95, 1)):
         if abs(value) < bound:
             return f"{value:.{decimals}f}"
@@ -13,7 +13,7 @@ def three_digits(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`10.8 us`, `1.54 ms`, `2.05 s`, `1,504 s`."""
+    """Formats a duration: `10.8 us`, `1.54 ms`, `2.05 s`, `1,504 s`."""
     if seconds is None:
         return NONE
     value, unit = _scale(seconds)
@@ -21,30 +21,30 @@ def duration(seconds: float | None) -> str:
 
 
 def tick_duration(seconds: float) -> str:
-    """Formats a duration for a tick of an axis: `20 us`."""
+    """Formats a duration for a tick on an axis: `20 us`."""
     value, unit = _scale(seconds)
     return f"{value:,g} {unit}"
 
 
 def mebibytes(mib: float | None) -> str:
-    """`57.5 MiB`, `3.62 GiB`."""
+    """Formats an amount of memory: `57.5 MiB`, `3.62 GiB`."""
     if mib is None:
         return NONE
     return f"{three_digits(mib)} MiB" if mib < _KIB else f"{three_digits(mib / _KIB)} GiB"
 
 
 def figure(value: float | None) -> str:
-    """Formats three digits, or the sign for a missing figure."""
+    """Formats a figure with three digits, or as `-` if it is missing."""
     return NONE if value is None else three_digits(value)
 
 
 def count(value: float | None) -> str:
-    """`1,234,567`."""
+    """Formats a count: `1,234,567`."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def tick_count(value: float) -> str:
-    """Formats a count for a tick of an axis: `50`, `10k`, `1M`."""
+    """Formats a count for a tick on an axis: `50`, `10k`, `1M`."""
     for unit, size in (("M", 1e6), ("k", 1e4)):
         if value >= size:
             return f"{value / (1e6 if unit == 'M' else 1e3):g}{unit}"
@@ -53,7 +53,7 @@ def tick_count(value: float) -> str:
 
 def _scale(seconds: float) -> tuple[float, str]:
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):
-        # A value that would be rounded to 1,000 gets the next unit.
+        # Use the next unit for a value that would be rounded to 1,000.
         if seconds < 999.5 * size:
             return round(seconds / size, 9), unit
     return seconds, "s"

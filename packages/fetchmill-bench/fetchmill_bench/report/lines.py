@@ -11,7 +11,7 @@ _HEIGHT = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, WIDTH - 16, 24, _HEIGHT - 40
 # Maximum width of a tick's label.
 _TICK_WIDTH = 40
-# Marks around a point, as paths. With the dashes below, colour is not the only difference.
+# Marks around a point, as paths. Because of them and the dashes below, colour is not the only difference.
 _FORMS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "m-3.5 -3.5h7v7h-7z",
@@ -25,7 +25,7 @@ _COLOURS = 8
 
 @dataclass(frozen=True)
 class Axis:
-    """Texts of an axis.
+    """The texts of an axis.
 
     Args:
         title: the quantity with its unit.
@@ -45,7 +45,7 @@ class Line:
     Args:
         way: name of the way.
         points: pairs of x and y, both above 0, with ascending x.
-        sign: number of its colour, mark and dashes. A way has the same number in every plot.
+        sign: number that determines colour, mark and dashes. A way has the same number in every plot.
     """
 
     way: str
@@ -57,8 +57,8 @@ def lines(title: str, description: str, x: Axis, y: Axis, series: Sequence[Line]
     """Draws one quantity against another by way.
 
     Args:
-        title: description of the picture for people who cannot see it.
-        description: a longer description.
+        title: a short description, for people who cannot see the picture.
+        description: a longer one.
         x: the horizontal axis.
         y: the vertical axis.
         series: the lines, at least one.

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-# Elements without an end tag in HTML.
+# HTML elements without an end tag.
 _VOID = frozenset({"meta"})
 # HTML cannot express these characters, escaped or not.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Markup(str):
-    """Text that is already markup. Only this module creates it, from text that it has escaped."""
+    """Text that is already markup. Only this module creates it, from escaped text."""
 
     __slots__ = ()
 
@@ -50,9 +50,9 @@ def join(children: Iterable[Child], between: str = "") -> Markup:
 
 
 def style(text: str) -> Markup:
-    """Creates a style sheet of the package itself.
+    """Creates a style element from a style sheet of this package.
 
-    HTML has no escapes in its text, so text from other people must not be in it.
+    It must not contain text from other people, because HTML has no escapes in style sheets.
     """
     return Markup(f"<style>\n{text}</style>")
 

@@ -1,6 +1,6 @@
 """Common parts of all plots.
 
-Each is one SVG, as wide as a telephone and scaled from there. The style sheet has the colours.
+Each plot is one SVG, drawn for the width of a telephone and scaled from there. The style sheet sets the colours.
 
 Plots are drawn here instead of by a library in the browser. The report therefore needs no script and can be printed,
 and readers and tests can find every mark as an element. Texts are not measured, because no font is available. Instead,
@@ -17,31 +17,31 @@ _EDGE = 20
 
 
 def picture(title: str, description: str, height: float, parts: Sequence[Markup]) -> Markup:
-    """Creates an SVG with its texts for people who cannot see it."""
+    """Creates an SVG, with descriptions for people who cannot see it."""
     named = (tag("title", title), tag("desc", description))
     return tag("svg", *named, *parts, viewBox=f"0 0 {WIDTH} {height:g}", role="img")
 
 
 def hatching() -> Markup:
-    """Creates the stripes of published figures, once per page. The style sheet refers to them."""
+    """Creates the stripes for published figures, once per page. The style sheet refers to them."""
     stripe = tag("path", d="M-1 1L1 -1M0 6L6 0M5 7L7 5", class_="stripe")
     pattern = tag("pattern", stripe, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
     return tag("svg", tag("defs", pattern), width=0, height=0, class_="hatching", aria_hidden="true")
 
 
 def upright(x: float, top: float, bottom: float, text: str) -> Markup:
-    """Draws a vertical line of the grid, and its label below it or, at the left edge of the picture, next to it."""
+    """Draws a vertical grid line with its label. The label is below, or next to the line at the picture's left edge."""
     line = tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid")
     kind = "tick" if x < _EDGE else "tick middle"
     return tag("g", line, tag("text", text, x=x, y=bottom + 15, class_=kind))
 
 
 def level(y: float, left: float, right: float, text: str) -> Markup:
-    """Draws a horizontal line of the grid and its label."""
+    """Draws a horizontal grid line with its label."""
     line = tag("line", x1=left, x2=right, y1=y, y2=y, class_="grid")
     return tag("g", line, tag("text", text, x=left - 6, y=y + 4, class_="tick end"))
 
 
 def shorten(text: str, length: int = LABEL_LENGTH) -> str:
-    """Shortens a text to one line of a plot."""
+    """Shortens a text to one line in a plot."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -10,8 +10,8 @@ from fetchmill_bench.report.markup import Child, Markup, join, tag
 from fetchmill_bench.report.selection import Record, is_measured, size
 from fetchmill_bench.report.tables import table
 
-# A figure with the number of requests for which it was measured: `s for 10,000`, `MB for 1 million`, `s for 500 sites`,
-# `100 million`.
+# Matches a unit with the number of requests for which it was measured: `s for 10,000`, `MB for 1 million`,
+# `s for 500 sites`, `100 million`.
 _SIZED = re.compile(r"(?:(.+?) for )?([\d,]+)( million)?(?: sites)?(, .*)?")
 _MILLION = 1_000_000
 _A_REQUEST = "s a request"
@@ -25,8 +25,8 @@ class Entry:
     """A published way at one size.
 
     Args:
-        row: its row of the document.
-        size: requests, objects or sites. None if the row does not state a number.
+        row: the way's row in the document.
+        size: number of requests, objects or sites; None if the row does not state it.
         figures: the measurements, by unit.
     """
 
@@ -43,7 +43,7 @@ class Entry:
         return total / self.size if total and self.size else None
 
     def belongs_to(self, result: Record) -> bool:
-        """Returns whether a result of this machine is comparable: the same way, number of requests and limit.
+        """Returns whether a result from this machine is comparable, with the same way, number of requests and limit.
 
         A published time per request was extrapolated from an unknown number of requests, so it is comparable with any
         number.
@@ -54,7 +54,7 @@ class Entry:
     def _is_limit(self, result: Record) -> bool:
         """Returns whether the limits match.
 
-        Ways with processes always match, because their number is that of the machine's processors.
+        Ways with processes always match, because they start one process per processor.
         """
         return self.row["limit"] in (None, result["limit"]) or "processes" in self.row["way"]
 
@@ -65,9 +65,9 @@ def entries(rows: Iterable[Record]) -> list[Entry]:
 
 
 def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None]:
-    """Returns a function that finds the published time per request of a result in seconds.
+    """Returns a function that finds a result's published time per request in seconds.
 
-    The first of several texts counts.
+    If several texts have one, the first text counts.
     """
 
     def find(result: Record) -> float | None:
@@ -77,7 +77,7 @@ def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None
 
 
 def published_tables(found: Iterable[Entry], results: Sequence[Record]) -> Markup:
-    """Returns a table for each text, with this machine's figures for the contenders that are built like its rows."""
+    """Returns a table for each text, with this machine's figures for the contenders built like the text's rows."""
     by_text: dict[str, list[Entry]] = {}
     for entry in found:
         by_text.setdefault(f"{entry.row['table']}. {entry.row['title']}", []).append(entry)
@@ -111,7 +111,7 @@ def _published_cells(entry: Entry, units: Sequence[str]) -> list[Child]:
 
 
 def _measured_cells(entry: Entry, results: Sequence[Record]) -> list[Child]:
-    """Returns the cells with this machine's figures. Of several limits, the fastest counts."""
+    """Returns the cells with this machine's figures. If there are several limits, the fastest counts."""
     name = entry.row["contender"]
     if name is None:
         return ["no contender", *[figures.NONE] * 6]

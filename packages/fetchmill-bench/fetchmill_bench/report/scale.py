@@ -1,4 +1,4 @@
-"""A logarithmic axis: positions of values, and the values with labels."""
+"""A logarithmic axis: the positions of values, and the values to label."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Scale:
     def of_bars(cls, values: Iterable[float], start: float, end: float) -> "Scale":
         """Creates an axis from a power of ten below all values.
 
-        Bars on a logarithmic axis have no zero to start from.
+        A power of ten is needed, because a logarithmic axis has no zero from which bars could start.
         """
         found = list(values)
         low = 10.0 ** math.floor(math.log10(min(found) * 0.8))
@@ -63,9 +63,9 @@ class Scale:
         return coarse[:: math.ceil(len(coarse) / _TICKS_MAX)]
 
     def ticks_at(self, values: Sequence[float], apart: float) -> list[float]:
-        """Returns the values that can be labelled with this distance in units of the picture.
+        """Returns the values whose labels are at least this far apart, in units of the picture.
 
-        The last one is always included.
+        The last value is always included.
         """
         kept: list[float] = []
         for value in sorted(set(values), reverse=True):

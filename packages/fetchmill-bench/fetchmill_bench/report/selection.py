@@ -1,4 +1,4 @@
-"""Selects the results of a document that a plot compares."""
+"""Selects the results in a document that a plot compares."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from fetchmill_bench.report.lines import Line
 
 # Results and rows of the document, as written by the bench.
 Record = Mapping[str, Any]
-# A contender with more limits than this is a sweep, and the bars show only its best limit. Two limits are two rows of a
-# text.
+# A contender with more limits than this is a sweep, and the bars show only its best limit. Two limits represent two
+# rows of a text.
 _LIMITS_SHOWN = 2
 
 
@@ -21,7 +21,7 @@ def size(result: Record) -> int:
 
 
 def is_measured(result: Record) -> bool:
-    """Returns whether a result has a rate. If only some repeats failed, the others have one."""
+    """Returns whether a result has a rate. It does unless every repeat failed."""
     return bool(result["requests_per_second"]["median"])
 
 
@@ -39,7 +39,7 @@ def signs(results: Iterable[Record]) -> dict[str, int]:
 
 
 def common_size(results: Sequence[Record]) -> int:
-    """Returns the largest size at which at least half of the maximum number of contenders have a figure."""
+    """Returns the largest size with figures for at least half as many contenders as the size with the most."""
     contenders = defaultdict(set)
     for result in filter(is_measured, results):
         contenders[size(result)].add(result["contender"])
@@ -55,7 +55,7 @@ def comparison_bars(results: Sequence[Record], published: Callable[[Record], flo
         published: returns the published time per request of a result, in seconds.
 
     Returns:
-        Bars at the common size. A contender without it has its own largest size.
+        Bars at the common size. A contender without a result at that size is shown at its own largest size.
     """
     common = common_size(results)
     found = [
@@ -114,7 +114,7 @@ def _at_size(results: Sequence[Record], common: int) -> list[Record]:
 
 
 def _best(results: Sequence[Record]) -> list[Record]:
-    """Returns the results to show of one contender at one size.
+    """Returns one contender's results to show at one size.
 
     A failure is included only if there is no other result.
     """

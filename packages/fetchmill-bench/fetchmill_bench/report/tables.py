@@ -8,14 +8,14 @@ from fetchmill_bench.report.selection import Record, is_measured, size
 
 # Columns with text. All others are figures, aligned to the right.
 _RESULT_TEXTS = frozenset({"contender", "remark"})
-# The rate without the first and last seconds, which only some scenarios have.
+# The rate without the first and last seconds. Only some scenarios have it.
 _STEADY = "steady requests/s"
 # The time that a way took to create its clients. Only the ways of one scenario report it.
 _SET_UP = "set-up s"
 
 
 def results_table(results: Sequence[Record]) -> Markup:
-    """Returns the results of a scenario: a row for each contender, size and limit."""
+    """Returns a scenario's results: a row for each contender, size and limit."""
     rows = [_columns(result) for result in results]
     for head, name in ((_STEADY, "steady_per_second"), (_SET_UP, "set_up_seconds")):
         if not any(result[name] for result in results):
@@ -26,7 +26,7 @@ def results_table(results: Sequence[Record]) -> Markup:
 
 
 def differences_table(results: Iterable[Record]) -> Markup | None:
-    """Returns the sites on which a way and `fetchmill check` disagree. None if they were not compared."""
+    """Returns the sites on which a way and `fetchmill check` disagree; None if they were not compared."""
     rows = []
     for result in results:
         if result["differs"] is not None:
@@ -40,7 +40,7 @@ def differences_table(results: Iterable[Record]) -> Markup | None:
 
 
 def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Container[int]) -> Markup:
-    """Creates a table in a box of its own that scrolls.
+    """Creates a table in its own scrolling box.
 
     Args:
         heads: heads of the columns.
@@ -64,7 +64,7 @@ def _row(cells: Sequence[Child], kinds: Sequence[str | None]) -> Markup:
 
 
 def _columns(result: Record) -> dict[str, Child]:
-    """Returns the cells of a result by their heads."""
+    """Returns a result's cells by column head."""
     rate, peak = result["requests_per_second"], result["peak_mib"]
     is_there = is_measured(result)
     return {
