@@ -35,7 +35,7 @@ def run_wrk(server: Process, url: str, *options: str, connections: int, seconds:
 def run_get(
     server: Process, url: str, dest: Path, *options: str, name: str, connections: int, core: int | None
 ) -> Measured:
-    """Runs `fetchmill get` with a new destination, which the caller removes."""
+    """Runs `fetchmill get` with a new destination. The caller removes it."""
     command: list[str | Path] = [*FETCHMILL, "get", url, dest, "--concurrency", str(connections), "--json", *options]
     before = cpu_seconds(server.pid)
     usage = measure(command, core)

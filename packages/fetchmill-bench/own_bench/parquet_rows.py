@@ -23,7 +23,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
 # The two hexadecimal digits of each byte.
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-# Number of rows in a batch, which stays in the processor's cache.
+# Number of rows in a batch, small enough for the processor's cache.
 BATCH_ROWS = 1 << 14
 DIGIT_MAX = 9
 

@@ -1,6 +1,6 @@
 """`fetchmill serve` compared with nginx, both measured by wrk on one name.
 
-The server must not be the bottleneck of the client.
+The server must not be the bottleneck when clients are measured.
 """
 
 import contextlib

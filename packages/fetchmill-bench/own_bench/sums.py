@@ -42,7 +42,7 @@ class Sums:
         format: format of stored objects.
         pipeline: number of requests that are sent together on a connection.
         is_pinned: whether client and server each have one processor. Otherwise they share all processors.
-        port: port of the server, which is part of the job's identity.
+        port: port of the server; part of the job's identity.
         runs: the runs in order.
         gets: number of requests for objects, for each start of the server.
         journal_peak: maximum size of the journal on disk in bytes.

@@ -69,9 +69,9 @@ class RunningAttempts:
         """Start a thread that waits for an attempt to end, and then makes its range final or releases it.
 
         Args:
-            attempt: the attempt, which is no longer fed.
-            failure: the error of its feed.
-            how_to_divide: returns the arguments of `Attempt.finish`.
+            attempt: the attempt; it is no longer fed.
+            failure: the error that ended its feed, if any.
+            how_to_divide: returns the arguments for `Attempt.finish`.
         """
         thread = threading.Thread(
             target=self._finish, args=(attempt, failure, how_to_divide), name="fetchmill-finish", daemon=True

@@ -35,7 +35,7 @@ _STEP_SECONDS = 0.01
 _LISTED_SECONDS = 0.1
 # Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
-# More blank lines than may precede a JSON array, so that a line that begins with `[` is not read as an array.
+# More blank lines than may precede a JSON array. They prevent a line that begins with `[` from being read as one.
 NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 

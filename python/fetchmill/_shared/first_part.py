@@ -53,7 +53,7 @@ class FirstPart:
             plan: creates the job's record from the first part of its list.
 
         Returns:
-            The lister, which is still running, if this process lists the source; otherwise None.
+            The running lister if this process lists the source; otherwise None.
 
         Raises:
             UsageError: the source has no objects, or the directory has foreign files.

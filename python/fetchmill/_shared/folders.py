@@ -1,4 +1,4 @@
-"""Locates the objects of a shared job, which are in the folders listed in its commit records.
+"""Locates the objects of a shared job. They are in the folders named in its commit records.
 
 If the job directory is in a bucket, these folders are copied to this machine. Objects are only copied if the caller
 needs them.

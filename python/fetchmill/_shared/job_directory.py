@@ -40,8 +40,7 @@ _LISTS = "lists"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
-# Maximum number of workers that may die while they have a range. The range is then set aside, because it probably
-# causes the deaths.
+# A range is set aside if this many workers have died while they had it, because it probably causes the deaths.
 DEATHS_MAX = 3
 
 

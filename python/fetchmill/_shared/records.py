@@ -142,7 +142,7 @@ class AddedList:
         first_file: number of the list's first file in the job, after the job's own files and those of earlier lists.
         files: the files of the list.
         ranges: the first ranges of these files.
-        totals: the totals of the source's listing; only in the final record of its list, which has no files.
+        totals: the totals of the source's listing; only in its list's final record, which has no files.
     """
 
     job: str
@@ -214,7 +214,7 @@ def _files_from_json(values: Sequence[Mapping[str, Any]], first: int) -> tuple[t
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """A commit record, which makes a range final. The first worker creates its file, and nothing changes it.
+    """A commit record, which makes a range final. The first worker creates its file. The file never changes.
 
     Args:
         job: the id of the job.

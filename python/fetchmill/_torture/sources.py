@@ -16,7 +16,7 @@ from fetchmill._torture.comparison import Expected, contents, digest
 from fetchmill._torture.supervisor import run
 from fetchmill.errors import UsageError
 
-# Number of objects of a job.
+# Number of objects in a job.
 OBJECTS = 2000
 # Exit codes of a job that has ended: all targets fetched, or some failed.
 FINISHED = (0, 3)

@@ -82,7 +82,7 @@ def _exit_with_job() -> None:
 
 
 def _take_socket() -> socket.socket:
-    """Move the socket away from standard input, and redirect standard output, which may carry data, to stderr."""
+    """Move the socket away from standard input. Redirect standard output to stderr, because it may be used for data."""
     taken = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)

@@ -28,7 +28,7 @@ START_MILLISECONDS_MAX = 1000
 
 
 class Worker(Protocol):
-    """Makes the calls of one thread of the pool. Only that thread uses it, except for `give_up`."""
+    """Makes the calls in one of the pool's threads. Only that thread uses it, except for `give_up`."""
 
     def start(self) -> None:
         """Prepare for calls. An error ends the whole pool."""
@@ -75,7 +75,7 @@ class WorkerPool:
         self._work: SimpleQueue[Call | None] = SimpleQueue()
         # SimpleQueue.get may wait forever if its timeout expires before it begins to wait.
         self._done: SimpleQueue[_Message] | Queue[_Message] = SimpleQueue() if timeout is None else Queue()
-        # Held until the pool is abandoned. Threads can wait for a lock, and a finalizer can release it.
+        # Held until the pool is abandoned. As a lock, it can be awaited by threads and released by a finalizer.
         self._running = threading.Lock()
         self._running.acquire()
         self._take_lock = threading.Lock()

@@ -28,7 +28,7 @@ class BodyMemory:
     """Counts the bytes of bodies. Only the event loop uses it.
 
     Args:
-        loops: number of event loops of the job, which share the maximum.
+        loops: number of event loops in the job. They share the maximum.
     """
 
     def __init__(self, loops: int = 1) -> None:

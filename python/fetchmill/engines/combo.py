@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """Return the work of each process. `processes` is the number of processes of the job."""
+    """Return the work of each process. `processes` is the job's number of processes."""
     return WorkerMain(event_loop.run, (transport, processes))

@@ -13,7 +13,7 @@ from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.transports import AnswerReceiver, Target
 from fetchmill.errors import UsageError
 
-# Attribute names of replies in common libraries.
+# Names of reply attributes in common libraries.
 _STATUS = ("status", "status_code")
 _BODY = ("body", "content", "data")
 OK = 200

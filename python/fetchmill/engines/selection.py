@@ -30,7 +30,7 @@ _THREADS_MAX = 256
 # Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor, so about
 # this many are in flight if each takes half a second. A connection with its buffers uses about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
-# Default number of concurrent calls of the user's function. The servers it calls, and their limits, are unknown.
+# Default number of concurrent calls to the user's function. The limits of the servers that it calls are unknown.
 _FUNCTION_CALLS = 64
 # Maximum number of processes per processor, and in total. Each runs an interpreter of about 40 MB, with its own sink
 # and shards.

@@ -15,7 +15,7 @@ _LIMITS_SHOWN = 2
 
 
 def size(result: Record) -> int:
-    """Returns the number of requests or sites of a contender."""
+    """Returns a contender's number of requests or sites."""
     found: int = result["requests"] if result["sites"] is None else result["sites"]
     return found
 

@@ -1,4 +1,4 @@
-"""The transports of the engines in Python: blocking ones with requests, asynchronous ones with aiohttp.
+"""The transports of the Python engines: blocking ones with `requests`, and asynchronous ones with aiohttp.
 
 They follow the rules of the native transport (docs/reference/http-support.md). URLs are sent unchanged, and bodies are
 not decoded. Redirects and cookies are not supported. The end of a body must be certain. Every failure has one of the

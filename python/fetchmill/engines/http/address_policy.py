@@ -63,6 +63,6 @@ def check_addresses(addresses: Iterable[str]) -> None:
     from fetchmill._native import is_public
 
     for address in addresses:
-        # Link-local addresses have a scope (fe80::1%eth0), which `is_public` does not accept.
+        # Remove the scope of link-local addresses (fe80::1%eth0), because `is_public` does not accept it.
         if not is_public(address.partition("%")[0]):
             raise AttemptError("private-address", f"{address} is not public")

@@ -74,7 +74,7 @@ class AiohttpClient:
         self._memory = receiver.body_memory
         self._connections = connections
         self._direct = connections.session(options)
-        # The session for requests through a proxy, whose address may be private.
+        # The session for requests through a proxy. The proxy's address may be private.
         self._proxied = connections.session(None) if proxies.of_scheme else None
         self._tls = TlsContexts(options, HandshakeContext)
 

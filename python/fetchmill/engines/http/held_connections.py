@@ -274,7 +274,7 @@ class HeldConnections:
             connection.connector.put_back(connection)
 
     def _sweep(self) -> None:
-        """Make the answers of unused connections certain after enough silence, as after a rest."""
+        """After enough silence, mark the answers of unused connections as certain, as after a rest."""
         now, waiting = time.monotonic(), self._waiting()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:

@@ -47,7 +47,7 @@ class ReplyFile(io.BufferedReader):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """The bytes of one reply. The time limit of each read is the remaining time of the attempt."""
+    """The bytes of one reply. The time limit for each read is the attempt's remaining time."""
 
     def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
         self._connection = connection
