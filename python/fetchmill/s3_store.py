@@ -45,17 +45,20 @@ class S3Behaviour(TypedDict, total=False):
         deny: keys that cannot be read or written; requests get 403 AccessDenied.
         deny_lists: whether listing is denied with 403 AccessDenied.
         errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status
-            200 with an error document. A pair of a code and a number limits how often this happens.
+            200 with an error document. A value may also be a pair of a code and the number of replies to which it
+            applies.
         changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
         truncate_after: number of keys after which a listing falsely claims to be complete.
-        lose_token_after: number of a key. The page with this key ends after it and announces more keys without a token.
+        lose_token_after: position of a key among those with the listing's prefix, from 1. A page ends at this key,
+            claims that there are more keys, but has no token.
         repeat_token: whether the page for a token returns the same token again, forever.
         ignore_start_after: whether every listing starts at its first key.
         checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,
             `sha1` or `sha256`; None for no checksum.
-        composite_checksums: whether the checksum is wrong and labelled as a composite of the parts' checksums.
+        composite_checksums: whether the whole object's checksum is falsely labelled as a composite of the parts'
+            checksums.
         encryption: value of `x-amz-server-side-encryption` for every object.
-        damage: by key, number of GETs that return one wrong byte, with the checksum and ETag of the correct bytes.
+        damage: number of GETs, by key, that return one wrong byte, with the checksum and ETag of the correct bytes.
         fail_uploads: number of upcoming uploads (of objects or parts) to answer with 503 ServiceUnavailable.
         drop_uploads: number of upcoming uploads (of objects or parts) to reset in the middle of the body.
         ignore_conditions: whether `If-None-Match: *` is accepted but ignored, as in some older stores.

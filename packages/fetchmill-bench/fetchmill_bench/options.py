@@ -28,7 +28,7 @@ class BenchOptions:
         repeat: number of runs of each contender. The contenders take turns.
         url: the user's own list/get server; None to start a server for each contender.
         format: how bodies are stored: `files` stores each one, `null` discards them.
-        published: run the counts and limits of the published texts.
+        published: use the counts and limits of the published texts.
         full: with `published`, also run the largest count of the texts; for `s3`, run every count at every limit.
         store: the server of `s3`: the project's own implementation of the protocol, or versitygw.
         warm_up: whether each run follows a run that does not count.

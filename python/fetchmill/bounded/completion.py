@@ -31,7 +31,7 @@ def as_completed(
     a
     b
 
-    `async for` yields the finished tasks, or the futures of the input. It also accepts an async iterable:
+    `async for` yields the finished tasks, or the futures passed in. It also accepts an async iterable:
 
     >>> async def main() -> None:
     ...     async for task in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
@@ -41,17 +41,17 @@ def as_completed(
     b
 
     With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. The first step reads and starts everything.
-    A duplicate awaitable counts once. Started awaitables keep running after the loop is left.
+    A duplicate awaitable counts once. Awaitables that have started keep running after the loop exits.
 
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
     limit` have been started but not yet taken. If the input raises, the loop first yields the results of everything
     read before, then raises that error. If the caller requests an awaitable before it has awaited the previous one,
-    another awaitable is read from the input. It starts when fewer than `limit` are running. Cancelling a waiting
-    awaitable loses no result.
+    another awaitable is read from the input. It starts when fewer than `limit` are running. No result is lost if an
+    awaitable is cancelled while it waits.
 
-    If nothing refers to the iterator or its awaitables any more (after `break`, an error or a cancellation), or when
-    `aclose()` is called, reading stops and the tasks started by the iterator are cancelled. Futures of the input are
-    never cancelled.
+    Reading stops when nothing refers to the iterator or its awaitables any more (after `break`, an error or a
+    cancellation), or when `aclose()` is called. With a limit, the tasks started by the iterator are then cancelled.
+    Futures passed in `aws` are never cancelled.
 
     Args:
         aws: Coroutines, futures or other awaitables.
@@ -105,7 +105,7 @@ class AsCompleted(Generic[T]):
             del self
 
     async def aclose(self) -> None:
-        """Cancel the tasks started by the iterator, and wait for them. Do nothing with `limit=None`, like asyncio."""
+        """Stop reading. With a limit, also cancel the tasks started by the iterator, and wait for them."""
         await self._completion.aclose()
 
     async def __aenter__(self) -> Self:

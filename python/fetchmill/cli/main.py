@@ -194,7 +194,7 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
         # The output is a help text, which click writes itself.
         give_up(sys.stdout, error)
         return 0
-    except BaseException as error:  # noqa: BLE001 - a panic of the native module is no Exception
+    except BaseException as error:  # noqa: BLE001 - a panic in the native module is not an Exception
         return _fail(error, found)
 
 

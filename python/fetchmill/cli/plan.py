@@ -155,7 +155,7 @@ class _ProbeProgress:
 
 
 def _conclude(plan: "Plan") -> int:
-    """Return the exit code. Warn, or raise StorageError, if space may be insufficient."""
+    """Return the exit code. Warn if space may be insufficient; raise StorageError if it is."""
     if plan.room is None or plan.dest is None:
         return 0
     asked = plan.of_format(plan.format)

@@ -31,9 +31,8 @@ pub const S3_PAGE_KEYS: u32 = 1000;
 pub const BATCH_TARGETS_MAX: usize = 4096;
 /// Maximum number of folder entries in a page. A folder is split while it is read, so its size costs no memory.
 pub const FOLDER_PAGE_TARGETS: usize = 1000;
-/// Maximum number of links on an HTML index page, or of URLs in a sitemap. Each is remembered, so that none is used
-/// twice. A digest takes 16 bytes plus one byte, in a table that is at most half empty. In total this is 36 MiB of the
-/// budget for pages.
+/// Maximum number of links on an HTML index page, or of URLs in a sitemap. A digest of each is kept, so that none is
+/// used twice. The table of digests has up to 2^21 slots with 17 bytes each: 34 MiB of the budget for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
 /// Maximum length of a chain of sitemap indexes in which each refers to the next. Real chains have one or two indexes.
 /// A deeper index fails.
@@ -52,8 +51,8 @@ pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
 /// Maximum number of consecutive redirects that are followed for a robots.txt (RFC 9309, 2.3.1.2).
 pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
 /// Maximum number of a list's hosts whose robots.txt is remembered. It applies to the job, and separately to all
-/// workers together. Each host takes 41 bytes in a table that is at most half empty: 2 x 2^17 x 41 x 2 = 21 MiB in the
-/// worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
+/// workers together. Each host takes a slot of 41 bytes, and about half of the slots may be empty: 2 x 2^18 x 41 bytes =
+/// 21 MiB in the worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
 pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
 /// Maximum bytes of these hosts' rules, again for the job and for all workers together: 16 MiB in total, plus the
 /// largest rules of each worker.
@@ -90,8 +89,8 @@ pub const LIST_PAGE_BYTES: usize = MIB;
 /// Maximum number of entries that are read for a page of a list, including those that a filter excludes. The limit
 /// makes pages appear at regular intervals.
 pub const LIST_PAGE_ENTRIES: u64 = 64 * 1024;
-/// Number of distinct lines of a list with which later lines are compared. Each takes 17 bytes, 4.3 MiB of the general
-/// budget in total.
+/// Number of distinct lines of a list with which later lines are compared. Their table has up to 2^18 slots with 17
+/// bytes each: 4.3 MiB of the general budget.
 pub const LIST_REMEMBERED_LINES: usize = 200_000;
 /// Maximum size of a line or record of a list. A longer one becomes a failed target. The read buffer grows up to this
 /// size plus one read. With the unquoted record, its values and its entry, the total is 5 MiB of the general budget.

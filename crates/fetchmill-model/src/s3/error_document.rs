@@ -26,30 +26,30 @@ pub struct ErrorDocument {
     pub server_time: Option<u64>,
 }
 
-/// Remedy for an error from a store.
+/// Error from a store. Each variant's text is the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
-    /// Fewer requests.
+    /// Send fewer requests.
     Throttled,
-    /// A signature made with the store's clock.
+    /// Sign with the time of the store's clock.
     Skewed,
-    /// New credentials.
+    /// Use new credentials.
     Expired,
-    /// Another region.
+    /// Use another region.
     WrongRegion,
-    /// More permissions.
+    /// Use credentials with more permissions.
     Denied,
-    /// A bucket that exists.
+    /// Use a bucket that exists.
     NoBucket,
-    /// A key that exists.
+    /// Use a key that exists.
     NoKey,
-    /// An object that is restored from the archive.
+    /// Restore the object from the archive.
     Archived,
-    /// The right credentials.
+    /// Use the right credentials.
     BadCredentials,
-    /// Another try.
+    /// Try again.
     Transient,
-    /// None known: a person must read the message.
+    /// No remedy is known: a person must read the message.
     Other,
 }
 

@@ -95,8 +95,8 @@ pub struct BehaviourOptions {
     pub errors_with_200: HashMap<String, ErrorWith200>,
     /// Number of keys with its prefix after which a listing ends as if there were no more.
     pub truncate_after: Option<u64>,
-    /// Number of the key, among those with the prefix, at which a page ends early. The page announces more keys but has
-    /// no token.
+    /// Position of a key among those with the prefix, from 1. A page ends at this key, claims that there are more keys,
+    /// but has no token.
     pub lose_token_after: Option<u64>,
     /// Whether the second page and its token are repeated forever.
     pub repeat_token: bool,
@@ -104,7 +104,7 @@ pub struct BehaviourOptions {
     pub ignore_start_after: bool,
     /// Checksum to send on request.
     pub checksum: Option<ChecksumName>,
-    /// Whether to declare the checksum wrongly as a composite of the parts' checksums.
+    /// Whether the whole object's checksum is falsely labelled as a composite of the parts' checksums.
     pub composite_checksums: bool,
     /// Encryption that replies declare.
     pub encryption: Option<String>,

@@ -25,7 +25,7 @@ use fetchmill_model::text::dates::parse_utc_to_the_second;
 const OF_A_JOB: [&str; 8] =
     ["manifests", "failures", "stage", "open", "index", "job.sqlite-wal", "job.sqlite-shm", "state"];
 
-/// A destination that is taken over, with its first base.
+/// A destination to take over, and its first base.
 #[derive(Clone, Copy)]
 pub(super) struct Adoption<'a> {
     pub(super) place: &'a JobLocation,

@@ -48,9 +48,9 @@ impl BaseObject {
         rows.next()?.map(BaseObject::of_row).transpose()
     }
 
-    /// Returns whether equal times prove that an object is unchanged. If an object was written in the second in which
-    /// it was fetched, it may have been written again in that second. A server that derives ETags from times and sizes
-    /// would not notice that either, so no conditional request is sent (RFC 9110, 8.8.2.2).
+    /// Returns whether an unchanged modification time proves that the object is unchanged. If an object was written in
+    /// the second in which it was fetched, it may have been written again in that second. A server that derives ETags
+    /// from times and sizes would not notice that either, so no conditional request is sent (RFC 9110, 8.8.2.2).
     fn is_settled(&self) -> bool {
         let times = [self.listed_modified, self.modified];
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)

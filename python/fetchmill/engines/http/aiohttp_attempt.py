@@ -77,7 +77,7 @@ class AsyncAttempt:
         return self._deadlines.remaining()[1]
 
     def on_connect_phase(self, kind: str) -> None:
-        """Record that connecting enters a phase with its own failure kind."""
+        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in it."""
         self._deadlines.on_connect_phase(kind)
 
     @property

@@ -21,7 +21,10 @@ class Deadlines:
         self._enter("connect-timeout", self._options.connect_timeout)
 
     def on_connect_phase(self, kind: str) -> None:
-        """Record that connecting enters a phase with its own failure kind. All phases share one deadline."""
+        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in it.
+
+        All phases share one deadline.
+        """
         self._kind = kind
 
     def on_request_sent(self) -> None:

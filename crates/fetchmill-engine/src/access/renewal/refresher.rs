@@ -143,7 +143,7 @@ impl<H> Drop for Refresher<H> {
         // The thread itself may drop the last reference to the owner, and a thread must not join itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
-            // A panic of the thread is harmless, because the job is over.
+            // A panic in the thread is harmless, because the job is over.
             let _ = thread.join();
         }
     }

@@ -165,7 +165,7 @@ impl Access {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // The loader and its process end shortly. A panic of the loader is harmless.
+            // The loader and its process will exit soon. A panic in the loader is harmless.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();

@@ -33,7 +33,7 @@ impl SeenLines {
         SeenLines { hashes: HashSet::default(), seed: RandomState::new().hash_one(0), max }
     }
 
-    /// Returns whether the memory is full. Later lines are then compared, but not remembered.
+    /// Returns whether the set is full. If so, later lines are compared with it but not added.
     pub(super) fn is_full(&self) -> bool {
         self.hashes.len() >= self.max
     }

@@ -208,7 +208,7 @@ impl Iterator for RowBatches {
     }
 }
 
-/// Treats a panic of the library as damage, because some damaged data makes it panic. After a panic, the values that
+/// Treats a panic in the library as damage, because some damaged data makes it panic. After a panic, the values that
 /// the library was using are only dropped.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
     panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents are inconsistent".into())))
