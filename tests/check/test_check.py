@@ -435,5 +435,5 @@ def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
     ):
         with pytest.raises(fetchmill.UsageError):
             fetchmill.check(**options)
-    with pytest.raises(fetchmill.UsageError, match="is not an answer"):
+    with pytest.raises(fetchmill.UsageError, match="is not a failure kind or status"):
         check_pattern("")

@@ -278,7 +278,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["check"], "Missing argument 'LIST'"),
         (["check", "http://127.0.0.1:1"], "is a URL, not a list"),
         (["check", "urls.txt", "--redirects", "2", "--no-redirects"], "cannot be combined"),
-        (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is not an answer"),
+        (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is not a failure kind or status"),
         (["check", "urls.txt", "--resolver", "example.com"], "resolver must be the address of a name server"),
         (["sync", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["sync", "http://127.0.0.1:1", "out", "--max-delete", "-3"], "--max-delete must be a number of objects"),

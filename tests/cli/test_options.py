@@ -186,7 +186,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
         ({"retry_failed": "yes"}, "retry_failed must be True, False, or a sequence of answers"),
         ({"list_path": "list"}, "list_path must be a path that starts with /"),
         ({"get_path": "/get/"}, "get_path must be a path with exactly one {name}"),
-        ({"listing": "autoindex", "get_path": "/x/{name}"}, "get_path is for listing api, not for listing autoindex"),
+        ({"listing": "autoindex", "get_path": "/x/{name}"}, "get_path requires listing api, not autoindex"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:

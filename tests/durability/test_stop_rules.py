@@ -346,5 +346,5 @@ def test_a_program_says_which_answers_are_meant(server: Serve, dest: Path) -> No
     assert fetchmill.get(source.url, dest, retry_failed=["5xx", "status"]).fetched == 4
     wrong: list[Any] = [["nonsense"], [], "5xx", [1], "yes"]
     for given in wrong:
-        with pytest.raises(fetchmill.UsageError, match=r"retry_failed must be|is not an answer"):
+        with pytest.raises(fetchmill.UsageError, match=r"retry_failed must be|is not a failure kind or status"):
             fetchmill.get(source.url, dest, retry_failed=given)

@@ -483,7 +483,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
     "get-path-with-two-names": ([SOURCE, "--get-path", "/{name}/{name}"], "{name}"),
     "get-path-without-slash": ([SOURCE, "--get-path", "get/{name}"], "starts with /"),
     "list-path": ([SOURCE, "--list-path", "list"], "starts with /"),
-    "list-path-for-autoindex": ([SOURCE, "--listing", "autoindex", "--list-path", "/x"], "is for listing api"),
+    "list-path-for-autoindex": ([SOURCE, "--listing", "autoindex", "--list-path", "/x"], "requires --listing api"),
     "limit": ([SOURCE, "--concurrency", "0"], "concurrency must be a whole number of at least 1, or auto, not 0"),
     "limit-below": ([SOURCE, "--concurrency", "-1"], "--concurrency"),
     "limit-text": ([SOURCE, "--concurrency", "many"], "'many' is not understood"),

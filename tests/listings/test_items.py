@@ -242,7 +242,7 @@ def test_options_that_make_no_sense_are_refused(run: Run, dest: Path) -> None:
         (("get", *ONE_PAGE, "--format", "jsonl", "--include", "x"), "--include applies to objects"),
         (("get", *ONE_PAGE, "--format", "jsonl", "--column-types", "a=int64"), "--column-types: jsonl"),
         (("get", *ONE_PAGE, "--format", "parquet", "--column-types", "_item=string"), "cannot be a column"),
-        (("get", "--store", "items", "--format", "jsonl"), "store is for listing json"),
+        (("get", "--store", "items", "--format", "jsonl"), "store requires --listing json"),
         (("plan", *ONE_PAGE), "--store must be objects, because plan cannot measure items"),
         (("list", *ONE_PAGE), "--store: not an option of list"),
         (("sync", *ONE_PAGE), "--store: not an option of sync"),

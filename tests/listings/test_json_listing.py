@@ -336,8 +336,8 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
     one_page = run("get", url, dest, *MARKER)
     for wrong, message in [
         ((url, *ITEMS), "--next-page"),
-        ((url, "--url-field", "x"), "--url-field is for listing json"),
-        ((url, *MARKER, "--names-field", "x"), "--names-field is for listing api"),
+        ((url, "--url-field", "x"), "--url-field requires --listing json"),
+        ((url, *MARKER, "--names-field", "x"), "--names-field requires --listing api"),
         ((f"{url}?x=1",), "--listing json accepts a query"),
         ((f"{url}?page=x", *BY_PAGE), "parameter page of SOURCE must be a whole number, not x"),
         (("list.txt", *ITEMS), "is for servers that list their objects"),

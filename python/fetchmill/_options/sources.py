@@ -123,11 +123,11 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
     for name in _API_ONLY:
         meant = ("auto", "api", "json") if name in _API_OR_JSON else ("auto", "api")
         if name in given and options.listing not in meant:
-            kinds = " and ".join(meant[1:])
-            raise UsageError(f"{name} is for listing {kinds}, not for listing {options.listing}", options=[name])
+            kinds = " or ".join(meant[1:])
+            raise UsageError(f"{name} requires listing {kinds}, not {options.listing}", options=[name, "listing"])
     for name in _JSON_ONLY:
         if name in given and options.listing != "json":
-            raise UsageError(f"{name} is for listing json, not for listing {options.listing}", options=[name])
+            raise UsageError(f"{name} requires listing json, not {options.listing}", options=[name, "listing"])
     require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
     require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
     require(options.get_path.count("{name}") == 1, "get_path", "a path with exactly one {name}", options.get_path)

@@ -234,5 +234,5 @@ class BucketStore:
             if following is None:
                 return
             if following == token:
-                raise StorageError(f"{self.place(begin)} cannot be listed: the store keeps repeating a page")
+                raise StorageError(f"{self.place(begin)} cannot be listed: the store keeps returning the same page")
             token = following

@@ -225,8 +225,8 @@ impl JobRequest {
         }
         if self.list.request.has_range() {
             return refuse(
-                "cannot be combined with --offset-column, because part of an object may not include its \
-                 start",
+                "cannot be combined with --offset-column, because a part of an object does not always include \
+                 its start",
             );
         }
         Ok(())
@@ -251,8 +251,8 @@ impl JobRequest {
         }
         if self.list.request.has_range() {
             return refuse(
-                "cannot be combined with --offset-column, because part of an object may not include its \
-                 start",
+                "cannot be combined with --offset-column, because a part of an object does not always include \
+                 its start",
             );
         }
         if self.pipeline > 1 {
@@ -476,7 +476,7 @@ impl JobRequest {
         }
         if self.format == Format::Warc && !self.leads_anywhere() {
             return refuse(
-                "cannot be combined with --format warc, which needs the full names for the URLs of objects",
+                "cannot be combined with --format warc, which builds objects' URLs from their full names",
             );
         }
         Ok(())

@@ -51,8 +51,8 @@ pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
 /// Maximum number of consecutive redirects that are followed for a robots.txt (RFC 9309, 2.3.1.2).
 pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
 /// Maximum number of a list's hosts whose robots.txt is remembered. It applies to the job, and separately to all
-/// workers together. Each host takes a slot of 41 bytes, and about half of the slots may be empty: 2 x 2^18 x 41 bytes =
-/// 21 MiB in the worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
+/// workers together. Each host takes a slot of 41 bytes, and about half of the slots may be empty: 2 x 2^18 x 41 bytes,
+/// or 21 MiB, in the worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
 pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
 /// Maximum bytes of these hosts' rules, again for the job and for all workers together: 16 MiB in total, plus the
 /// largest rules of each worker.

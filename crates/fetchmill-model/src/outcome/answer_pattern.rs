@@ -45,8 +45,8 @@ impl AnswerPattern {
         };
         meaning.filter(means_some).map(AnswerPattern).ok_or_else(|| {
             Error::Usage(format!(
-                "'{}' is not an answer; give a failure kind (see `fetchmill help exit-codes`), a status \
-                 such as 404, a pattern such as 5xx or dns*, or any",
+                "'{}' is not a failure kind or status; give a kind (see `fetchmill help exit-codes`), a \
+                 status such as 404, a pattern such as 5xx or dns*, or any",
                 text.escape_debug()
             ))
         })
@@ -85,7 +85,7 @@ mod tests {
     fn what_means_no_answer_is_refused() {
         for text in ["", "nothing", "0xx", "099", "40", "xx", "404xx", "x*", "[", "404 "] {
             let refused = AnswerPattern::parse(text).unwrap_err().to_string();
-            assert!(refused.contains("is not an answer; give a failure kind"), "{refused}");
+            assert!(refused.contains("is not a failure kind or status; give a kind"), "{refused}");
         }
     }
 }
