@@ -80,8 +80,12 @@ not finish in time, it receives SIGINT, and the requests that reached the server
     show_default=True,
     help="Write each body to a file in a temporary folder, or discard it.",
 )
-@click.option("--published", is_flag=True, help="Run the counts and limits of the published comparisons.")
-@click.option("--full", is_flag=True, help="With --published, also a million requests; with s3, every count and limit.")
+@click.option("--published", is_flag=True, help="Use the counts and limits of the published comparisons.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="With --published, also run a million requests; with s3, run every count and limit.",
+)
 @click.option(
     "--store",
     type=click.Choice(["replay", "versitygw"]),

@@ -246,7 +246,7 @@ class OfRequests(TypedDict, total=False):
     """User-Agent for all requests. Give your program's name and a way to contact you."""
     credentials_for: str | None
     """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
-    --template if it names a host. With any other list, secrets require this option."""
+    --template if it names a host. If SOURCE is a list without such a template, this option is required for secrets."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None

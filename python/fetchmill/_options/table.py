@@ -682,7 +682,8 @@ _OF_REQUESTS = {
         str | None,
         None,
         "The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of "
-        "SOURCE, or of --template if it names a host. With any other list, secrets require this option.",
+        "SOURCE, or of --template if it names a host. If SOURCE is a list without such a template, this option "
+        "is required for secrets.",
         heading="Credentials",
     ),
     "ca_file": Option(
@@ -1542,7 +1543,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "flag",
         bool,
         False,
-        "For replies reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags, return the error opted-out "
+        "If X-Robots-Tag, TDM-Reservation or an HTML meta tag opts a reply out, return an `opted-out` error "
         "with the evidence.",
         heading="Selection",
     ),

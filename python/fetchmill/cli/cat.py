@@ -15,7 +15,7 @@ fetchmill cat out/ file-000000000001 > body
 fetchmill cat out/ a.csv b.csv | wc -l
 fetchmill ls out/ '*.json' -0 | xargs -0 fetchmill cat out/
 """
-_EPILOG = """Exit codes: 0 success; 3 a name is missing (each one is reported on standard error); 10 an
+_EPILOG = """Exit codes: 0 on success; 3 if a name is missing (each one is reported on standard error); 10 if an
 object is damaged."""
 
 

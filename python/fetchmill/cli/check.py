@@ -43,9 +43,9 @@ after an interruption, run the same command again. Without RESULTS, only a summa
 starts over.
 """
 
-_EPILOG = """Exit codes: 0 every target has a row, whatever its answer; 3 a target gave an answer listed in
---fail-on; 8 stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM.
-Runs that end with 8, 130 or 143 stop at a checkpoint. For all others, see `fetchmill help
+_EPILOG = """Exit codes: 0 if every target has a row, whatever its answer; 3 if a target gave an answer listed in
+--fail-on; 8 if stopped by --max-duration or --max-bytes; 130 and 143 if stopped by SIGINT and
+SIGTERM. Runs that end with 8, 130 or 143 stop at a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
 For the columns of a row and the failure kinds, see `fetchmill help check`.

@@ -26,9 +26,9 @@ fetchmill export shards/ files/ --format files     one file per object
 fetchmill export /nfs/run/ all/ --format tar       export a shared job
 fetchmill export s3://bucket/run all/ --format tar
 """
-_EPILOG = """Exit codes: 0 all written; 3 finished, but some names cannot be file names or collide on disk
-(list them: fetchmill status OTHER --failures), or some objects in DEST were doubtful; 10 an object
-is damaged (fetchmill verify DEST); 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint.
+_EPILOG = """Exit codes: 0 if all objects were written; 3 if the export finished, but some names cannot be file names or
+collide on disk (list them: fetchmill status OTHER --failures), or some objects in DEST were doubtful; 10 if an object
+is damaged (fetchmill verify DEST); 130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint.
 All others are errors (fetchmill --help)."""
 
 

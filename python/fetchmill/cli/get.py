@@ -69,8 +69,8 @@ For parquet, tar, warc and jsonl shards, DEST may be s3://BUCKET/PREFIX/. The jo
 NAME is the last part of PREFIX, or in --state DIR.
 """
 
-_EPILOG = """Exit codes: 0 all fetched; 3 finished with failed or absent targets; 8 stopped by --max-failed,
---max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. Runs that end with 8, 130
+_EPILOG = """Exit codes: 0 if all targets were fetched or skipped; 3 if some failed or were absent; 8 if stopped by
+--max-failed, --max-duration or --max-bytes; 130 and 143 if stopped by SIGINT and SIGTERM. Runs that end with 8, 130
 or 143 stop at a checkpoint. For all others, see `fetchmill help exit-codes`.
 
 Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.

@@ -23,8 +23,8 @@ its results, and leaves the rest to the other workers.
 
 The job's options are read from JOB. Secrets are never stored there, so pass them to each worker.
 """
-_EPILOG = """Exit codes: 0 the job is finished or was stopped, even if objects failed (with --on ray, 3
-if objects failed); 130 and 143 stopped by SIGINT and SIGTERM. All others are errors (fetchmill --help).
+_EPILOG = """Exit codes: 0 if the job is finished or was stopped, even if objects failed (with --on ray, 3
+if objects failed); 130 and 143 if stopped by SIGINT and SIGTERM. All others are errors (fetchmill --help).
 """
 
 

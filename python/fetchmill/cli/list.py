@@ -43,8 +43,8 @@ targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run
 Without MANIFEST, names are written to standard output, one per line, and an interrupted listing starts again.
 """
 
-_EPILOG = """Exit codes: 0 the listing is complete; 3 a folder could not be listed, and its objects are missing;
-130 and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
+_EPILOG = """Exit codes: 0 if the listing is complete; 3 if a folder could not be listed, and its objects are missing;
+130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
 For the columns of a row, see `fetchmill help manifests`.

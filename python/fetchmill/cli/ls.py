@@ -50,8 +50,8 @@ times, if any.
 In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
 listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
 """
-_EPILOG = """Exit codes: 0 success; 3 a pattern matches no name, or a folder of SOURCE could not be listed; 130 and 143
-stopped by SIGINT and SIGTERM. For all others, see `fetchmill help exit-codes`.
+_EPILOG = """Exit codes: 0 on success; 3 if a pattern matches no name, or a folder of SOURCE could not be listed; 130
+and 143 if stopped by SIGINT and SIGTERM. For all others, see `fetchmill help exit-codes`.
 
 For the columns of a manifest, see `fetchmill help manifests`.
 """

@@ -41,8 +41,8 @@ It shows what limits the rate, and whether DEST has enough space. It covers all 
 SOURCE does not report a count (see --objects).
 """
 
-_EPILOG = """Exit codes: 0 planned; 7 planned, but DEST does not have enough space; 4 the source cannot be listed
-or is empty; 5 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM. For all others,
+_EPILOG = """Exit codes: 0 if planned; 7 if planned, but DEST does not have enough space; 4 if the source cannot be
+listed or is empty; 5 if nothing could be fetched; 130 and 143 if stopped by SIGINT and SIGTERM. For all others,
 see `fetchmill help exit-codes`.
 
 For the method behind each figure, see `fetchmill help plan`.

@@ -59,9 +59,9 @@ command again. Files changed in DEST are kept. A sync has no dashboard; `fetchmi
 progress.
 """
 
-_EPILOG = """Exit codes: 0 DEST is up to date; 3 some objects failed or a folder could not be listed (the next
-pass retries them); 11 the pass would remove more than --max-delete, and nothing was changed; 130
-and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
+_EPILOG = """Exit codes: 0 if DEST is up to date; 3 if objects failed or a folder could not be listed (the next
+pass retries them); 11 if the pass would remove more than --max-delete, and nothing was changed; 130
+and 143 if stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
 exit-codes`.
 
 To learn how objects are compared, see `fetchmill help sync`.

@@ -33,8 +33,8 @@ fetchmill verify out/ --sample 1000                    compare with the source
 fetchmill verify out/ --against http://127.0.0.1:8080  or another source
 fetchmill verify out/ --repair && fetchmill get SOURCE out/
 """
-_EPILOG = """Exit codes: 0 DEST is complete, or --repair has fixed all problems; 3 objects differ from the
-source; 10 objects are missing, damaged, duplicated or unknown. For all others, see fetchmill --help."""
+_EPILOG = """Exit codes: 0 if DEST is complete or --repair has fixed all problems; 3 if objects differ from the
+source; 10 if objects are missing, damaged, duplicated or unknown. For all others, see fetchmill --help."""
 
 
 @click.command(
