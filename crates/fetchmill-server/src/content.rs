@@ -35,7 +35,7 @@ pub enum ContentError {
     /// The name does not exist: 404.
     #[error("no such object")]
     NotFound,
-    /// The object may not be read: 403.
+    /// The object is not readable: 403.
     #[error("permission denied")]
     Forbidden,
     /// The server never returned this marker: 400.

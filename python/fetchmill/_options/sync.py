@@ -73,7 +73,7 @@ class SyncOptions(Options):
         allowed_removals(self.max_delete, 0)
         if self.delete and self.listing == "links":
             raise UsageError(
-                "--delete cannot be used with --listing links, because linked pages may not list every object; "
+                "--delete cannot be used with --listing links, because linked pages do not always list every object; "
                 "leave out --delete, use --listing html, autoindex, sitemap, json or api, or sync from a list or bucket"
             )
         for name, value in (self.headers or {}).items():

@@ -60,7 +60,7 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
 
 
 class _JsonWriter:
-    """Writes one JSON object incrementally, because the changes may not fit into memory."""
+    """Writes one JSON object incrementally, because the changes do not always fit into memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

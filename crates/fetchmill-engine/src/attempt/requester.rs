@@ -45,7 +45,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<Rc<OriginConnections>, AttemptEnd>;
 
-    /// Waits until the request may be sent. Fails with the end of the attempt if it may not.
+    /// Waits until the request may be sent. Fails with the end of the attempt if it must not be sent.
     async fn await_turn(
         &self,
         request: &mut Self::Request,

@@ -62,8 +62,8 @@ impl WaitingTargets {
         Some(evicted)
     }
 
-    /// Takes back a target that was due but not started. It always stays in memory, because the journal may not contain
-    /// it.
+    /// Takes back a target that was due but not started. It always stays in memory, because the journal does not
+    /// always contain it.
     pub fn put_back(&mut self, target: WaitingTarget) {
         self.held.insert(key(&target), target);
     }

@@ -214,7 +214,7 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
-    /// Returns the entries of a folder. `None` if it no longer exists or may not be read.
+    /// Returns the entries of a folder. `None` if it no longer exists or is not readable.
     fn read(&self, path: &str) -> Result<Option<Entries>, ContentError> {
         let opened = open_beneath(self.root, if path.is_empty() { "." } else { path }, OFlags::DIRECTORY);
         let fd = match opened {

@@ -125,7 +125,7 @@ pub(super) fn read(path: &Path) -> Result<Connection> {
 
 /// Attaches another file to a connection.
 pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
-    // The path may not be UTF-8. SQLite takes the bytes unchanged.
+    // The path is not necessarily UTF-8. SQLite takes the bytes unchanged.
     let attached = db.execute(&format!("ATTACH ? AS {name}"), [path.as_os_str().as_bytes()]);
     attached.map(drop).map_err(|error| sqlite_error_of(path, &error))
 }

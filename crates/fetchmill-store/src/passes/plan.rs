@@ -109,7 +109,7 @@ pub struct PlanCounts {
 pub(super) struct PlanPlace<'p> {
     /// Path of the plan.
     pub(super) path: &'p Path,
-    /// Destination, which may not exist.
+    /// Destination. It does not have to exist.
     pub(super) dest: &'p Path,
     pub(super) names: ListedNames,
 }

@@ -143,7 +143,7 @@ impl SyncedShards {
             let path = UnfetchedFiles::Replies.path(&staged.folder, file, number);
             move_into(&path, &folder.open_path(), &file.data.path)?;
         }
-        // The job that fetched these shards may not have made them durable.
+        // The job that fetched these shards has perhaps not made them durable.
         let opened = durable::open_folder(&self.place.dest);
         opened
             .and_then(|opened| durable::sync_file_system(opened.as_fd()))

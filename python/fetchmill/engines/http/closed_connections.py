@@ -99,7 +99,7 @@ class ClosedConnections:
         """Check that this is the first reply of its connection.
 
         Raises:
-            InternalError: the reply may not be the first one.
+            InternalError: it is not certain that the reply is the first one.
         """
         if attempt.is_reused:
             raise InternalError(

@@ -37,7 +37,7 @@ const ENTRIES: [&str; 13] = [
 /// Folders that may contain many objects. Objects in them are opened without following links.
 const STAGES: [&str; 2] = ["stage", "fetched"];
 
-/// Returns the state folder of a destination, which may not exist yet. `state` is a folder named by the user.
+/// Returns the state folder of a destination that does not have to exist yet. `state` is a folder named by the user.
 pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
     refuse_links(&hidden)?;
@@ -54,7 +54,8 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
     Ok(state)
 }
 
-/// Fails if this user may not enter the state folder. Otherwise the destination would look as if it had no job.
+/// Fails if this user has no permission to enter the state folder. Otherwise the destination would look as if it had no
+/// job.
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
@@ -182,7 +183,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
         Err(error)
             if matches!(
                 error.kind(),
-                // A user who may not list the folder cannot open anything below it.
+                // A user without permission to list the folder cannot open anything below it.
                 ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
             ) =>
         {
