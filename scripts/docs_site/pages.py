@@ -39,7 +39,7 @@ def start(root: Path) -> str:
     _, title, first = readme.partition("# fetchmill\n")
     described, _, rest = first.partition("\n## Try it\n")
     commands = rest.partition("Then try your own data:")[0].rstrip()
-    chart = re.search(r"^!\[.*?\]\(.*?\)$", readme, re.MULTILINE)
+    chart = re.search(r"^!\[.*?\]\(docs/plots/readme\.svg\)$", readme, re.MULTILINE)
     if not (title and commands and chart):
         raise ValueError("README.md: needs a title, `## Try it` with `Then try your own data:`, and a chart")
     text = (_HERE / "start.md.template").read_text()

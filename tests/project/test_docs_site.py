@@ -127,11 +127,11 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
-    """The start page has the four commands and the chart of the README."""
+    """The start page has the four commands, the recording and the chart of the README."""
     page = Html(site / "index.html")
 
     assert "fetchmill serve --synthetic 200000 --port 8080 &" in page.text
-    assert "plots/readme.svg" in page.loaded
+    assert {"plots/demo.svg", "plots/readme.svg"} <= set(page.loaded)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
