@@ -395,7 +395,7 @@ mod tests {
             (elsewhere, true, "--region eu-west-3"),
             (coded("ExpiredToken"), true, "expired"),
             (coded("RequestTimeTooSkewed"), true, "clock"),
-            (coded("SlowDown"), true, "fewer requests"),
+            (coded("SlowDown"), true, "throttling requests"),
         ] {
             let advice = fault.advice(400, is_signed, "bkt").unwrap();
             assert!(advice.contains(part), "{advice}");
