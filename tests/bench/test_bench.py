@@ -56,7 +56,7 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     assert scenarios["in_flight"]["levels"][0]["connections"] == 4
     assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))
     assert all(scenarios[name]["commands"] for name in bars)
-    assert shown.count("| CPU an object /") == 2
+    assert shown.count("| CPU per object /") == 2
     assert scenarios["stream"]["clients"].keys() == {"wrk", "null", *STREAMERS}
     assert [found["version"] for found in scenarios["https"]["versions"]] == ["HTTP/1.1", "HTTP/2"]
     # Next to other tests, a server may work for less than one of these steps.
