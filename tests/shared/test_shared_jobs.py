@@ -90,6 +90,7 @@ def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: S
     assert final_rows(job) == Counter(urls)
 
 
+@pytest.mark.timing
 def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start, tmp_path: Path) -> None:
     """Two workers have one range each, and none is left. They divide their ranges before one of them has to wait."""
     served = server(synthetic=2_400, delay=(0.02, 0.02))
