@@ -144,7 +144,8 @@ pub fn resting_connections_of_breaks(requests: usize) -> usize {
 }
 
 /// Number of connections that may rest between two pages of a listing, or between two requests to a store. Each page
-/// uses a connection that has rested. With 1,000 names per page, this allows 300,000 names/s.
-pub const RESTING_PAGES_MAX: usize = 16;
+/// uses a connection that has rested. With 1,000 names per page, this allows 1,200,000 names/s. If pages are faster, each
+/// opens a new connection. Slower pages use fewer connections.
+pub const RESTING_PAGES_MAX: usize = 64;
 /// Maximum number of suspect objects that a job names. Further ones are only counted.
 pub const DOUBTFUL_NAMES_MAX: usize = 10_000;
