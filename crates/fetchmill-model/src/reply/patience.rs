@@ -17,10 +17,16 @@ const FIRST: Millis = 100;
 const LEAST: Millis = 50;
 /// Shortest wait if the replies to repeated requests were also slow.
 const MOST: Millis = 1_000;
-/// The wait for a reply as a multiple of the origin's mean reply time.
-const MEANS: f64 = 8.0;
-/// Weight of one reply in the mean.
-const MEAN_WEIGHT: f64 = 1.0 / 16.0;
+/// The wait for a reply as a multiple of the origin's mean reply time: at least, and at most. In between, it is the mean
+/// plus a multiple of the mean deviation. So an origin with even reply times is not waited for as long as one whose
+/// reply times vary.
+const MEANS: f64 = 4.0;
+const MEANS_MAX: f64 = 8.0;
+const DEVIATIONS: f64 = 9.0;
+/// Weight of one reply in the mean and in the mean deviation.
+const WEIGHT: f64 = 1.0 / 16.0;
+/// A reply counts as at most this many means. Otherwise, the few replies that are far slower would prolong the wait.
+const OUTLIER: f64 = 4.0;
 /// Number of replies, or of listing pages, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
@@ -28,8 +34,10 @@ const KNOWN_PAGES: u64 = 4;
 /// wait is at least [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
 const KNOWN_A_LITTLE_PAGES: u64 = 1;
-/// A reply to a repeated request is fast if it takes at most the shortest wait divided by this.
+/// A reply to a repeated request is fast if it takes at most the shortest wait divided by this, and slow if it takes
+/// longer than [`SLOW`] means.
 const FAST: Millis = 8;
+const SLOW: f64 = 2.0;
 /// Each further wait for the same target is longer by this factor.
 const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
@@ -61,6 +69,8 @@ pub struct Patience {
     least: Millis,
     /// Mean reply time in microseconds.
     mean: f64,
+    /// Mean difference between a reply time and the mean, in microseconds.
+    deviation: f64,
     replies: u64,
     /// Number of requests in flight that may be abandoned.
     out: usize,
@@ -83,6 +93,7 @@ impl Default for Patience {
         Patience {
             least: FIRST,
             mean: 0.0,
+            deviation: 0.0,
             replies: 0,
             out: 0,
             extra: EXTRA_FIRST,
@@ -111,7 +122,13 @@ impl Patience {
     /// Records `count` replies to requests that were sent together. All of them arrived within `took`.
     pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
         let each = took as f64 / f64::from(count.max(1));
-        self.mean += (each - self.mean) * if self.replies == 0 { 1.0 } else { MEAN_WEIGHT };
+        if self.replies == 0 {
+            self.mean = each;
+        } else {
+            let difference = each.min(self.mean * OUTLIER) - self.mean;
+            self.mean += difference * WEIGHT;
+            self.deviation += (difference.abs() - self.deviation) * WEIGHT;
+        }
         self.replies += u64::from(count);
         self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
     }
@@ -121,11 +138,14 @@ impl Patience {
         self.refused_until = now + REFUSED;
     }
 
-    /// Records how long the reply to a repeated request took. A fast reply shows that the wait was too long.
+    /// Records how long the reply to a repeated request took. A fast reply shows that the wait was too long, and a slow
+    /// one that it was too short.
     pub fn note_made_again(&mut self, took: MonotonicMicros) {
-        let took = took / 1000;
-        self.least = if took * FAST <= self.least { self.least / 2 } else { self.least * 2 };
-        self.least = self.least.clamp(LEAST, MOST);
+        if took / 1000 * FAST <= self.least {
+            self.least = (self.least / 2).max(LEAST);
+        } else if took as f64 > self.mean * SLOW {
+            self.least = (self.least * 2).min(MOST);
+        }
     }
 
     /// Records a new request in flight that may be abandoned. Returns the number of replies so far.
@@ -164,8 +184,8 @@ impl Patience {
     /// Returns how long to wait for a reply in milliseconds after `times` abandoned requests.
     fn wait(&self, times: u32) -> Millis {
         let least = if self.replies < self.known { MOST } else { self.least };
-        let wait = least.max((self.mean * MEANS / 1000.0) as Millis);
-        wait.saturating_mul(LONGER.pow(times))
+        let usual = (self.mean + self.deviation * DEVIATIONS).clamp(self.mean * MEANS, self.mean * MEANS_MAX);
+        least.max((usual / 1000.0) as Millis).saturating_mul(LONGER.pow(times))
     }
 }
 
@@ -183,9 +203,39 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_waited_for_a_tenth_of_a_second_at_first_or_eight_means() {
+    fn a_reply_is_waited_for_a_tenth_of_a_second_at_first_or_four_means() {
         assert_eq!(after(100, 500).wait(0), 100);
-        assert_eq!(after(100, 500_000).wait(0), 4_000);
+        assert_eq!(after(100, 500_000).wait(0), 2_000);
+    }
+
+    #[test]
+    fn replies_that_vary_are_waited_for_longer_up_to_eight_means() {
+        let mut patience = Patience::default();
+        (0..1_000).for_each(|n| patience.note_replies(1, if n % 4 == 3 { 2_000_000 } else { 100_000 }));
+
+        let means = patience.wait(0) as f64 / (patience.mean / 1000.0);
+
+        assert!((7.9..=8.0).contains(&means), "{means}");
+    }
+
+    #[test]
+    fn one_reply_in_a_hundred_that_is_far_slower_changes_the_wait_by_little() {
+        let mut patience = Patience::default();
+        (0..1_000).for_each(|n| {
+            patience.note_replies(1, if n % 100 == 50 { 2_500_000 } else { 50_000 });
+            assert!(n == 0 || patience.wait(0) <= 1_000, "{n}");
+        });
+
+        assert!((200..=220).contains(&patience.wait(0)), "{}", patience.wait(0));
+    }
+
+    #[test]
+    fn an_origin_that_becomes_slower_is_waited_for_longer() {
+        let mut patience = after(1_000, 50_000);
+
+        (0..64).for_each(|_| patience.note_replies(1, 2_500_000));
+
+        assert!(patience.wait(0) >= 8_000, "{}", patience.wait(0));
     }
 
     #[test]
@@ -207,6 +257,15 @@ mod tests {
         assert_eq!(patience.wait(0), 100);
         (0..9).for_each(|_| patience.note_made_again(900_000));
         assert_eq!(patience.wait(0), 1_000);
+    }
+
+    #[test]
+    fn repeated_requests_that_are_as_fast_as_others_leave_waits_as_they_are() {
+        let mut patience = after(100, 50_000);
+
+        (0..9).for_each(|_| patience.note_made_again(60_000));
+
+        assert_eq!((patience.wait(0), patience.least), (200, FIRST));
     }
 
     #[test]
