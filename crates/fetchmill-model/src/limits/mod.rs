@@ -14,6 +14,7 @@ mod sinks;
 pub use jobs::*;
 pub use lists::*;
 pub use net::*;
+pub(crate) use replies::RESTING_SHARE;
 pub use replies::*;
 pub use retries::*;
 pub use sinks::*;

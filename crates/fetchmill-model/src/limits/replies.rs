@@ -121,7 +121,7 @@ pub const BATCH_BYTES_MAX: usize = MIB;
 pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
 /// Number of active connections per resting connection that may be open. If each connection rests for 50 ms after a
 /// reply of 100 ms, this is the share that rests.
-const RESTING_SHARE: usize = 2;
+pub(crate) const RESTING_SHARE: usize = 2;
 /// The same number if the process may open only few files. There is at least one resting connection for this number of
 /// active ones.
 pub const RESTING_SHARE_MIN: usize = 8;

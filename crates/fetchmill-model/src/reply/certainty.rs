@@ -8,6 +8,8 @@
 //!
 //! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
 
+use crate::limits::RESTING_SHARE;
+
 /// Microseconds.
 pub type MonotonicMicros = u64;
 
@@ -203,8 +205,22 @@ impl OriginReplies {
     /// Returns whether a short rest after each reply costs less time than a long rest after many. After a single reply,
     /// a short rest is enough, because the reply cannot belong to another request.
     fn rests_after_each(&self) -> bool {
+        if self.rests_too_much() {
+            return false;
+        }
         let long = self.silence_of_many().min(REST_MAX) as f64 + self.lost_in_window() / IDLE_COST;
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
+    }
+
+    /// Returns whether more connections would have to rest than may, even with the cheaper of both rests. Requests would
+    /// then wait for them, so connections end instead. If breaks make windows short, more connections may rest.
+    fn rests_too_much(&self) -> bool {
+        if self.keeps_open || self.known < KNOWN_REPLIES || self.breaks_often() {
+            return false;
+        }
+        let (after_each, after_window) =
+            (SILENCE_MIN as f64 / self.mean, self.silence_of_many() as f64 / WINDOW_MAX as f64);
+        after_each.min(after_window) * RESTING_SHARE as f64 > 1.0
     }
 
     /// Returns whether a connection with one reply rests immediately because little is known about the origin. Later
@@ -276,7 +292,8 @@ impl OriginReplies {
         let silence = self.silence(of);
         // If the window was shorter than the rest would be, a new connection costs less time, unless the server keeps
         // the old one open.
-        let is_slower = !self.keeps_open && self.mean * f64::from(of.replies) < silence as f64;
+        let is_slower =
+            self.rests_too_much() || !self.keeps_open && self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
         // A full connection should get no more replies. Only if its rest would be too long, it gets one more.
         if silence > REST_MAX || may_end && !is_full {
@@ -475,6 +492,23 @@ mod tests {
             origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI),
             NextStep::Rest(SILENCE_MIN)
         );
+    }
+
+    #[test]
+    fn connections_end_if_too_many_would_have_to_rest() {
+        let steps = |took, keeps_open: bool| {
+            let mut origin = origin(took, 1000);
+            origin.note(2500 * MILLI, 1_000_000);
+            (0..100).for_each(|_| origin.note(took, 1_000_000));
+            origin.note_end(!keeps_open);
+            [(1, 200), (10, 1000)]
+                .map(|(replies, milli)| origin.next_step(&connection(took, replies), false, milli * MILLI))
+        };
+
+        assert_eq!(steps(60 * MILLI, false), [NextStep::GoOn, NextStep::LastRequest]);
+        // After each reply, half a connection rests per working one, which is allowed.
+        assert_eq!(steps(110 * MILLI, false)[0], NextStep::Rest(SILENCE_MIN));
+        assert_eq!(steps(60 * MILLI, true)[0], NextStep::Rest(SILENCE_MIN));
     }
 
     #[test]
