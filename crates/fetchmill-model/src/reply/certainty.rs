@@ -24,6 +24,9 @@ const FIRST_WINDOW: f64 = 0.25;
 /// Multiplier that scrambles a number: the upper half of the product looks random. It is 2^64 divided by the golden
 /// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Number of connections, one after the other, that a server must leave open before it counts as one that ignores
+/// requests to close them.
+const LEFT_OPEN_MIN: u32 = 4;
 /// Number of replies after which a connection ends if its origin has sent an unsolicited reply.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
 /// Cost of a new connection in requests. Over loopback it costs as much CPU time as 4.5 requests, and over a network as
@@ -61,8 +64,8 @@ pub struct OriginReplies {
     replies: f64,
     breaks: f64,
     has_surplus: bool,
-    /// Whether the server left the last connection open that it was asked to close.
-    keeps_open: bool,
+    /// Number of connections that the server left open although it was asked to close them, since it last closed one.
+    left_open: u32,
 }
 
 /// Replies on a connection since the last moment when no other reply could be on its way.
@@ -162,7 +165,12 @@ impl OriginReplies {
 
     /// Records whether the server closed a connection soon after it was asked to do so.
     pub fn note_end(&mut self, is_closed: bool) {
-        self.keeps_open = !is_closed;
+        self.left_open = if is_closed { 0 } else { self.left_open.saturating_add(1) };
+    }
+
+    /// Returns whether the server ignores requests to close connections. A single close may just have been late.
+    fn keeps_open(&self) -> bool {
+        self.left_open >= LEFT_OPEN_MIN
     }
 
     /// Returns whether breaks are so frequent that windows are short.
@@ -215,7 +223,7 @@ impl OriginReplies {
     /// Returns whether more connections would have to rest than may, even with the cheaper of both rests. Requests would
     /// then wait for them, so connections end instead. If breaks make windows short, more connections may rest.
     fn rests_too_much(&self) -> bool {
-        if self.keeps_open || self.known < KNOWN_REPLIES || self.breaks_often() {
+        if self.keeps_open() || self.known < KNOWN_REPLIES || self.breaks_often() {
             return false;
         }
         let (after_each, after_window) =
@@ -293,7 +301,7 @@ impl OriginReplies {
         // If the window was shorter than the rest would be, a new connection costs less time, unless the server keeps
         // the old one open.
         let is_slower =
-            self.rests_too_much() || !self.keeps_open && self.mean * f64::from(of.replies) < silence as f64;
+            self.rests_too_much() || !self.keeps_open() && self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
         // A full connection should get no more replies. Only if its rest would be too long, it gets one more.
         if silence > REST_MAX || may_end && !is_full {
@@ -500,7 +508,7 @@ mod tests {
             let mut origin = origin(took, 1000);
             origin.note(2500 * MILLI, 1_000_000);
             (0..100).for_each(|_| origin.note(took, 1_000_000));
-            origin.note_end(!keeps_open);
+            (0..LEFT_OPEN_MIN).for_each(|_| origin.note_end(!keeps_open));
             [(1, 200), (10, 1000)]
                 .map(|(replies, milli)| origin.next_step(&connection(took, replies), false, milli * MILLI))
         };
@@ -597,6 +605,8 @@ mod tests {
         (0..5).for_each(|_| origin.note_break());
         let full = connection(MILLI, origin.window_replies());
 
+        (1..LEFT_OPEN_MIN).for_each(|_| origin.note_end(false));
+        assert_eq!(origin.next_step(&full, false, MILLI), NextStep::LastRequest, "these may have been late");
         origin.note_end(false);
         assert_eq!(origin.next_step(&full, false, MILLI), NextStep::Rest(SILENCE_MIN));
 
