@@ -18,7 +18,7 @@ use crate::event_queues::network_runtime;
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_origins::ListingServer;
 use fetchmill_model::error::Result;
-use fetchmill_model::http1::BodySink;
+use fetchmill_model::http1::DiscardedBody;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
@@ -37,13 +37,6 @@ pub(crate) struct HealthChecker {
     pub(crate) naming: Naming,
     /// URL of the listing's first page, if there is one.
     pub(crate) first_page: Option<String>,
-}
-
-/// A sink that discards everything.
-struct Discarded;
-
-impl BodySink for Discarded {
-    fn piece(&mut self, _bytes: &[u8]) {}
 }
 
 impl HealthChecker {
@@ -127,7 +120,7 @@ impl HealthChecker {
                 Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection
-                .exchange(RequestTarget::Path(path), &buffers, &mut Discarded, &watch, max_body)
+                .exchange(RequestTarget::Path(path), &buffers, &mut DiscardedBody, &watch, max_body)
                 .await;
             match replied {
                 Ok(replied) => {

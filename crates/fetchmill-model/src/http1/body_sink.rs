@@ -25,6 +25,14 @@ pub trait BodySink {
     }
 }
 
+/// A sink that discards everything.
+#[derive(Debug, Default)]
+pub struct DiscardedBody;
+
+impl BodySink for DiscardedBody {
+    fn piece(&mut self, _bytes: &[u8]) {}
+}
+
 impl BodySink for Vec<u8> {
     fn piece(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);

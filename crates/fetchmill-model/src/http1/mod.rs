@@ -33,7 +33,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use body_sink::BodySink;
+pub use body_sink::{BodySink, DiscardedBody};
 pub use date::RetryAfter;
 pub use head::{FieldSpans, Framing, Head, Span, Version, field_values, odd_head};
 pub use malformed::MalformedReply;

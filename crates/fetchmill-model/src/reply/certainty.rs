@@ -284,6 +284,12 @@ impl OriginReplies {
         self.silence(of).max(least)
     }
 
+    /// Returns whether a last request, which asks the server to close the connection, makes its replies certain sooner
+    /// than a rest.
+    pub fn ends_sooner(&self, of: &ConnectionReplies) -> bool {
+        !self.keeps_open() && self.silence(of) > REST_MAX
+    }
+
     /// Returns the next step of a connection after a reply. `is_full` means that the connection holds the maximum
     /// number of bytes.
     pub fn next_step(&self, of: &ConnectionReplies, is_full: bool, now: MonotonicMicros) -> NextStep {
@@ -493,6 +499,7 @@ mod tests {
         origin.note(2000 * MILLI, 1_000_000);
 
         assert_eq!(origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI), NextStep::LastRequest);
+        assert!(origin.ends_sooner(&connection(MILLI, 900)) && !origin.ends_sooner(&connection(MILLI, 1)));
         // The slowest reply is forgotten after a minute.
         origin.note(MILLI, 40_000 * MILLI);
         origin.note(MILLI, 80_000 * MILLI);

@@ -129,6 +129,15 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
+    /// Returns whether one more request makes the held replies certain sooner than a rest.
+    pub fn ends_sooner(&mut self) -> bool {
+        self.is_holding()
+            && self
+                .connection
+                .origin_and_replies()
+                .is_some_and(|(origin, replies)| origin.replies.borrow().ends_sooner(replies))
+    }
+
     /// Starts a rest and returns how long the connection must stay silent. If the server was asked to close it, the
     /// close makes its replies certain too.
     pub fn begin_rest(&mut self) -> Duration {
@@ -141,7 +150,7 @@ impl<H: HeldReplies> CertainConnection<H> {
     }
 
     /// Forbids more requests and starts a rest.
-    pub(super) fn begin_end(&mut self) -> Duration {
+    pub fn begin_end(&mut self) -> Duration {
         if let Some((_, replies)) = self.connection.origin_and_replies() {
             replies.end_with_next();
         }

@@ -24,6 +24,7 @@ use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
 use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::verdict::{AttemptState, Rules};
+use fetchmill_net::OriginConnections;
 use fetchmill_store::sink::EntryDescription;
 
 /// A task's current target. Its memory is reused for the next target.
@@ -224,6 +225,11 @@ impl CurrentTarget {
     /// Returns the expected hash of the body.
     pub(crate) fn hash(&self) -> Option<&ExpectedHash> {
         self.request.as_deref()?.hash.as_ref()
+    }
+
+    /// Returns whether a request to `origin` for this target is a plain `GET`, without fields or cookies of its own.
+    pub(crate) fn is_plain_at(&self, origin: &OriginConnections) -> bool {
+        self.is_located && self.request.is_none() && self.at.cookies_at(origin).is_none()
     }
 
     /// Returns whether the request has conditions.

@@ -36,7 +36,13 @@ impl Worker {
                 if self.supply.is_done() {
                     break;
                 }
-                self.wait_idle(&mut task, watch).await;
+                if self.ends_with_request(&mut task, batch.first()) {
+                    self.in_flight.enter();
+                    self.end_with_request(&mut task, batch.first(), watch).await;
+                    self.in_flight.leave();
+                } else {
+                    self.wait_idle(&mut task, watch).await;
+                }
                 continue;
             }
             self.in_flight.enter();

@@ -18,6 +18,7 @@ mod admission;
 mod batch;
 mod begin;
 mod body;
+mod closing_request;
 mod counted_outcomes;
 mod credentials;
 mod drive;
