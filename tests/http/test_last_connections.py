@@ -61,7 +61,7 @@ def test_the_last_object_is_requested_again_to_end_its_connection(raw: Raw, tmp_
 
 
 def test_a_reply_too_many_is_found_at_the_end(raw: Raw, tmp_path: Path) -> None:
-    """All later replies belong to the requests before theirs, which the last request shows: they are requested again."""
+    """After it, each reply belongs to the request before its own. The last request shows this."""
 
     def too_many(exchange: Exchange) -> None:
         extra = [reply(b"of nobody")] if exchange.number == 1 else []
