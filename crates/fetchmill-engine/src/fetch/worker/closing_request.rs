@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::address::asked_for;
+use super::body::WorkerBody;
 use super::held_outcomes::WorkerConnection;
 use super::state::Worker;
 use crate::control::stop::Stop;
@@ -17,20 +18,25 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::Deadlines;
 use fetchmill_net::certain::AfterReply;
 
-/// Maximum bytes of all replies on a connection that ends with one more request, because one of them comes again.
-const HELD_BYTES_MAX: usize = 256 * 1024;
+/// Maximum bytes of a body that is requested again, only to be discarded.
+const BODY_MAX: u64 = 64 * 1024;
 
 impl Worker {
-    /// Returns whether a connection should end with one more request for `last`, its last target.
-    pub(super) fn ends_with_request(&self, task: &mut WorkerConnection, last: &CurrentTarget) -> bool {
+    /// Returns whether a connection should end with one more request for `last`, its last target. The body of that
+    /// target's reply is still in `body`.
+    pub(super) fn ends_with_request(
+        &self,
+        task: &mut WorkerConnection,
+        last: &CurrentTarget,
+        body: &WorkerBody,
+    ) -> bool {
         let has_no_target = self.supply.is_dry() && self.supply.is_empty();
         has_no_target
             && self.control().is_listing_done.load(Ordering::Relaxed)
             && self.control().stop.get() == Stop::No
             && !self.control().origins.are_many()
             && task.connection.origin().is_some_and(|origin| last.is_plain_at(origin))
-            && task.held.memory() <= HELD_BYTES_MAX
-            && task.held.spilled().next().is_none()
+            && body.brought() <= BODY_MAX
             && task.ends_sooner()
     }
 

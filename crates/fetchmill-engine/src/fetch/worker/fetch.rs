@@ -36,7 +36,7 @@ impl Worker {
                 if self.supply.is_done() {
                     break;
                 }
-                if self.ends_with_request(&mut task, batch.first()) {
+                if self.ends_with_request(&mut task, batch.first(), &body) {
                     self.in_flight.enter();
                     self.end_with_request(&mut task, batch.first(), watch).await;
                     self.in_flight.leave();
