@@ -24,8 +24,8 @@ type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
 ///     options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 ///
 /// Raises:
-///     UsageError: an option cannot be used. From each method: the store refuses the request.
-///     TemporaryError: from each method: the store does not answer in time.
+///     UsageError: an option cannot be used, or (any method) the store refuses the request.
+///     TemporaryError: (any method) the store does not answer in time.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Bucket {
     inner: CoreBucket,

@@ -336,7 +336,7 @@ class _EndError(BaseException):
 
 
 def _has_started(thread: threading.Thread) -> bool:
-    """Return whether a thread is running or has run. After an interrupted start, it may begin later or never."""
+    """Return whether a thread is running or has run. After an interrupted start, it may start later or not at all."""
     for _ in range(START_MILLISECONDS_MAX):
         if thread.ident is not None:
             return True

@@ -85,7 +85,7 @@ def read(
     list_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     checked = GetOptions(source=source, dest="unused", format="null", **list_options)
     if checked.source_kind != "list" or checked.source == "-":
-        raise UsageError(f"{source} is not a list in files; create one with fetchmill ls -o")
+        raise UsageError(f"{source} is not a file with a list; create one with fetchmill ls -o")
     found_format, files = files_of(checked)
     if (rate := options.get("rate")) is not None and workers:
         options["rate"] = rate / workers

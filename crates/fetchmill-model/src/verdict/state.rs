@@ -180,8 +180,8 @@ impl AttemptState {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
-    /// Decides the next step after a reply that is not the requested rest. The reply has no other effect: only the
-    /// reply to a request for the whole object counts.
+    /// Decides the next step after a reply that is not the requested remainder of a body. Nothing else is recorded:
+    /// only a reply to a request for the whole object counts.
     fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         let status = reply.status;
         let of_status =

@@ -20,7 +20,7 @@ class TlsContexts:
         self._context = context
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Return the context for a host, given as in a normalised URL.
+        """Return the context for a host. The host has the form that it has in a normalised URL.
 
         Raises:
             UsageError: the certificate file cannot be used.

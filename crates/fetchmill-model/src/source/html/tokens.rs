@@ -123,7 +123,7 @@ impl IndexEmitter {
         if self.tag.is("a") {
             self.end_link();
             self.end_heading();
-            // A link that is too long is passed on truncated, and refused for its length.
+            // A link that is too long is truncated here. Later, it is still too long, so it is refused.
             self.link = self.href.take().map(|href| href.bytes);
         } else if self.tag.is("base") {
             self.end_link();

@@ -111,7 +111,7 @@ impl<'a> BatchRows<'a> {
     }
 }
 
-/// Returns a row as its sequence number, the object, and the stored CRC-32C.
+/// Returns the sequence number, the object and the stored CRC-32C of a row.
 pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
     let (rows, mut kept) = (BatchRows::of(batch)?, Vec::new());
     let object = rows.get(row, &mut kept).ok_or_else(|| {
