@@ -37,12 +37,13 @@ def machines(folder: Path) -> Iterator[Cluster]:
         yield found
 
 
-def begin(machines: Cluster, tmp_path: Path) -> tuple[list[str], Path, "list[subprocess.Popen[str]]"]:
+def begin(machines: Cluster, tmp_path: Path, *options: str) -> tuple[list[str], Path, "list[subprocess.Popen[str]]"]:
     """Starts a shared job on all machines. Returns its URLs, its directory and its workers."""
     urls = [f"{URL}/get/file-{number:012}" for number in range(COUNT)]
     (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
     job = tmp_path / "job"
-    return urls, job, [node.start("get", tmp_path / "urls.txt", job, *OPTIONS) for node in machines.nodes]
+    command = ("get", tmp_path / "urls.txt", job, *OPTIONS, *options)
+    return urls, job, [node.start(*command) for node in machines.nodes]
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -64,12 +65,13 @@ def is_finished(job: Path) -> bool:
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).finished
 
 
-def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lease", ["2s", "600s"])
+def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path, lease: str) -> None:
     """Other machines take over the ranges of the cut-off one, although its heartbeats arrive.
 
-    It ends normally later.
+    It ends normally later. With the long lease, the next heartbeat would be due after two minutes.
     """
-    urls, job, workers = begin(machines, tmp_path)
+    urls, job, workers = begin(machines, tmp_path, "--lease", lease)
     cut = workers[1]
     wait_until(lambda: heartbeat(job, cut).get("counts", {}).get("fetched"), "the worker has not begun")
 
@@ -179,3 +181,24 @@ def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyP
         progress.note(settled)
     assert not stuck_after(STUCK_SECONDS - 0.1)
     assert stuck_after(0.2)
+
+
+def test_an_attempt_that_follows_a_stuck_one_is_stuck_until_its_first_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the previous attempt is not stuck, the next one has that attempt's limit."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    first = AttemptProgress()
+    now[0] += 0.1
+    first.note(1)
+
+    second = first.following(is_waiting=True)
+    assert not second.is_stuck()
+    now[0] += STUCK_SECONDS + 0.1
+    assert second.is_stuck()
+
+    third = second.following(is_waiting=True)
+    assert third.is_stuck()
+    third.note(1)
+    assert not third.is_stuck()
+    # An attempt without open targets has not waited for them.
+    assert not second.following(is_waiting=False).is_stuck()

@@ -109,6 +109,27 @@ def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start,
     assert sum(final_rows(tmp_path / "job").values()) == 2_400
 
 
+@pytest.mark.timing
+def test_a_waiting_worker_gets_work_before_the_next_heartbeat(
+    server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
+    """Two workers begin with one range. The one that has it takes 30 s, and its second heartbeat is due after 24 s."""
+    write_list(tmp_path / "urls.txt", server(synthetic=2_400, delay=(0.05, 0.05)), 2_400)
+    job = tmp_path / "job"
+    workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "4", "--lease", "120s") for _ in range(2)]
+
+    def committers() -> set[str]:
+        return {json.loads(path.read_text())["worker"] for path in (job / "commits").glob("[!.]*.json")}
+
+    wait_for(lambda: len(committers()) == 2, workers[0])
+    found = committers()
+    if not fetchmill.shared_jobs.status(job).finished:
+        fetchmill.shared_jobs.stop(job, now=True)
+    for worker in workers:
+        worker.kill()
+    assert len(found) == 2
+
+
 def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
     """Simultaneous processes create one job; one with other options is refused by name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)

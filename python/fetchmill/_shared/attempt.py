@@ -67,7 +67,8 @@ class Attempt:
         self.is_released = False
         # Whether the attempt was ever stuck, so that another worker may have taken the range.
         self.was_stuck = False
-        self._progress = AttemptProgress()
+        # The outcomes so far.
+        self.progress = AttemptProgress()
         self._directory = directory
         self._job = job
         self._worker = worker
@@ -118,12 +119,12 @@ class Attempt:
         """Record the outcomes so far. Return the number of listed targets without an outcome."""
         counts = self.counts()
         settled = sum(counts[name] for name in OUTCOMES)
-        self._progress.note(settled)
+        self.progress.note(settled)
         return counts["listed"] - settled
 
     def is_stuck(self) -> bool:
         """Return whether outcomes arrive much more slowly than before, although the origin does not throttle."""
-        return self.note_progress() > 0 and self._progress.is_stuck() and self.pace() is None
+        return self.note_progress() > 0 and self.progress.is_stuck() and self.pace() is None
 
     def stop(self) -> None:
         """End the job. Its objects are discarded."""

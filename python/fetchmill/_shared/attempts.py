@@ -9,6 +9,7 @@ from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import Heartbeat
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.origin_pace import OriginPace
+from fetchmill._shared.progress import AttemptProgress
 from fetchmill._shared.records import OUTCOMES, CommitRecord, empty_ledger
 from fetchmill.errors import FetchmillError
 
@@ -40,6 +41,8 @@ class RunningAttempts:
         # Number of outcomes in attempts that did not become final.
         self._discarded = 0
         self._pace = OriginPace()
+        # The outcomes of the attempt that ended last.
+        self._ended = AttemptProgress()
 
     def current(self) -> list[Attempt]:
         """Return the attempts."""
@@ -60,8 +63,15 @@ class RunningAttempts:
         """Add an attempt. Its range is fed next."""
         with self._lock:
             self._pace.note(self._attempts)
+            attempt.progress = self._next_progress()
             self._attempts.append(attempt)
             self._set_rates()
+
+    def _next_progress(self) -> AttemptProgress:
+        if not self._attempts:
+            return self._ended.following(is_waiting=False)
+        last = self._attempts[-1]
+        return last.progress.following(is_waiting=last.note_progress() > 0)
 
     def finish(
         self, attempt: Attempt, failure: BaseException | None, how_to_divide: Callable[[], tuple[int, float]]
@@ -99,6 +109,7 @@ class RunningAttempts:
             with self._lock:
                 self._pace.note(self._attempts)
                 self._attempts.remove(attempt)
+                self._ended = attempt.progress
                 if not is_final:
                     self._discarded += attempt.settled()
                 self.note_failure(failure)
@@ -160,6 +171,10 @@ class RunningAttempts:
             if is_in_the_way or (attempt.was_stuck and has_lost(attempt)):
                 attempt.stop()
 
+    def stuck(self) -> list[str]:
+        """Return the ids of the stuck ranges. Another worker may also fetch these."""
+        return [attempt.claim.range.id for attempt in self.current() if attempt.is_stuck()]
+
     def as_heartbeat(self) -> dict[str, Any]:
         """Return the values for a heartbeat."""
         with self._lock:
@@ -175,7 +190,7 @@ class RunningAttempts:
             rate = settled / max(time.monotonic() - min(each.started for each in attempts), 0.1)
         return {
             "ranges": [attempt.claim.range.id for attempt in attempts],
-            "stuck": [attempt.claim.range.id for attempt in attempts if attempt.is_stuck()],
+            "stuck": self.stuck(),
             "counts": counts,
             "objects_per_second": round(rate, 1),
             "pace": self._pace.per_second,

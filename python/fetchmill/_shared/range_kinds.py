@@ -16,6 +16,9 @@ RANGE_SECONDS = 30.0
 # While few ranges are left or a worker waits for work, workers end their ranges after this time. They divide the rest
 # into ranges of at most this duration.
 SHARE_SECONDS = 1.5
+# While a worker waits for work, other workers end their ranges after this time. The waiting worker gets a part of the
+# rest when the targets already fed are fetched.
+HAND_OVER_SECONDS = 0.5
 
 
 class EndableAttempt(Protocol):
@@ -47,6 +50,15 @@ class RangeKind(Protocol):
             is_shared: whether a worker waits for work, or soon will.
         """
 
+    def is_over(self, seconds: float, *, is_shared: bool, is_awaited: bool) -> bool:
+        """Return whether an attempt that began `seconds` ago must end before the end of its range.
+
+        Args:
+            seconds: the duration of the attempt so far.
+            is_shared: whether a worker waits for work, or soon will.
+            is_awaited: whether a worker waits for work.
+        """
+
     def rest(self, file: ListFile, rest: Range, size: int) -> list[Range]:
         """Divide the rest of an attempt's range into ranges of about `size` bytes or rows each.
 
@@ -74,6 +86,10 @@ class RowRanges:
         """See `RangeKind`."""
         return SHARE_SECONDS if is_shared else RANGE_SECONDS
 
+    def is_over(self, seconds: float, *, is_shared: bool, is_awaited: bool) -> bool:
+        """See `RangeKind`."""
+        return seconds > (HAND_OVER_SECONDS if is_awaited else self.seconds(is_shared=is_shared))
+
     def rest(self, file: ListFile, rest: Range, size: int) -> list[Range]:
         """See `RangeKind`."""
         with file.open() as opened:
@@ -99,6 +115,11 @@ class HostRanges:
         """See `RangeKind`. Ending early gains nothing, because the whole rest would just move to another worker."""
         del is_shared
         return RANGE_SECONDS
+
+    def is_over(self, seconds: float, *, is_shared: bool, is_awaited: bool) -> bool:
+        """See `RangeKind`."""
+        del is_awaited
+        return seconds > self.seconds(is_shared=is_shared)
 
     def rest(self, file: ListFile, rest: Range, size: int) -> list[Range]:
         """See `RangeKind`."""

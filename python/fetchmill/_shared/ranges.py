@@ -20,10 +20,10 @@ LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
 # Number of first ranges, within the sizes below. Workers divide them further, depending on their speed.
 _FIRST_RANGES = 16
-_RANGE_MIN = 1 << 20
+_RANGE_MIN = 128 << 10
 _RANGE_MAX = 32 << 20
 # Minimum and maximum number of rows in a first range of Parquet.
-_ROWS_MIN = 20_000
+_ROWS_MIN = 2_500
 _ROWS_MAX = 1_000_000
 
 

@@ -24,8 +24,14 @@ from fetchmill._shared.source_lister import LISTING_END_SECONDS
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError
 
-# Poll interval of a worker without work.
+# Poll interval of a worker without work: this share of its wait so far, within the bounds.
+_IDLE_SHARE = 0.125
+_IDLE_SECONDS_MIN = 0.2
 IDLE_SECONDS = 1.0
+# Interval at which a worker reads the others' heartbeats, and maximum number of heartbeats that it then reads per
+# second.
+_LOOK_SECONDS = 0.5
+_READS_PER_SECOND = 20
 # Poll interval of a worker that cannot start another range yet.
 _READY_SECONDS = 0.1
 # A worker ends if its heartbeats fail for this many leases.
@@ -97,6 +103,9 @@ class RangeWorker:
         # Whether so few ranges are left that a worker will soon have none.
         self._is_near_end = False
         self._is_waiting = False
+        self._waiting_since = 0.0
+        # The stuck ranges in the last heartbeat.
+        self._shown_stuck: list[str] = []
         # Whether the user has been notified that no worker can list the source.
         self._has_said = False
         self._asked = threading.Event()
@@ -195,10 +204,17 @@ class RangeWorker:
             claim = self._choice.take(self._job, open_ranges, mine) if is_ready else None
             self._note_waiting(is_ready and claim is None)
             if claim is None:
-                self._pause(IDLE_SECONDS if is_ready or not self._job.is_listed else _READY_SECONDS, finishing)
+                self._pause(self._poll_seconds(), finishing)
             else:
                 self._attempt(claim)
         return "failed"
+
+    def _poll_seconds(self) -> float:
+        """Return how long to wait for work. A long wait is likely to go on, and many workers may wait."""
+        if self._is_waiting:
+            waited = time.monotonic() - self._waiting_since
+            return min(max(waited * _IDLE_SHARE, _IDLE_SECONDS_MIN), IDLE_SECONDS)
+        return _READY_SECONDS if self._job.is_listed else IDLE_SECONDS
 
     def _pause(self, seconds: float, finishing: int) -> None:
         """Wait up to `seconds`, or until the worker is asked to end or fewer attempts wait for their last targets."""
@@ -245,6 +261,7 @@ class RangeWorker:
         begins = is_waiting and not self._is_waiting
         self._is_waiting = is_waiting
         if begins:
+            self._waiting_since = time.monotonic()
             with suppress(*STORE_ERRORS):  # the heartbeat thread tries again
                 self._write_heartbeat()
 
@@ -284,7 +301,7 @@ class RangeWorker:
 
     def _how_to_divide(self) -> tuple[int, float]:
         """Return the minimum number and the maximum duration of the ranges into which an attempt divides its rest."""
-        return self._shares.sharers if self._has_idle_peers else 1, self._range_seconds()
+        return self._shares.sharers if self._has_idle_peers else 1, self._kind.seconds(is_shared=self._is_shared())
 
     def _is_to_end(self, attempt: Attempt) -> bool:
         """Return whether an attempt must end before the end of its range."""
@@ -296,10 +313,10 @@ class RangeWorker:
             return True  # a job that began without a rate cannot get one later
         if self._shares.is_outdated(attempt.known):
             return True
-        return seconds > self._range_seconds()
+        return self._kind.is_over(seconds, is_shared=self._is_shared(), is_awaited=self._has_idle_peers)
 
-    def _range_seconds(self) -> float:
-        return self._kind.seconds(is_shared=self._has_idle_peers or self._is_near_end)
+    def _is_shared(self) -> bool:
+        return self._has_idle_peers or self._is_near_end
 
     def _is_ended(self) -> bool:
         """Return whether this worker must not claim more ranges."""
@@ -321,24 +338,20 @@ class RangeWorker:
     # Heartbeats.
 
     def _beat(self) -> None:
-        period = self._job.lease / BEATS_IN_A_LEASE
         last = time.monotonic()
         # Write the first heartbeat immediately, to find out whether others must make room for this worker.
-        pause = 0.0
+        due, pause = last, 0.0
         while not self._ended.wait(pause):
-            pause = period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)
+            pause = self._look_seconds()
             try:
-                written = time.monotonic()
-                if written - last > self._job.lease:
+                began = time.monotonic()
+                if began - last > self._job.lease:
                     self._note_frozen()
-                self._beating.job()
-                self._write_heartbeat()
-                self._look_at_peers()
-                self._attempts.end_stuck(self._shares.is_outdated)
-                self._stopped = self._beating.is_stopped()
-                self._stopped_at = (self._stopped_at or time.monotonic()) if self._stopped else 0.0
-                self._take_rate(self._beating.rate(self._job))
-                last = written
+                if began >= due or self._attempts.stuck() != self._shown_stuck:
+                    self._beat_once()
+                    last, due = began, began + self._beat_seconds()
+                else:
+                    self._look_at_peers()
             except STORE_ERRORS as error:
                 # After a lease, others may fetch this worker's ranges. If there are limits, it must stop before that.
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
@@ -346,6 +359,24 @@ class RangeWorker:
                     self._fail(error)
             except BaseException as error:  # noqa: BLE001 - raised when the worker ends
                 self._fail(error)
+
+    def _beat_once(self) -> None:
+        self._beating.job()
+        self._write_heartbeat()
+        self._look_at_peers()
+        self._attempts.end_stuck(self._shares.is_outdated)
+        self._stopped = self._beating.is_stopped()
+        self._stopped_at = (self._stopped_at or time.monotonic()) if self._stopped else 0.0
+        self._take_rate(self._beating.rate(self._job))
+
+    def _beat_seconds(self) -> float:
+        period = self._job.lease / BEATS_IN_A_LEASE
+        return period if self._may_start.is_set() else min(period, _LOOK_SECONDS)
+
+    def _look_seconds(self) -> float:
+        """Return the interval between two looks at the others. A beat is a multiple of it."""
+        period = self._beat_seconds()
+        return period / max(int(period / max(_LOOK_SECONDS, self._shares.sharers / _READS_PER_SECOND)), 1)
 
     def _note_frozen(self) -> None:
         """End work that other workers may have taken over while this process was frozen."""
@@ -362,6 +393,7 @@ class RangeWorker:
         of_attempts = self._attempts.as_heartbeat()
         known = [attempt.known for attempt in self._attempts.current()]
         listing_known = [self._listing.known] if self._listing.is_running else []
+        self._shown_stuck = of_attempts["stuck"]
         self._heartbeats.write(
             {
                 "state": self._state(),
