@@ -2,7 +2,7 @@
 
 The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
 means `abort`, because the process that sent the order has ended. The launcher writes events as JSON lines: `say` with a
-message for the user, and `kind` with `error` if it fails.
+message for the user, `received` with a command, and `kind` with `error` if it fails.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from fetchmill.errors import FetchmillError
@@ -33,8 +33,9 @@ _SET_PDEATHSIG = 1
 class _Commands:
     """The lines of the input after the order."""
 
-    def __init__(self, source: TextIO) -> None:
+    def __init__(self, source: TextIO, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
         self._source = source
+        self._emit = emit
         self._last = ""
         threading.Thread(target=self._read, name="fetchmill-commands", daemon=True).start()
 
@@ -46,6 +47,7 @@ class _Commands:
     def _read(self) -> None:
         for line in self._source:
             self._last = line.strip()
+            self._emit(received=self._last)
         if self._last != "end":
             self._last = "abort"
 
@@ -56,14 +58,16 @@ def main() -> int:
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     events = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray prints to standard output, which is for events
+    lock = threading.Lock()
 
     def emit(**values: Any) -> None:  # noqa: ANN401 - JSON
-        events.write(json.dumps(values) + "\n")
-        events.flush()
+        with lock, suppress(OSError):  # the caller has ended
+            events.write(json.dumps(values) + "\n")
+            events.flush()
 
     order = json.loads(sys.stdin.readline())
     try:
-        _run(order, _Commands(sys.stdin), emit)
+        _run(order, _Commands(sys.stdin, emit), emit)
     except FetchmillError as error:
         emit(kind=type(error).__name__, error=str(error))
         return 1

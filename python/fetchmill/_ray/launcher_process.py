@@ -16,6 +16,8 @@ from fetchmill.errors import TemporaryError
 
 # Time until the launcher is killed. It allows 1.5 s for the workers to end, and 1 s for Ray.
 _END_SECONDS = 3.0
+# Time until the launcher is killed if it does not even receive the command, for example because it is frozen.
+_RECEIVE_SECONDS = 1.0
 _REASON_BYTES = 4096
 
 
@@ -39,6 +41,8 @@ class LauncherProcess:
             start_new_session=True,
         )
         self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        # Set when the launcher has received `end`, or has ended.
+        self._is_ending = threading.Event()
         self._reader = threading.Thread(target=self._read, name="fetchmill-ray", daemon=True)
         self._reader.start()
         self._ended_at: float | None = None
@@ -81,6 +85,8 @@ class LauncherProcess:
     def close(self, command: str, seconds: float = _END_SECONDS) -> None:
         """Send a last command, wait up to `seconds` for the end, and then kill the launcher."""
         self.command(command)
+        if command == "end" and not self._is_ending.wait(_RECEIVE_SECONDS):
+            seconds = 0.0
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -100,7 +106,12 @@ class LauncherProcess:
         with suppress(ValueError, OSError):  # closed by `close`
             for line in self._process.stdout or ():
                 with suppress(ValueError):
-                    self._events.put(json.loads(line))
+                    event = json.loads(line)
+                    if "received" not in event:
+                        self._events.put(event)
+                    elif event["received"] == "end":
+                        self._is_ending.set()
+        self._is_ending.set()
 
     def _reason(self) -> str:
         """Return the last line that the launcher wrote before it failed."""
