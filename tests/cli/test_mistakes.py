@@ -106,8 +106,9 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (
         ("get", "urls.txt", "b.zip"),
         "b.zip: fetchmill writes a folder",
-        "fetchmill get urls.txt b/; then, for one file: zip -qr b.zip b/",
+        "fetchmill get urls.txt b/; then, for one file: zip -qr b.zip b/ -x 'b/.fetchmill/*'",
     ),
+    (("get", "urls.txt", "out.parquet", "--format", "parquet"), NOT_ONE_FILE, ONE_PARQUET_FILE),
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, for example: fetchmill get urls.txt out/", None),
     (
         ("get", "urls.txt", "/proc/nothing"),

@@ -14,6 +14,7 @@ from fetchmill._job.stored_command import job_json, read_command
 from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, Request
+from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
 from fetchmill.errors import UsageError
@@ -144,6 +145,7 @@ def _run(
     progress: ProgressChoice,
 ) -> Report:
     """Run the job to its end, with its dashboard if it has one."""
+    refuse_file_name(options.dest, options.state)
     if iterator is None and own[0] is None:
         list_first_target(options)
     with JobDashboard("get", options) as dashboard, shown(progress) as show:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fetchmill._native import hide_secrets, list_files
+from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.get import GetOptions
 from fetchmill._options.secrets import is_given
 from fetchmill._shared.first_part import FirstPart
@@ -81,6 +82,7 @@ def create_or_join(
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
+    refuse_file_name(options.dest, has_job=directory.exists)
     if given is None and options.source == "-":
         given = standard_input(options)
     if given is not None:

@@ -13,6 +13,7 @@ from fetchmill._job.progress import ProgressChoice, Show, shown
 from fetchmill._job.run import STEP_SECONDS, RunningJob, run_to_end
 from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._native import SyncStore
+from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.keywords import SyncKeywords
 from fetchmill._options.sync import SyncOptions, lasting_source
 from fetchmill._sync.pass_file import PassFolder
@@ -97,6 +98,7 @@ def run_pass(
         items: returns the targets, if the source is an iterable.
     """
     dest = Path(options.dest)
+    refuse_file_name(dest)
     _refuse_foreign(dest, is_overwriting=options.overwrite_local)
     if not dry_run:
         with _opened(SyncStore(str(dest), format=options.format, shard_size=options.shard_size)) as store:

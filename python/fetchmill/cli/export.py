@@ -7,12 +7,14 @@ import click
 from fetchmill._destination.export import EXPORT_FORMATS, prepare
 from fetchmill._job.progress_texts import describe_failures
 from fetchmill._job.report import Report
+from fetchmill.cli.one_file import suggest_folder
 from fetchmill.cli.parameter_types import BYTES, Choice
 from fetchmill.cli.progress import JsonDisplay, LiveDisplay
 from fetchmill.cli.reach_command import ReachCommand, given_reach
 from fetchmill.cli.streams import say, write_event
 from fetchmill.cli.summary import destination_arguments, doubtful_lines, ledger_line, run_line
 from fetchmill.cli.watch import Signals, choose_display, watch
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill.cli.progress import Display
@@ -80,7 +82,12 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     fail (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
     """
     signals = Signals()
-    with prepare(dest, other, format_, shard_size, state, other_state, durability, given_reach(reach)) as prepared:
+    try:
+        ready = prepare(dest, other, format_, shard_size, state, other_state, durability, given_reach(reach))
+    except UsageError as error:
+        suggest_folder(error, "export", dest, other, format_)
+        raise
+    with ready as prepared:
         with signals.interrupting():
             job = prepared.start()
         signals.attach(job)

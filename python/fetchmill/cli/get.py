@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import click
 
+from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.get import GetOptions
 from fetchmill._options.sources import is_bucket
 from fetchmill._options.units import format_count_of
 from fetchmill.cli.job_run import run_job
 from fetchmill.cli.log_file import log_options
-from fetchmill.cli.one_file import refuse_file
+from fetchmill.cli.one_file import suggest_folder
 from fetchmill.cli.options import TableCommand, gathered, import_from_working_folder, options_of
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.ray_jobs import check_workers, ray_options
@@ -113,11 +114,16 @@ def _run(
         import_from_working_folder()
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
-    _refuse_misplaced(checked)
+    _refuse_swapped(checked)
+    try:
+        if not dry_run and sharing.is_shared:
+            return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
+        refuse_file_name(dest, checked.state)
+    except UsageError as error:
+        suggest_folder(error, "get", source, dest, checked.format)
+        raise
     if dry_run:
         return _show_targets(checked)
-    if sharing.is_shared:
-        return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
     try:
         return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
     except UsageError as error:
@@ -180,11 +186,11 @@ class _Sharing(NamedTuple):
         return is_shared
 
 
-def _refuse_misplaced(options: GetOptions) -> None:
-    """Refuse a DEST that is probably a mistake.
+def _refuse_swapped(options: GetOptions) -> None:
+    """Refuse a list as DEST.
 
     Raises:
-        UsageError: SOURCE and DEST are swapped, or a missing DEST is named like a file in another format.
+        UsageError: SOURCE and DEST are swapped.
     """
     from pathlib import Path
 
@@ -194,8 +200,6 @@ def _refuse_misplaced(options: GetOptions) -> None:
             f"the list {escape(source)} does not exist, but {escape(dest)} is a file",
             hint="SOURCE comes first: fetchmill get " + " ".join(map(shlex.quote, (escape(dest), escape(source)))),
         )
-    if options.format == "files" and not Path(dest).exists():
-        refuse_file(source, dest)
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:

@@ -1,62 +1,52 @@
-"""The error for a DEST that is named like a file, because fetchmill writes folders of shards."""
+"""The hint for a destination that is named like a file: the command that was probably meant."""
 
 import shlex
-from typing import NamedTuple
 
-from fetchmill.cli.streams import escape
+from fetchmill._options.file_names import NOT_ONE_FILE, FileName, file_name_of
+from fetchmill._options.sources import is_bucket, kind_of
+from fetchmill.cli.destination_or_source import quoted
 from fetchmill.errors import UsageError
 
+# Files with a row per target, without bodies, that other commands write.
+_OF_ROWS = (".csv.gz", ".csv")
 
-class _FileKind(NamedTuple):
-    """The output that a file extension suggests.
+
+def suggest_folder(error: UsageError, command: str, source: str, dest: str, format: str) -> None:
+    """Replace the hint of an error if its reason is a destination that is named like a file.
 
     Args:
-        format: the format of the shards.
-        reading: how to read all shards as one, where {} is the folder.
-        joining: a command that joins the shards into one file, where the first {} is the folder and the second one is
-            the file. None if there is no simple command.
+        error: the error.
+        command: the command: get, sync or export.
+        source: its first argument.
+        dest: the destination.
+        format: the chosen format; `files` may be the default.
     """
-
-    format: str
-    reading: str
-    joining: str | None = None
-
-
-_PARQUET = _FileKind(
-    "parquet",
-    "read_parquet('{}*.parquet')",
-    "duckdb -c \"COPY (FROM '{}*.parquet') TO '{}' (FORMAT parquet)\"",
-)
-_TAR = _FileKind("tar", "webdataset and tar read {}*.tar")
-_JSONL = _FileKind("jsonl", "cat {}*.jsonl", "cat {}*.jsonl > {}")
-_WARC = _FileKind("warc", "cat {}*.warc.gz", "cat {}*.warc.gz > {}")
-_ZIP = _FileKind("files", "one file per object", "zip -qr {1} {0}")
-# Longer extensions come first.
-_KINDS = {
-    **dict.fromkeys((".parquet", ".pq"), _PARQUET),
-    **dict.fromkeys((".tar.gz", ".tar.zst", ".tgz", ".tar"), _TAR),
-    **dict.fromkeys((".jsonl.gz", ".jsonl", ".ndjson"), _JSONL),
-    **dict.fromkeys((".warc.gz", ".warc"), _WARC),
-    ".zip": _ZIP,
-}
-
-
-def refuse_file(source: str, dest: str) -> None:
-    """Refuse a DEST that is named like a file.
-
-    Raises:
-        UsageError: DEST ends with the extension of a format. The hint contains the command that was probably meant.
-    """
-    name = dest.rstrip("/")
-    suffix = next((suffix for suffix in _KINDS if name.lower().endswith(suffix)), None)
-    if suffix is None:
+    found = file_name_of(dest)
+    if found is None or NOT_ONE_FILE not in str(error):
         return
-    kind = _KINDS[suffix]
-    folder = f"{escape(name[: -len(suffix)]) or 'out'}/"
-    options = "" if kind.format == "files" else f" --format {kind.format}"
-    joining = f"; then, for one file: {kind.joining.format(folder, escape(name))}" if kind.joining else ""
-    raise UsageError(
-        f"{escape(dest)}: fetchmill writes a folder of shards, not one file, so that each shard is complete even if "
-        f"the job is killed; all shards can be read as one ({kind.reading.format(folder)})",
-        hint=f"fetchmill get {shlex.quote(escape(source))} {shlex.quote(folder)}{options}{joining}",
-    )
+    is_export = command == "export"
+    written = found.kind.format if format == "files" and not is_export else format
+    # The other destination of an export may be named after the first one.
+    is_taken = is_export and found.folder.rstrip("/") == source.rstrip("/")
+    folder = f"{found.folder.rstrip('/')}-{written}/" if is_taken else found.folder
+    options = "" if written == "files" and not is_export else f" --format {written}"
+    next_step = _next_step(found, folder) if written == found.kind.format else ""
+    rows = "" if is_export or found.suffix not in _OF_ROWS else _rows(source, found.name)
+    error.hint = f"fetchmill {command} {quoted(source)} {quoted(folder)}{options}{next_step}{rows}"
+
+
+def _next_step(found: FileName, folder: str) -> str:
+    """Return how to join the shards into one file, if there is a simple command for it."""
+    joining = found.kind.joining
+    # In a bucket, only DuckDB reads shards. The commands contain their paths without quotes.
+    if joining is None or shlex.quote(found.name) != found.name:
+        return ""
+    if is_bucket(found.name) and not joining.startswith("duckdb -c"):
+        return ""
+    return f"; then, for one file: {joining.format(folder, found.name)}"
+
+
+def _rows(source: str, name: str) -> str:
+    """Return how to write a file with a row per target."""
+    command = f"check {quoted(source)} " if kind_of(source) == "list" else f"ls {quoted(source)} -o "
+    return f"; for one file of rows without bodies: fetchmill {command}{quoted(name)}"

@@ -13,10 +13,12 @@ import click
 from fetchmill._options.sync import SyncOptions, lasting_source
 from fetchmill._options.units import format_bytes, format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
+from fetchmill.cli.one_file import suggest_folder
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, flush_or_silence, say, write_bytes, write_event
 from fetchmill.cli.summary import destination_arguments, failed_lines, private_address_lines
 from fetchmill.cli.watch import DRAIN_SECONDS_MAX, Signals, choose_display, watch
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._job.run import RunningJob
@@ -86,7 +88,11 @@ def _run(
     signals = Signals()
     with LogFile(log_file, log_format) as log:
         runner = _ShownRunner(signals, log, lambda: LogFile(log_file, log_format), as_json=as_json, quiet=quiet)
-        report = run_pass(checked, runner, dry_run=dry_run, show=lambda store: _write_names(store, as_json=as_json))
+        try:
+            report = run_pass(checked, runner, dry_run=dry_run, show=lambda store: _write_names(store, as_json=as_json))
+        except UsageError as error:
+            suggest_folder(error, "sync", source, dest, checked.format)
+            raise
         lines = [*report.notices, *_summary(report)]
         log.conclude(lines, report.to_dict())
     if as_json:
