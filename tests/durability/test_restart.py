@@ -431,6 +431,25 @@ def test_what_cannot_begin_anew_is_refused_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["urls.txt"]
 
 
+def test_the_error_for_another_job_suggests_the_option(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The hint has the form of its caller. Nothing is suggested for `--retry-failed`, which excludes it."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+
+    with pytest.raises(fetchmill.UsageError, match="belongs to another job") as of_list:
+        fetchmill.get(tmp_path / "new.txt", tmp_path / "out", allow_private=True)
+    with pytest.raises(fetchmill.UsageError, match="belongs to another job") as of_iterable:
+        fetchmill.get(["http://127.0.0.1:9/"], tmp_path / "out", allow_private=True)
+    with pytest.raises(fetchmill.UsageError, match="belongs to another job") as retrying:
+        fetchmill.get(tmp_path / "new.txt", tmp_path / "out", allow_private=True, retry_failed=True)
+
+    hint = "to remove that job's files and start over, pass restart=True"
+    assert (of_list.value.hint, of_iterable.value.hint, retrying.value.hint) == (hint, hint, None)
+    assert run("get", "new.txt", "out", *haste).err.endswith(
+        f"hint: {hint.replace('pass restart=True', 'add --restart')}\n"
+    )
+
+
 def test_results_and_synced_folders_are_refused(run: Run, server: Serve, tmp_path: Path) -> None:
     """Folders of other commands keep their files."""
     source = server(synthetic=3)

@@ -10,6 +10,7 @@ from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
 from fetchmill._options.file_names import refuse_file_name
+from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill._options.sources import is_bucket
 from fetchmill._options.table import Durability
 from fetchmill._options.values import check_choice, check_path
@@ -131,6 +132,7 @@ def prepare(
             f"OTHER must be a folder, not the bucket prefix {os.fspath(other)}",
             hint="export to a folder, and copy its files to the bucket with the store's own tool",
         )
+    refuse_part_of_shared_job(other)
     refuse_file_name(other)
     options: dict[str, Any] = {
         "dest": check_path("dest", dest),

@@ -2,11 +2,13 @@
 
 import warnings
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fetchmill._job.async_input import close_iterator, from_async
 from fetchmill._job.first_target import list_first_target
+from fetchmill._job.other_job import is_solved_by_restart
 from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
@@ -17,6 +19,7 @@ from fetchmill._native import Job, Request
 from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
+from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,7 +99,8 @@ def get(
         # A function cannot be stored. Without a stored source, `resume` refuses the job. Otherwise, it would fetch
         # without the function.
         lacking = ["source"] if fetch is not None else []
-        return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
+        with _suggesting_restart(checked):
+            return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
     rows, given = take_table(source, options)
     checked = GetOptions(source="an iterable", dest=dest, **cast("GetKeywords", given))
     iterator: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
@@ -104,7 +108,8 @@ def get(
     if refusal is not None:
         iterator = _without_requests(iterator, refusal)
     try:
-        return _run(checked, job_json(checked, "iterable", ["source"]), own, iterator, progress)
+        with _suggesting_restart(checked):
+            return _run(checked, job_json(checked, "iterable", ["source"]), own, iterator, progress)
     finally:
         close_iterator(iterator)
 
@@ -137,6 +142,17 @@ def resume(dest: str | PathLike[str], *, progress: ProgressChoice = None, **opti
     return _run(checked, job_json(checked), (None, None, None), None, progress)
 
 
+@contextmanager
+def _suggesting_restart(options: GetOptions) -> Iterator[None]:
+    """Add a hint to the error for a destination that belongs to another job."""
+    try:
+        yield
+    except UsageError as error:
+        if is_solved_by_restart(error, options):
+            error.hint = "to remove that job's files and start over, pass restart=True"
+        raise
+
+
 def _run(
     options: GetOptions,
     native: str,
@@ -145,6 +161,7 @@ def _run(
     progress: ProgressChoice,
 ) -> Report:
     """Run the job to its end, with its dashboard if it has one."""
+    refuse_part_of_shared_job(options.dest)
     refuse_file_name(options.dest, options.state)
     if iterator is None and own[0] is None:
         list_first_target(options)

@@ -15,6 +15,7 @@ from fetchmill._native import hide_secrets, job_command
 from fetchmill._options.get import GetOptions, with_current_names
 from fetchmill._options.rows import Options
 from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS, is_given
+from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
@@ -112,11 +113,12 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
     """Read the stored command of a destination's job.
 
     Raises:
-        UsageError: there is no job, or its journal has no command.
+        UsageError: there is no job, its journal has no command, or it is a part of a shared job.
         SecurityError: the journal contains values that fetchmill never writes.
         JournalError: the journal cannot be read.
     """
     shown = os.fspath(dest)
+    refuse_part_of_shared_job(dest)
     text = job_command(shown, None if state is None else os.fspath(state))
     if text is None:
         raise UsageError(

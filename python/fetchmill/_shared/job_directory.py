@@ -16,12 +16,12 @@ finished.json                 the sum of all ledgers, written when every range h
 
 import json
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from fetchmill._options.shared_parts import ATTEMPT
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.ranges import ListFile, Range
 from fetchmill._shared.records import AddedList, CommitRecord, JobRecord
@@ -37,7 +37,6 @@ LISTING = "listing"
 _PROBE = "probe"
 _COMMITS = "commits"
 _LISTS = "lists"
-_ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
 # A range is set aside if this many workers have died while they had it, because it probably causes the deaths.
@@ -386,7 +385,7 @@ class JobDirectory:
 
     def attempts(self) -> list[str]:
         """Return the folders of all attempts in `data`. Ignore other names."""
-        return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
+        return [name for name in self.store.attempts() if ATTEMPT.fullmatch(name)]
 
 
 def _list_name(number: int) -> str:

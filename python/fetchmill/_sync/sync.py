@@ -15,6 +15,7 @@ from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._native import SyncStore
 from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.keywords import SyncKeywords
+from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill._options.sync import SyncOptions, lasting_source
 from fetchmill._sync.pass_file import PassFolder
 from fetchmill._sync.report import SyncPlan, SyncReport
@@ -98,6 +99,7 @@ def run_pass(
         items: returns the targets, if the source is an iterable.
     """
     dest = Path(options.dest)
+    refuse_part_of_shared_job(dest)
     refuse_file_name(dest)
     _refuse_foreign(dest, is_overwriting=options.overwrite_local)
     if not dry_run:

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from fetchmill._job.other_job import is_solved_by_restart
 from fetchmill._options.file_names import refuse_file_name
 from fetchmill._options.get import GetOptions
-from fetchmill._options.sources import is_bucket
+from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill._options.units import format_count_of
 from fetchmill.cli.job_run import run_job
 from fetchmill.cli.log_file import log_options
@@ -85,10 +86,6 @@ _LEASE_HELP = """Let other workers take over the ranges of a worker that has bee
 Default: 10 s."""
 
 
-# Phrase in the error for a destination that belongs to another job.
-_OF_ANOTHER_JOB = "belongs to another job"
-
-
 class _Destination(click.Path):
     """The type of DEST. If DEST is missing, the error shows an example that includes it."""
 
@@ -115,6 +112,7 @@ def _run(
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     _refuse_swapped(checked)
+    refuse_part_of_shared_job(dest)
     try:
         if not dry_run and sharing.is_shared:
             return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
@@ -127,7 +125,7 @@ def _run(
     try:
         return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
     except UsageError as error:
-        if _OF_ANOTHER_JOB in str(error) and not (is_bucket(dest) or checked.retry_failed):
+        if is_solved_by_restart(error, checked):
             error.hint = "to remove that job's files and start over, add --restart"
         raise
 

@@ -1,0 +1,98 @@
+"""A range in the data of a shared job looks like a destination, but only the shared job may change it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from fetchmill.testing import Server
+from shared_jobs import write_list
+
+Run = Callable[..., Ended]
+
+COUNT = 20
+COMMANDS = [
+    ("get", "other.txt", "RANGE", "--format", "tar"),
+    ("get", "other.txt", "RANGE", "--format", "tar", "--restart"),
+    ("get", "other.txt", "RANGE/below", "--format", "tar"),
+    ("get", "other.txt", "RANGE", "--format", "tar", "--shared"),
+    ("sync", "urls.txt", "RANGE", "--format", "tar"),
+    ("export", "job", "RANGE", "--format", "jsonl"),
+    ("resume", "RANGE"),
+    ("retry", "RANGE"),
+]
+
+
+@pytest.fixture
+def attempt(run: Run, server: Callable[..., Server], tmp_path: Path) -> Path:
+    """Returns the folder of the only range of a finished shared job. Its list and another one are next to the job."""
+    served = server(synthetic=COUNT)
+    write_list(tmp_path / "urls.txt", served, COUNT)
+    (tmp_path / "other.txt").write_text(f"{served.url}/get/file-{1:012}\n")
+    assert run("get", "urls.txt", "job", "--shared", "--allow-private", "--format", "tar").code == 0
+    (found,) = (tmp_path / "job/data").iterdir()
+    return found
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    """Returns all files below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_no_command_changes_a_range(run: Run, attempt: Path, tmp_path: Path) -> None:
+    """The error says what the folder is, and the hint does not suggest to remove it."""
+    before = content(tmp_path / "job")
+    place = attempt.relative_to(tmp_path).as_posix()
+    for words in COMMANDS:
+        refused = run(*(word.replace("RANGE", place) for word in words))
+
+        assert refused.code == 2, words
+        below = "/below" if "RANGE/below" in words else ""
+        assert refused.err == (
+            f"fetchmill: error: {place}{below} is a part of the shared job in {tmp_path}/job, which no other command "
+            f"may change\nhint: choose another destination, or work on the shared job: fetchmill join {tmp_path}/job\n"
+        ), words
+        assert content(tmp_path / "job") == before, words
+
+
+def test_calls_refuse_a_range(attempt: Path, tmp_path: Path) -> None:
+    """Also through a link to the folder."""
+    (tmp_path / "link").symlink_to(attempt)
+    calls: list[Callable[[], object]] = [
+        lambda: fetchmill.get(tmp_path / "other.txt", attempt, format="tar", restart=True),
+        lambda: fetchmill.get(["http://127.0.0.1:9/"], tmp_path / "link", format="tar"),
+        lambda: fetchmill.sync(tmp_path / "urls.txt", attempt, format="tar"),
+        lambda: fetchmill.export(tmp_path / "job", attempt, format="jsonl"),
+        lambda: fetchmill.resume(attempt),
+    ]
+    for call in calls:
+        with pytest.raises(fetchmill.UsageError, match="is a part of the shared job in") as caught:
+            call()
+        assert caught.value.hint == (
+            f"choose another destination, or work on the shared job: fetchmill join {tmp_path}/job"
+        )
+
+
+def test_a_range_in_a_bucket_is_refused_by_its_name(run: Run, tmp_path: Path) -> None:
+    """No request is made, because no other prefix has such a name."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
+    name = f"s3://bucket/run/data/00000-{0:014}-{0:016x}/"
+
+    refused = run("get", "urls.txt", name, "--format", "tar")
+
+    assert refused.code == 2
+    assert f"{name} is a part of the shared job in s3://bucket/run, which" in refused.err
+
+
+def test_a_copy_of_a_range_is_a_destination(run: Run, attempt: Path, tmp_path: Path) -> None:
+    """Outside the job directory, it may be changed. Reading is never refused."""
+    shutil.copytree(attempt, tmp_path / "data" / attempt.name)
+
+    assert run("verify", attempt).code == 0
+    assert run("export", attempt, "files", "--format", "files").code == 0
+    refused = run("get", "other.txt", f"data/{attempt.name}", "--format", "tar", "--allow-private")
+
+    assert "\nhint: to remove that job's files and start over, add --restart\n" in refused.err
