@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +276,65 @@ def test_a_source_without_targets_removes_nothing(run: Run, raw: Raw, tmp_path: 
     with pytest.raises(fetchmill.FetchmillError):
         fetchmill.get(given, tmp_path / "out", restart=True, allow_private=True, **words)
     assert names(tmp_path / "out") == {"both", "old1", "old2"}
+
+
+async def empty() -> AsyncIterator[str]:
+    """Yields nothing."""
+    nothing: tuple[str, ...] = ()
+    for item in nothing:
+        yield item
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: iter(()), fetchmill.ListingError, "the iterable yields no items; the job in .* was not removed"),
+        (empty, fetchmill.ListingError, "the iterable yields no items"),
+        (lambda: map(int, ["x"]), ValueError, "invalid literal"),
+    ],
+    ids=["an empty iterator", "an empty async iterable", "an iterator that raises"],
+)
+def test_an_iterable_without_items_removes_nothing(
+    run: Run, raw: Raw, tmp_path: Path, make: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    """Its first item is read before the removal."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+
+    with pytest.raises(error, match=message):
+        fetchmill.get(make(), tmp_path / "out", restart=True, allow_private=True)
+
+    assert names(tmp_path / "out") == {"both", "old1", "old2"}
+
+
+def test_the_first_item_of_an_iterable_is_fetched(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The item that is read before the removal is not lost."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    urls = (tmp_path / "new.txt").read_text().split()
+
+    report = fetchmill.get((url for url in urls), tmp_path / "out", restart=True, allow_private=True)
+
+    assert (report.fetched, report.failed) == (3, 0)
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
+
+
+def test_empty_standard_input_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The command that should have written the list has failed. A list that is not empty is used whole."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+    words = ("get", "-", "out", "--restart", *haste)
+    (tmp_path / "empty.txt").touch()
+
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as writer, (tmp_path / "empty.txt").open() as file:
+        of_pipe, of_file = run(*words, stdin=writer.stdout), run(*words, stdin=file)
+
+    message = "fetchmill: error: standard input is empty; the job in out was not removed\n"
+    assert (of_pipe.code, of_pipe.err, of_file.code, of_file.err) == (4, message, 4, message)
+    assert names(tmp_path / "out") == {"both", "old1", "old2"}
+    with subprocess.Popen(["cat", tmp_path / "new.txt"], stdout=subprocess.PIPE) as writer:
+        assert run(*words, stdin=writer.stdout).code == 0
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
 def test_a_list_from_a_pipe_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:

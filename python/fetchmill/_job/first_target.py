@@ -1,9 +1,16 @@
 """Lists the first target of a source before `restart` removes an earlier job."""
 
+import os
+import select
+import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
+from itertools import chain
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
@@ -11,6 +18,7 @@ from fetchmill._options.list import ListOptions
 from fetchmill._options.sources import BUCKET_ACCESS, kind_of
 from fetchmill.errors import ListingError
 
+T = TypeVar("T")
 _STEP_SECONDS = 0.05
 # Time limit for a listing to end after its last row or after an abort, in seconds.
 _END_SECONDS = 10.0
@@ -24,7 +32,8 @@ _OF_THE_JOB = {
 def list_first_target(options: GetOptions) -> None:
     """List one target if the job removes an earlier one. Otherwise a wrong URL would cost the files of that job.
 
-    Sources that can be read only once are not checked, and neither are the items of an API, which are not targets.
+    Standard input must not be empty. Other sources that can be read only once are not checked, and neither are the
+    items of an API, which are not targets.
 
     Args:
         options: the options of the job.
@@ -33,7 +42,11 @@ def list_first_target(options: GetOptions) -> None:
         ListingError: the source lists no targets.
         FetchmillError: the source cannot be listed.
     """
-    if not options.restart or options.store == "items" or _is_read_once(options.source) or not _has_job(options):
+    if not _removes_job(options) or options.store == "items":
+        return
+    if str(options.source) == "-" and _is_input_empty():
+        raise ListingError(f"standard input is empty; {_not_removed(options)}")
+    if _is_read_once(options.source):
         return
     with tempfile.TemporaryDirectory(prefix="fetchmill-restart-") as folder:
         listing = Job(_listing(options).to_json(folder))
@@ -43,15 +56,50 @@ def list_first_target(options: GetOptions) -> None:
             if rows is None:
                 listing.wait(_END_SECONDS)
                 listing.report()
-                raise ListingError(f"{options.source} lists no targets; the job in {options.dest} was not removed")
+                raise ListingError(f"{options.source} lists no targets; {_not_removed(options)}")
         finally:
             listing.abort()
             listing.wait(_END_SECONDS)
 
 
-def _has_job(options: GetOptions) -> bool:
+def take_first_item(options: GetOptions, items: Iterator[T]) -> Iterator[T]:
+    """Take one item if the job removes an earlier one. Return an iterator over all items.
+
+    Args:
+        options: the options of the job.
+        items: the targets of a program.
+
+    Raises:
+        ListingError: there are no items.
+        Exception: any exception that the iterator raises.
+    """
+    if not _removes_job(options):
+        return items
+    for first in items:
+        return chain((first,), items)
+    raise ListingError(f"the iterable yields no items; {_not_removed(options)}")
+
+
+def _removes_job(options: GetOptions) -> bool:
     state = options.state or Path(options.dest, ".fetchmill")
-    return Path(state, "job.sqlite").exists()
+    return options.restart and Path(state, "job.sqlite").exists()
+
+
+def _not_removed(options: GetOptions) -> str:
+    return f"the job in {options.dest} was not removed"
+
+
+def _is_input_empty() -> bool:
+    """Return whether standard input has no bytes. Wait for the first byte of a pipe, but do not read it."""
+    with suppress(OSError):
+        found = os.fstat(0)
+        if stat.S_ISREG(found.st_mode):
+            return os.lseek(0, 0, os.SEEK_CUR) >= found.st_size
+        if stat.S_ISFIFO(found.st_mode):
+            waiting = select.poll()
+            waiting.register(0, select.POLLIN)
+            return not any(events & select.POLLIN for _, events in waiting.poll())
+    return False
 
 
 def _is_read_once(source: str | PathLike[str]) -> bool:

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fetchmill._job.async_input import close_iterator, from_async
-from fetchmill._job.first_target import list_first_target
+from fetchmill._job.first_target import list_first_target, take_first_item
 from fetchmill._job.other_job import is_solved_by_restart
 from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
@@ -163,7 +163,9 @@ def _run(
     """Run the job to its end, with its dashboard if it has one."""
     refuse_part_of_shared_job(options.dest)
     refuse_file_name(options.dest, options.state)
-    if iterator is None and own[0] is None:
+    if iterator is not None:
+        iterator = take_first_item(options, iterator)
+    elif own[0] is None:
         list_first_target(options)
     with JobDashboard("get", options) as dashboard, shown(progress) as show:
         start = _make_start(options, native, own, iterator)
