@@ -7,6 +7,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fetchmill._torture.disturbances import Disturbance, draw
 from fetchmill._torture.readers import FORMATS
 from fetchmill._torture.supervisor import run as supervise
 from fetchmill.testing import serve
+from sabotage import FAULTS, environment_with
 
 Run = Callable[..., Any]
 SUFFIXES = {"tar": ".tar", "jsonl": ".jsonl", "parquet": ".parquet", "warc": ".warc.gz"}
@@ -153,6 +155,29 @@ def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
     assert a_round["server_faults"] > 20
     assert (report["rounds"], report["seed"], report["lost"], report["fetched_again"] > 0) == (1, 8, 0, True)
     assert list((tmp_path / "made").iterdir()) == []
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_sabotaged_fetchmill_is_found(
+    run: Run, environment: dict[str, str], tmp_path: Path, fault: str, format: str
+) -> None:
+    """Its resumed runs leave a fault in the destination. A file that is doubled has another name, so it is wrong."""
+    (tmp_path / "hook").mkdir()
+    sabotaged = environment | environment_with(fault, tmp_path / "hook")
+    number = next(each for each in count(1) if [drawn.kind for drawn in draw(f"8-{each}", 300)] == ["kill"])
+    how = ("--format", format, "--seed", 8, "--round", number, "--folder", tmp_path / "made", "--json")
+
+    ended = run("torture", *how, env=sabotaged)
+
+    assert ended.code == 10, ended.err + ended.out
+    [a_round, report] = [json.loads(line) for line in ended.out.splitlines()]
+    expected = "wrong" if (fault, format) == ("doubled", "files") else fault
+    assert [kind for kind in FAULTS if a_round[kind]] == [expected], a_round
+    assert report[expected] == a_round[expected]
+    assert a_round["again"] == f"fetchmill torture --seed 8 --round {number} --format {format}"
+    assert Path(a_round["dest"]).is_dir()
 
 
 def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_path: Path) -> None:
