@@ -24,7 +24,7 @@ from fetchmill._options.plan import PlanOptions
 from fetchmill._plan import probe, reckoning
 from fetchmill._plan.plan import _estimate_notice, make_plan
 from fetchmill._plan.probe import _is_over
-from fetchmill._plan.windows import found_since, looked_until, relative_error, steady_rate, warm_up
+from fetchmill._plan.windows import Estimate, found_since, looked_until, relative_error, steady_rate, warm_up
 from fetchmill.testing import Fault, Server, s3
 from small_disk import run_on_disk, small_disk
 from wide_area import wide_area
@@ -192,6 +192,30 @@ def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatc
     found = cast("reckoning.ProbeResults", SimpleNamespace(listing=listing, last=SimpleNamespace(listing_done=False)))
     assert reckoning.count_objects(PlanOptions(source=path), found) == (listing.estimate, "estimated")
     assert re.match("the number of objects is an estimate: [0-9,]+ targets were counted", _estimate_notice(listing))
+
+
+def test_the_time_of_warc_includes_its_indexes() -> None:
+    """Fetching limits this job, so storing adds nothing else. A bucket and `--no-cdxj` have no indexes."""
+    states = [SimpleNamespace(asked_for=0, busy=0.0), SimpleNamespace(asked_for=10, busy=0.0)]
+    rate = SimpleNamespace(first=0, seconds_for=lambda count: Estimate.exactly(count / 1000))
+    rate.body_bytes = Estimate.exactly(10_000)
+    fetching = SimpleNamespace(is_finished=False, snapshots=states, processors=states)
+    found = cast(
+        "reckoning.ProbeResults",
+        SimpleNamespace(listing=None, stored={}, replies=None, fetched_share=0.5, rate=rate, fetching=fetching),
+    )
+
+    def seconds(**options: Any) -> dict[str, Estimate]:  # noqa: ANN401 - options
+        chosen = PlanOptions(source="urls.txt", format="warc", **options)
+        return {each.format: each.seconds for each in reckoning.formats(chosen, found, 1_000_000, None)}
+
+    indexed, bare, bucket = seconds(), seconds(cdxj=False), seconds(dest="s3://bucket/x/")
+
+    assert bare["warc"] == bucket["warc"] == bare["null"] == Estimate.exactly(1000)
+    assert indexed["tar"] == Estimate.exactly(1000)
+    more = indexed["warc"].value - 1000
+    assert more == pytest.approx(0.5 * (4.6 + 17))
+    assert (indexed["warc"].low, indexed["warc"].high) == pytest.approx((1000 + more / 2, 1000 + 2 * more))
 
 
 @pytest.mark.one_in(3)

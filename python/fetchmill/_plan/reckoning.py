@@ -40,6 +40,9 @@ _UNMERGED = 30
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
+# Seconds for an object and for a byte of its body in an index, which one thread writes at the end of a job
+# (docs/reference/formats.md). The speed of processors varies by this factor in either direction.
+_INDEX_SECONDS, _INDEX_BYTE_SECONDS, _INDEX_FACTOR = 4.6e-6, 1.7e-9, 2.0
 # Defaults if there is no sample: bytes of a request's head, of a reply's head, and of an index line.
 _REPLIES = SampleReplies(150.0, 200.0, 250.0)
 # Bytes of a request's signature, which no sample contains, and bytes per object in a listing page, without the name.
@@ -214,6 +217,8 @@ def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room 
     for name in FORMATS:
         disk = _disk_bytes(name, options, found, objects, body)
         seconds = _seconds(name, options, found, objects, times.get(name, StoringTimes(0.0, 0.0)))
+        if _has_indexes(name, options):
+            seconds = seconds.plus(_seconds_to_index(found, objects, body))
         inodes = _inodes(name, options, found, objects, disk, seconds)
         fits = None if room is None else _fits(room, disk, inodes)
         planned.append(FormatPlan(format=name, seconds=seconds, disk_bytes=disk, inodes=inodes, fits=fits))
@@ -246,7 +251,7 @@ def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: i
 
 def _has_indexes(name: str, options: PlanOptions) -> bool:
     """Return whether each shard has an index, as WARC shards in a folder do by default."""
-    return name == "warc" and not (options.dest and is_bucket(str(options.dest)))
+    return name == "warc" and options.cdxj is not False and not (options.dest and is_bucket(str(options.dest)))
 
 
 def _inodes(
@@ -296,6 +301,12 @@ def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int,
     syncs = _SYNCS_OF_FILES if options.durability == "power" else 1.0
     low = max(fetching.low, more.low / _MAKING_FILES)
     return Estimate(value=more.value, low=low, high=more.high * max(syncs, _MAKING_FILES))
+
+
+def _seconds_to_index(found: ProbeResults, objects: int, body: Estimate) -> Estimate:
+    """Estimate the time to index the shards after all objects are fetched."""
+    each = _INDEX_SECONDS + _INDEX_BYTE_SECONDS * body.value
+    return Estimate.within(objects * found.fetched_share * each, _INDEX_FACTOR - 1)
 
 
 def _busy_of_object(found: ProbeResults) -> float:
