@@ -16,6 +16,7 @@ from fetchmill._native import Fetcher, Job
 from fetchmill._options import keywords
 from fetchmill._options.plan import PlanOptions
 from fetchmill._options.rows import Option, Options, option_class
+from fetchmill._options.sources import values_for
 from fetchmill._options.sync import SyncOptions
 from fetchmill._options.table import STREAM
 from fetchmill.cli.options import options_of
@@ -236,3 +237,25 @@ def test_netrc_without_an_origin_is_refused() -> None:
         options(source="urls.txt", netrc=True).to_json()
     with pytest.raises(UsageError, match="credentials_for"):
         StreamOptions(netrc=True).to_json()
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "reach"),
+    [
+        # The destination's bucket, which a list of the source must not get.
+        ("http://127.0.0.1:1", {"listing": "api"}, None),
+        ("s3://bucket/a/", {"size_from": 5}, "http://127.0.0.1:9"),
+        ("urls.txt", {"column": "link"}, "http://127.0.0.1:9"),
+    ],
+)
+def test_a_job_is_listed_with_its_own_options(source: str, given: dict[str, Any], reach: str | None) -> None:
+    """Options of listing and access are passed on. Those of another kind of source and the left-out ones are not."""
+    job = options(
+        source=source, dest="s3://out/x/", format="tar", endpoint_url="http://127.0.0.1:9", give_up_after=3.0, **given
+    )
+
+    values = values_for(ListOptions, job, {"format", "state"})
+    listing = ListOptions(**values)
+
+    assert {name: getattr(listing, name) for name in given} == given
+    assert (listing.source, listing.give_up_after, listing.endpoint_url, listing.format) == (source, 3, reach, None)

@@ -6,7 +6,6 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import fields
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TypeVar
 from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
-from fetchmill._options.sources import BUCKET_ACCESS, kind_of
+from fetchmill._options.sources import values_for
 from fetchmill.errors import ListingError
 
 T = TypeVar("T")
@@ -24,7 +23,7 @@ _STEP_SECONDS = 0.05
 _END_SECONDS = 10.0
 # Options of both a job and a list that describe the job's own files and dashboard.
 _OF_THE_JOB = {
-    *("source", "format", "state", "durability", "commit_window"),
+    *("format", "state", "durability", "commit_window"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
 }
 
@@ -110,6 +109,4 @@ def _is_read_once(source: str | PathLike[str]) -> bool:
 
 def _listing(options: GetOptions) -> ListOptions:
     """Return the options for listing the targets of a job."""
-    left_out = _OF_THE_JOB | set(() if kind_of(str(options.source)) in ("s3", "list") else BUCKET_ACCESS)
-    shared = {field.name for field in fields(ListOptions)} & {field.name for field in fields(options)} - left_out
-    return ListOptions(source=options.source, **{name: getattr(options, name) for name in shared})
+    return ListOptions(**values_for(ListOptions, options, _OF_THE_JOB))

@@ -1,13 +1,12 @@
 """The options of `fetchmill.plan` and of the command `fetchmill plan`."""
 
 import os
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.rows import Options, option_class
-from fetchmill._options.sources import BUCKET_ACCESS, SourceKind, check_source, kind_of
+from fetchmill._options.sources import SourceKind, check_source, kind_of, values_for
 from fetchmill._options.table import PLAN
 from fetchmill.errors import UsageError
 
@@ -84,15 +83,9 @@ class PlanOptions(Options):
         """
         # The probe reports failures itself, even if all requests are refused.
         of_probe = {"dest": dest, "format": format, "durability": "process", "max_failed": "100%"}
-        values = self._given(GetOptions) | of_probe
+        values = values_for(GetOptions, self, _NOT_OF_A_PROBE) | of_probe
         return GetOptions(**values | other)
 
     def listing_job(self) -> ListOptions:
         """Return the options for listing the source without a manifest."""
-        return ListOptions(**self._given(ListOptions))
-
-    def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options
-        left_out = _NOT_OF_A_PROBE | set(() if self.source_kind in ("s3", "list") else BUCKET_ACCESS)
-        own = {field.name for field in fields(self)}
-        names = {field.name for field in fields(table) if field.metadata and field.name in own} - left_out
-        return {"source": self.source} | {name: getattr(self, name) for name in names if name != "limit"}
+        return ListOptions(**values_for(ListOptions, self, _NOT_OF_A_PROBE))

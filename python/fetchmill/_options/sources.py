@@ -1,7 +1,7 @@
 """Determines the kind of a source from its text, and checks that the options fit this kind."""
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -59,6 +59,20 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
 def names_not_for(kind: SourceKind) -> tuple[str, ...]:
     """Return the names of the options that a kind of source refuses."""
     return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
+
+
+def values_for(table: Any, options: Any, left_out: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - classes of options
+    """Return the source of a job, and those of its options that another class of options has, too.
+
+    Args:
+        table: the other class.
+        options: the options of the job.
+        left_out: names of options that the other class must not get.
+    """
+    own = {option.name for option in fields(options)}
+    refused = {*left_out, *names_not_for(options.source_kind)}
+    names = {option.name for option in fields(table) if option.metadata and option.name in own} - refused
+    return {"source": options.source} | {name: getattr(options, name) for name in names}
 
 
 _LIKE_S3 = ("s3:", "s3a:", "s3n:")
