@@ -337,6 +337,18 @@ def test_empty_standard_input_removes_nothing(run: Run, raw: Raw, tmp_path: Path
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
+def test_a_file_as_standard_input_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The file's position is shared by all who read it, so a trial before the removal would take the first lines."""
+    _, haste = site_of(raw, tmp_path)
+    assert run("get", "old.txt", "out", *haste).code == 0
+
+    with (tmp_path / "new.txt").open() as file:
+        ended = run("get", "-", "out", "--restart", *haste, stdin=file)
+
+    assert ended.code == 0, ended.err
+    assert names(tmp_path / "out") == {"both", "new1", "new2"}
+
+
 def test_a_list_from_a_pipe_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Nothing is listed from it before the removal, because its lines would be lost."""
     _, haste = site_of(raw, tmp_path)

@@ -40,7 +40,9 @@ pub(crate) fn plan_job(
     let machine = MachineShare::fit(&request)?;
     if request.restart {
         refuse_own_list(&request)?;
-        if list.as_ref().is_some_and(OpenedList::is_stored) {
+        // A second reader of standard input would take its beginning from the job, even if it is a file.
+        let has_path = matches!(&request.source, SourceOptions::List(Some(_)));
+        if has_path && list.as_ref().is_some_and(OpenedList::is_stored) {
             // If the list cannot be used, the files of the earlier job must not be removed.
             open_list(&request, rules, None)?.map_or(Ok(()), OpenedList::try_out)?;
         }
