@@ -31,14 +31,12 @@ def returned_codes(root: Path) -> set[int]:
     """Returns all integers that functions of the command line return, by the module's constants."""
     folder = root / "python/fetchmill/cli"
     trees = {path.stem: ast.parse(path.read_text()) for path in folder.glob("*.py")}
-    constants = {
-        target.id: node.value.value
-        for tree in trees.values()
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    # Modules may use one name for different codes.
+    constants: dict[str, set[int]] = {}
+    for node in (node for tree in trees.values() for node in tree.body):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
+            for target in node.targets:
+                constants.setdefault(ast.unparse(target), set()).add(node.value.value)
     found = set()
     for tree in trees.values():
         for function in ast.walk(tree):
@@ -49,13 +47,13 @@ def returned_codes(root: Path) -> set[int]:
     return found
 
 
-def _values(node: ast.expr, constants: dict[str, int]) -> Iterator[int]:
+def _values(node: ast.expr, constants: dict[str, set[int]]) -> Iterator[int]:
     """Yields the integers that an expression may be. Calls, attributes and sums are other functions' values."""
     match node:
         case ast.Constant(int(value)):
             yield value
         case ast.Name(name) if name in constants:
-            yield constants[name]
+            yield from constants[name]
         case ast.IfExp():
             yield from (value for part in (node.body, node.orelse) for value in _values(part, constants))
         case ast.BoolOp():
