@@ -18,7 +18,7 @@ BLOCK = 1 << 18
 # Maximum length of a line. The list reader refuses longer lines, too.
 LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
-# Number of first ranges, within the sizes below. Workers divide them further, depending on their speed.
+# Number of first ranges of a file, within the sizes below. Workers divide them further, depending on their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 128 << 10
 _RANGE_MAX = 32 << 20
@@ -148,15 +148,15 @@ def whole_line(length: int) -> int:
     return length
 
 
-def first_ranges(files: list[ListFile]) -> Iterator[Range]:
-    """Yield the first ranges of a job, in the order of the list."""
+def first_ranges(files: list[ListFile], of_file: int = _FIRST_RANGES) -> Iterator[Range]:
+    """Yield the first ranges of a job, in the order of the list: at most about `of_file` of each file."""
     for number, file in enumerate(files):
         whole = Range(file=number, start=file.header, end=file.end)
         if whole.start >= whole.end:
             continue
         least, most = (_RANGE_MIN, _RANGE_MAX) if file.rows is None else (_ROWS_MIN, _ROWS_MAX)
         with file.open() as opened:
-            yield from divide(opened, file, whole, min(max(file.end // _FIRST_RANGES, least), most))
+            yield from divide(opened, file, whole, min(max(file.end // of_file, least), most))
 
 
 def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterator[Range]:

@@ -34,6 +34,9 @@ _PART_SECONDS = 2.0
 _PART_SECONDS_MAX = 30.0
 # Maximum size of a part in bytes. A part is copied to the job directory as a whole.
 _PART_BYTES = 64 << 20
+# Number of first ranges of a part. Because more parts follow, a few are enough. Each range costs the start of an attempt,
+# which takes as long as fetching some thousand objects.
+_PART_RANGES = 4
 _STEP_SECONDS = 0.1
 # Time limit for a listing to end. Its thread does not keep the process alive.
 LISTING_END_SECONDS = 1.0
@@ -218,7 +221,7 @@ class SourceLister:
         """Add a part to the job, unless it is empty. Return False if another process has taken over the listing."""
         found = path.stat()
         local = ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=True)
-        ranges = tuple(first_ranges([local]))
+        ranges = tuple(first_ranges([local], _PART_RANGES))
         if not ranges:
             return True
         with path.open("rb") as file:
