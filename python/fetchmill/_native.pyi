@@ -30,8 +30,8 @@ class Bucket:
         options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 
     Raises:
-        UsageError: an option cannot be used. From each method: the store refuses the request.
-        TemporaryError: from each method: the store does not answer in time.
+        UsageError: an option cannot be used, or (any method) the store refuses the request.
+        TemporaryError: (any method) the store does not answer in time.
     """
 
     def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...

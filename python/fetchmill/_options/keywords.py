@@ -25,7 +25,7 @@ from fetchmill._transform.reply import Function
 
 
 class OfFormat(TypedDict, total=False):
-    """Options of `get` and `sync`: the format of stored objects."""
+    """Options of `get` and `sync` for the format of stored objects."""
 
     format: Format
     """Store one object per file, or many per shard; null stores nothing."""
@@ -37,7 +37,7 @@ class OfFormat(TypedDict, total=False):
 
 
 class Storing(TypedDict, total=False):
-    """Options of `get`: object names, the engine, transforms, and failed targets."""
+    """Options of `get` for object names, the engine, transforms, and failed targets."""
 
     seal_after: float
     """Seal Parquet shards at this age, because readers see only sealed shards."""
@@ -85,14 +85,14 @@ class Storing(TypedDict, total=False):
 
 
 class OfFirst(TypedDict, total=False):
-    """Options of `get` and `check`: the number of targets that a run fetches."""
+    """Options of `get` and `check` for the number of targets that a run fetches."""
 
     first: int | None
     """Fetch only the first N targets. To continue the job, increase N or omit the option."""
 
 
 class OfImages(TypedDict, total=False):
-    """Options of `get`: how images are checked and shrunk before they are stored."""
+    """Options of `get` that determine how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
     """Shrink larger images to at most this width and height, in pixels, and keep their proportions; needs pip install
@@ -106,21 +106,21 @@ class OfImages(TypedDict, total=False):
 
 
 class OfFiles(TypedDict, total=False):
-    """Options of `get` and `sync`: the free space check."""
+    """Options of `get` and `sync` for the free space check."""
 
     preflight: bool
     """Stop as soon as it is clear that the files will not fit on disk (inodes or bytes)."""
 
 
 class Rows(TypedDict, total=False):
-    """Options of `check` and `list`: the rows that they write."""
+    """Options of `check` and `list` for the rows that they write."""
 
     format: RowsFormat | None
     """Format of the rows. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst."""
 
 
 class OfServer(TypedDict, total=False):
-    """Options of `get` and `list`: how a server lists its objects, and when to give up."""
+    """Options of `get` and `list` that determine how a server lists its objects, and when to give up."""
 
     listing: Listing
     """How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx JSON) and
@@ -143,7 +143,7 @@ class OfServer(TypedDict, total=False):
 
 
 class OfJsonPages(TypedDict, total=False):
-    """Options of `get`, `list` and `sync`: how JSON pages are read."""
+    """Options of `get`, `list` and `sync` that determine how JSON pages are read."""
 
     items_field: str
     """JSON page field with the array of items; use dots for nested fields. `.` is the page itself."""
@@ -172,7 +172,7 @@ class OfJsonPages(TypedDict, total=False):
 
 
 class OfList(TypedDict, total=False):
-    """Options of `get`, `check`, `list` and `sync`: how a list is read."""
+    """Options of `get`, `check`, `list` and `sync` that determine how a list is read."""
 
     list_format: ListFormat | None
     """Format of the list. Default: from the file extension, otherwise txt."""
@@ -184,15 +184,15 @@ class OfList(TypedDict, total=False):
     csv_header: CsvHeader
     """Whether the first row of a csv or tsv list contains the column names."""
     delimiter: str | None
-    """Character that separates csv fields, or the word tab. Default: detected."""
+    """Separator of CSV fields, or `tab`. Default: detected."""
     quote: str | None
-    """Character that quotes csv and tsv fields, or the word none."""
+    """Quote character of CSV and TSV fields, or `none`."""
     key_column: str | None
     """Column with the object names. Default: the URLs."""
 
 
 class OfRows(TypedDict, total=False):
-    """Options of `get`, `check` and `list`: a sample of the list, and the columns to store."""
+    """Options of `get`, `check` and `list` for a sample of the list, and the columns to store."""
 
     keep_columns: Sequence[str] | None
     """Columns from the list to store in the rows, comma-separated."""
@@ -204,7 +204,7 @@ class OfRows(TypedDict, total=False):
 
 
 class OfFilters(TypedDict, total=False):
-    """Options of `get`, `check`, `list` and `sync`: filters for names."""
+    """Options of `get`, `check`, `list` and `sync` for filters for names."""
 
     include: Sequence[str] | None
     """Select only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in a bucket,
@@ -214,7 +214,7 @@ class OfFilters(TypedDict, total=False):
 
 
 class OfTargetRequests(TypedDict, total=False):
-    """Options of `get`: the requests for the targets in a list."""
+    """Options of `get` for the requests for the targets in a list."""
 
     method: str | None
     """HTTP method for the targets in a list. Default: POST with a body, otherwise GET."""
@@ -237,7 +237,7 @@ class OfTargetRequests(TypedDict, total=False):
 
 
 class OfRequests(TypedDict, total=False):
-    """Options of all functions: header fields, certificates, proxies and name servers."""
+    """Options of all functions for header fields, certificates, proxies and name servers."""
 
     headers: Mapping[str, str] | None
     """Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. Sent only to
@@ -267,7 +267,7 @@ class OfRequests(TypedDict, total=False):
 
 
 class OfRates(TypedDict, total=False):
-    """Options of all functions that make requests: request rates."""
+    """Options of all functions that make requests for request rates."""
 
     rate: float | None
     """Maximum requests per second to all hosts together; listing pages and retries count."""
@@ -277,7 +277,7 @@ class OfRates(TypedDict, total=False):
 
 
 class OfFetching(TypedDict, total=False):
-    """Options of `get`, `check` and streams: requests in flight, attempts, redirects and HTTP/2."""
+    """Options of `get`, `check` and streams for requests in flight, attempts, redirects and HTTP/2."""
 
     concurrency: Concurrency | None
     """Maximum requests in flight."""
@@ -295,7 +295,7 @@ class OfFetching(TypedDict, total=False):
 
 
 class OfTrying(TypedDict, total=False):
-    """Options of `get` and streams: the maximum for `concurrency="auto"`."""
+    """Options of `get` and streams for the maximum for `concurrency="auto"`."""
 
     concurrency_max: int | None
     """Upper limit for --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, otherwise
@@ -303,7 +303,7 @@ class OfTrying(TypedDict, total=False):
 
 
 class OfHosts(TypedDict, total=False):
-    """Options of `get` and `check`: requests in flight to each host, private addresses, and threads."""
+    """Options of `get` and `check` for requests in flight to each host, private addresses, and threads."""
 
     limit_per_host: int | None
     """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, otherwise no
@@ -315,7 +315,7 @@ class OfHosts(TypedDict, total=False):
 
 
 class OfRuns(TypedDict, total=False):
-    """Options of `get` and `check`: limits that end a run. The same command resumes the job."""
+    """Options of `get` and `check` for limits that end a run. The same command resumes the job."""
 
     max_duration: float | None
     """Stop the run at a checkpoint after this time (exit code 8)."""
@@ -324,14 +324,14 @@ class OfRuns(TypedDict, total=False):
 
 
 class OfBandwidth(TypedDict, total=False):
-    """Options of `get`, `check` and `sync`: the bandwidth limit."""
+    """Options of `get`, `check` and `sync` for the bandwidth limit."""
 
     bwlimit: float | None
     """Maximum body bytes per second for all requests together."""
 
 
 class OfCommits(TypedDict, total=False):
-    """Options of `get`, `check`, `list` and `sync`: when outcomes are made durable."""
+    """Options of `get`, `check`, `list` and `sync` that determine when outcomes are made durable."""
 
     commit_window: float
     """Time between commits; after a crash, at most this much work plus 1 s is repeated."""
@@ -340,14 +340,14 @@ class OfCommits(TypedDict, total=False):
 
 
 class OfState(TypedDict, total=False):
-    """Options of `get`, `check` and `list`: the folder of the journal."""
+    """Options of `get`, `check` and `list` for the folder of the journal."""
 
     state: PathText | None
     """Journal folder, on a local disk. Default: DEST/.fetchmill, or ./NAME.fetchmill for a bucket."""
 
 
 class OfDashboards(TypedDict, total=False):
-    """Options of `get`, `check` and `list`: the dashboard (a web page and metrics of the running job)."""
+    """Options of `get`, `check` and `list` for the dashboard (a web page and metrics of the running job)."""
 
     dashboard: bool | str
     """Serve a web page with charts during the job; its address is printed at the start. The page also serves Prometheus
@@ -362,14 +362,14 @@ class OfDashboards(TypedDict, total=False):
 
 
 class OfTokens(TypedDict, total=False):
-    """Options of `get`, `list` and `sync`: a bearer token that expires."""
+    """Options of `get`, `list` and `sync` for a bearer token that expires."""
 
     bearer_command: str | None
     """Shell command that prints a bearer token; it runs again after a 401."""
 
 
 class OfOrigins(TypedDict, total=False):
-    """Options of `get`, `list` and streams: credentials, timeouts, and access to buckets."""
+    """Options of `get`, `list` and streams for credentials, timeouts, and access to buckets."""
 
     auth: str | tuple[str, str] | None
     """User name and password for basic authentication, USER:PASSWORD."""
@@ -395,7 +395,8 @@ class OfOrigins(TypedDict, total=False):
     """Where to put the bucket name: in the host (virtual) or in the path (path). Default: auto (virtual for AWS,
     otherwise path)."""
     requester_pays: bool
-    """Pay for the requests and the traffic of a requester-pays bucket; needs credentials."""
+    """Pay for requests and traffic if the bucket charges its readers (x-amz-request-payer: requester); needs
+    credentials."""
     sse_c_key_file: PathText | None
     """File with the objects' encryption key (SSE-C): 32 bytes, or their Base64 encoding."""
     use_fips_endpoint: bool
@@ -407,14 +408,15 @@ class OfOrigins(TypedDict, total=False):
 
 
 class OfEncodings(TypedDict, total=False):
-    """Options of `get` and streams: compressed replies."""
+    """Options of `get` and streams for compressed replies."""
 
     compressed: bool
     """Request compressed replies (gzip, br, zstd), and store them decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
-    """Options of all functions that read index pages or fetch URLs from a list: whether robots.txt is obeyed."""
+    """Options of all functions that read index pages or fetch URLs from a list that determine whether robots.txt is
+    obeyed."""
 
     robots: bool | None
     """Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for lists; see
@@ -422,14 +424,15 @@ class OfRobots(TypedDict, total=False):
 
 
 class OfOptOuts(TypedDict, total=False):
-    """Options of `get`, `check` and streams: whether replies that opt out of text and data mining are skipped."""
+    """Options of `get`, `check` and streams that determine whether replies that opt out of text and data mining are
+    skipped."""
 
     opt_out: bool
     """Skip objects reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags; see `fetchmill help opt-out`."""
 
 
 class OfBodies(TypedDict, total=False):
-    """Options of `get` and streams: limits for a body, and its checksums."""
+    """Options of `get` and streams for limits for a body, and its checksums."""
 
     total_timeout: float
     """Maximum time per attempt, plus 1 s per 64 KiB of the body."""
@@ -444,7 +447,7 @@ class OfBodies(TypedDict, total=False):
 
 
 class OfTypes(TypedDict, total=False):
-    """Options of all functions that fetch bodies: the accepted types."""
+    """Options of all functions that fetch bodies for the accepted types."""
 
     accept: Sequence[str] | None
     """Accept only bodies of this type, such as image/* or application/pdf; repeatable. The type is detected from the
@@ -452,7 +455,7 @@ class OfTypes(TypedDict, total=False):
 
 
 class OfKeys(TypedDict, total=False):
-    """Options of `get` and `list`: which objects in a bucket are listed."""
+    """Options of `get` and `list` that determine which objects in a bucket are listed."""
 
     size_from: int | None
     """Select only objects of at least this size."""
@@ -467,7 +470,7 @@ class OfKeys(TypedDict, total=False):
 
 
 class Planning(TypedDict, total=False):
-    """Options of `plan`: the duration of the probe, the number of objects, and the price of requests."""
+    """Options of `plan` for the duration of the probe, the number of objects, and the price of requests."""
 
     probe_seconds: float
     """Duration of the probe; longer probes are more precise."""
@@ -491,7 +494,7 @@ class Checking(TypedDict, total=False):
 
 
 class Syncing(TypedDict, total=False):
-    """Options of `sync`: what is compared, and what may be removed."""
+    """Options of `sync` that determine what is compared and what may be removed."""
 
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""

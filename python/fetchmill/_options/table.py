@@ -552,15 +552,9 @@ _OF_LIST = {
         heading="Lists",
     ),
     "delimiter": Option(
-        "text",
-        str | None,
-        None,
-        "Character that separates csv fields, or the word tab. Default: detected.",
-        heading="Lists",
+        "text", str | None, None, "Separator of CSV fields, or `tab`. Default: detected.", heading="Lists"
     ),
-    "quote": Option(
-        "text", str | None, None, "Character that quotes csv and tsv fields, or the word none.", heading="Lists"
-    ),
+    "quote": Option("text", str | None, None, "Quote character of CSV and TSV fields, or `none`.", heading="Lists"),
     "key_column": Option("text", str | None, None, "Column with the object names. Default: the URLs.", heading="Lists"),
 }
 
@@ -994,7 +988,8 @@ _OF_ORIGINS = {
         "flag",
         bool,
         False,
-        "Pay for the requests and the traffic of a requester-pays bucket; needs credentials.",
+        "Pay for requests and traffic if the bucket charges its readers (x-amz-request-payer: requester); "
+        "needs credentials.",
         heading="S3",
     ),
     "sse_c_key_file": Option(
@@ -1270,7 +1265,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "Column with a name for each target; `diff` matches rows by it. Default: the URLs.",
+        "Column with a name for each target, which `diff` uses to match rows. Default: the URLs.",
         heading="Lists",
     ),
     "keep_columns": Option(
