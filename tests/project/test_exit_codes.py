@@ -33,10 +33,10 @@ def returned_codes(root: Path) -> set[int]:
     trees = {path.stem: ast.parse(path.read_text()) for path in folder.glob("*.py")}
     # Modules may use one name for different codes.
     constants: dict[str, set[int]] = {}
-    for node in (node for tree in trees.values() for node in tree.body):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
-            for target in node.targets:
-                constants.setdefault(ast.unparse(target), set()).add(node.value.value)
+    for each in (statement for tree in trees.values() for statement in tree.body):
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int):
+            for target in each.targets:
+                constants.setdefault(ast.unparse(target), set()).add(each.value.value)
     found = set()
     for tree in trees.values():
         for function in ast.walk(tree):
