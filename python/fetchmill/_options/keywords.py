@@ -415,8 +415,7 @@ class OfEncodings(TypedDict, total=False):
 
 
 class OfRobots(TypedDict, total=False):
-    """Options of all functions that read index pages or fetch URLs from a list that determine whether robots.txt is
-    obeyed."""
+    """Whether functions that read index pages or fetch URLs from a list obey robots.txt."""
 
     robots: bool | None
     """Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for lists; see
@@ -424,8 +423,7 @@ class OfRobots(TypedDict, total=False):
 
 
 class OfOptOuts(TypedDict, total=False):
-    """Options of `get`, `check` and streams that determine whether replies that opt out of text and data mining are
-    skipped."""
+    """Options of `get`, `check` and streams for replies that opt out of text and data mining."""
 
     opt_out: bool
     """Skip objects reserved by X-Robots-Tag, TDM-Reservation or HTML meta tags; see `fetchmill help opt-out`."""
