@@ -34,7 +34,7 @@ _PART_SECONDS = 2.0
 _PART_SECONDS_MAX = 30.0
 # Maximum size of a part in bytes. A part is copied to the job directory as a whole.
 _PART_BYTES = 64 << 20
-# Number of first ranges of a part. Because more parts follow, a few are enough. The start of an attempt takes as long as
+# Number of first ranges of a part. Because more parts follow, a few are enough. Starting an attempt takes as long as
 # fetching some thousand objects.
 _PART_RANGES = 4
 _STEP_SECONDS = 0.1
