@@ -154,6 +154,45 @@ def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path
     assert run("resume", dest).code == 3
 
 
+@pytest.mark.parametrize("format", ["files", "tar", "parquet"])
+@pytest.mark.parametrize(
+    ("words", "stored"),
+    [
+        ((), {"000000000.png": "PNG", "000000001.png": "PNG", "000000002.jpg": "JPEG"}),
+        (
+            ("--image-format", "webp"),
+            {"000000000.webp": "WEBP", "000000001.webp": "WEBP", "000000002.webp": "WEBP"},
+        ),
+    ],
+)
+def test_the_extension_is_that_of_the_stored_image(
+    run: Run,
+    server: Serve,
+    dest: Path,
+    served: Path,
+    tmp_path: Path,
+    format: str,
+    words: tuple[str, ...],
+    stored: dict[str, str],
+) -> None:
+    """The extension follows from the stored bytes, not from the URL or the reply. So does the type of new bytes."""
+    (served / "large.png").write_bytes(encoded("PNG"))
+    (served / "large.gif").write_bytes(encoded("GIF", mode="P"))
+    (served / "small.png").write_bytes(encoded("JPEG", (40, 30)))
+    url = server(served).url
+    names = ("large.png", "large.gif", "small.png")
+    (tmp_path / "list.txt").write_text("".join(f"{url}/get/{name}\n" for name in names))
+    naming = ("--names", "{index}.{ext}", "--image-max-side", "100")
+
+    ended = run("get", "list.txt", dest, "--allow-private", "--format", format, *naming, *words)
+
+    assert ended.code == 0, ended.err
+    with fetchmill.open(dest) as objects:
+        assert {name: picture(body).format for name, body in objects.items()} == stored
+        if format == "parquet" and words:
+            assert {objects.record(name).content_type for name in stored} == {"image/webp"}
+
+
 def test_options_of_images_that_contradict_others_are_refused() -> None:
     """The error comes before anything is read."""
     base: dict[str, Any] = {"source": "http://127.0.0.1:1", "dest": "out", "image_max_side": 64}

@@ -210,8 +210,8 @@ _STORING = {
         "source",
         "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source means the value of "
         "--key-column if given, otherwise the URL. seq means the object's number, without an extension. In a "
-        "template, {id} is the value of the column id, {index} the row number from 0, and {ext} the extension "
-        "for the reply's type.",
+        "template, {id} is the value of the column id, {index} the row number from 0 with nine digits, and "
+        "{ext} the extension for the type of the reply or of the converted image.",
         heading="Output",
     ),
     "strip_prefix": Option(

@@ -113,7 +113,7 @@ pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut 
 }
 
 /// Returns the extension for a `Content-Type` field. Parameters and case are ignored.
-fn of_content_type(field: &[u8]) -> Option<&'static str> {
+pub(super) fn of_content_type(field: &[u8]) -> Option<&'static str> {
     let end = memchr::memchr2(b';', b',', field).unwrap_or(field.len());
     let kind = field[..end].trim_ascii();
     let mut lower = [0; TYPE_BYTES_MAX];

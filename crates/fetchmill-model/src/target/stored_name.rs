@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::target::entry::ListEntry;
-use crate::target::extension::push_extension;
+use crate::target::extension::{of_content_type, push_extension};
 
 /// A job's rules for turning listed names into stored names.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -43,6 +43,14 @@ impl StoredNames {
     }
 }
 
+/// Replaces the extension of a stored name, which is the text after its last dot, with the extension of a type. Returns
+/// `None` if the name has no dot, or if the type has no known extension.
+pub fn with_extension_of(name: &[u8], content_type: &str) -> Option<Vec<u8>> {
+    let extension = of_content_type(content_type.as_bytes())?;
+    let dot = memchr::memrchr(b'.', name)?;
+    Some([&name[..=dot], extension.as_bytes()].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +74,12 @@ mod tests {
 
         assert_eq!(&*names.stored(&entry, b"a/7.gif", None), b"7.gif");
         assert_eq!(&*names.stored(&entry, b"a/7.gif", Some(b"image/png")), b"7.png");
+    }
+
+    #[test]
+    fn an_extension_is_replaced_with_that_of_another_type() {
+        assert_eq!(with_extension_of(b"a.b/7.x.gif", "image/webp").as_deref(), Some(&b"a.b/7.x.webp"[..]));
+        assert_eq!(with_extension_of(b"7", "image/webp"), None);
+        assert_eq!(with_extension_of(b"7.gif", "image/unknown"), None);
     }
 }

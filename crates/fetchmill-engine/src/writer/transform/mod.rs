@@ -23,7 +23,10 @@ use fetchmill_model::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRAN
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::reply::body_type::image_type;
+use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::extra_columns::{ColumnType, extra_values, write_extra};
+use fetchmill_model::target::stored_name::with_extension_of;
 use fetchmill_store::sink::{
     Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
 };
@@ -51,6 +54,8 @@ pub(crate) struct TransformSetup {
     pub(crate) stores_url: bool,
     /// Whether the sink stores anything of an object.
     pub(crate) stores_bodies: bool,
+    /// Whether the names end with a dot and the extension of the stored type (`.{ext}`).
+    pub(crate) has_extension: bool,
 }
 
 /// See the [module documentation](self).
@@ -107,6 +112,8 @@ pub(crate) fn of_worker(
             .map(|(key, template)| (key.text().to_owned(), template)),
         stores_url: plan.stored_columns().has_url(),
         stores_bodies: request.format.properties().keeps >= StoredParts::Bodies,
+        has_extension: plan.naming() == Naming::Extension
+            && request.names.template().is_some_and(|template| template.text().ends_with(".{ext}")),
     })))
 }
 
@@ -322,15 +329,24 @@ impl Transform {
         let name = block.name(entry);
         let facts = block.facts(entry);
         let url = self.setup.url(facts.listed.unwrap_or(name), &facts);
+        let is_unchanged = self.body == block.body(entry);
+        let stored_type = self.setup.process.images.as_ref().and_then(|_| image_type(&self.body));
+        let renamed = stored_type
+            .filter(|_| self.setup.has_extension)
+            .and_then(|stored_type| with_extension_of(name, stored_type));
         let kept = self.setup.kept(facts.kept, &self.columns);
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
             kept: kept.as_deref().or(facts.kept),
             // The head describes the original bytes, so WARC stores a resource record instead.
             head: None,
-            content_encoding: facts.content_encoding.filter(|_| self.body == block.body(entry)),
+            content_encoding: facts.content_encoding.filter(|_| is_unchanged),
+            content_type: stored_type
+                .filter(|_| !is_unchanged)
+                .map_or(facts.content_type, |stored_type| Some(stored_type.as_bytes())),
             ..facts
         };
+        let name = renamed.as_deref().unwrap_or(name);
         self.made.push_fetched(entry.sequence, entry.attempts, name, body, &facts);
         self.count(Outcome::Fetched, length, entry);
         if self.body.capacity() > BODY_MEMORY_BYTES_MAX {
