@@ -502,6 +502,7 @@ class SyncStore:
         scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
         format: format in which objects are stored.
         shard_size: size of a shard in bytes. None for the default of the format.
+        accept_foreign: whether `dest` may contain files that neither a job nor a sync has written.
 
     Raises:
         UsageError: the destination contains something else.
@@ -511,7 +512,13 @@ class SyncStore:
     """
 
     def __new__(
-        cls, dest: str, scratch: str | None = None, *, format: str = "files", shard_size: int | None = None
+        cls,
+        dest: str,
+        scratch: str | None = None,
+        *,
+        format: str = "files",
+        shard_size: int | None = None,
+        accept_foreign: bool = False,
     ) -> Self: ...
     def base(self) -> dict[str, Any] | None:
         """Returns the state after the last pass. None before the first pass."""
@@ -520,7 +527,7 @@ class SyncStore:
         """Returns whether the destination belongs to a `get` job."""
 
     def adopt(self, source: str, filters: str) -> int:
-        """Takes over the objects of a `get` job. Returns the number of objects."""
+        """Takes over the objects of a `get` job. Returns their number. With `scratch`, the job does not change."""
 
     def next_numbers(self) -> dict[str, Any] | None:
         """Returns facts for the next pass's job (`first_sequence`, `has_url`). None if objects are files."""
@@ -535,7 +542,7 @@ class SyncStore:
         """Returns the number of objects for each action in the existing plan."""
 
     def names(self, action: str, after: bytes | None, count: int) -> list[bytes]:
-        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`) in order, starting after `after`."""
+        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`, `leave`) in order, after `after`."""
 
     def write_requests(self, path: str) -> int:
         """Writes the list of targets to request. Returns the number of rows."""

@@ -18,7 +18,7 @@ import fetchmill
 from conftest import Ended
 from fetchmill.testing import S3Store, s3, serve
 from nginx import Nginx, Site
-from ports import free_ports
+from ports import closed_port, free_ports
 from synced import ChangingTree, bodies, held, until
 
 Run = Callable[..., Ended]
@@ -343,6 +343,126 @@ def test_a_dry_run_touches_nothing(
     assert above_limit.out.splitlines() == planned
     assert snapshot(dest) == before
     assert not [path for path in tmp_path.iterdir() if "sync" in path.name]
+
+
+@pytest.mark.parametrize("format", ["files", "parquet"])
+def test_a_dry_run_shows_what_a_sync_of_a_job_removes(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, format: str
+) -> None:
+    """Before a sync takes over a job of `get`, a dry run shows the same names, limit and exit code as the sync."""
+    source = site()
+    assert run("get", source.url, dest, "--format", format).code == 0
+    for name in changing.names()[:7]:
+        (served / name).unlink()
+    changing.change("d000/f00010")
+    before = snapshot(dest)
+    words = ("sync", source.url, dest, "--format", format, "--delete")
+    source.requests()
+
+    shown = run(*words, "--dry-run", "--max-delete", "7")
+    above_limit = run(*words, "--dry-run")
+    assert (shown.code, above_limit.code) == (0, TOO_MANY), shown.err
+    assert shown.out == above_limit.out
+    assert [line for line in shown.out.splitlines() if line.startswith("remove ")] == [
+        f"remove d000/f0000{number}" for number in range(7)
+    ]
+    assert "would take over 60 objects from fetchmill get" in shown.err
+    assert "7 of 60 objects would be removed" in above_limit.err
+    assert snapshot(dest) == before
+    assert not source.requests()[1]
+
+    assert run(*words).code == TOO_MANY
+    ended = report_of(run(*words, "--max-delete", "7", "--json"))
+    requested = [line.split()[1] for line in shown.out.splitlines() if not line.startswith("remove ")]
+    assert counts(ended, "removed", "attempts") == (7, len(requested))
+
+
+def test_a_dry_run_refuses_a_job_that_a_sync_cannot_take_over(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
+) -> None:
+    """The dry run ends with the error of the sync."""
+    source = site()
+    assert len(changing.names()) == 60
+    assert run("get", source.url, dest, "--format", "tar").code == 0
+
+    refusals = [run("sync", source.url, dest, *words) for words in ([], ["--dry-run"])]
+
+    assert [(ended.code, ended.err) for ended in refusals] == [(USAGE, refusals[0].err)] * 2
+    assert "holds a job with the format tar, not files" in refusals[0].err
+
+
+def test_a_dry_run_shows_files_that_a_sync_leaves_alone(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """These are changed files that are new or gone at the source, and other files with the name of a new object."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+    for name in ("d000/f00001", "d000/f00002"):
+        (dest / name).write_bytes(b"mine")
+    changing.change("d000/f00001")
+    (served / "d000/f00002").unlink()
+    changing.write("d000/new", b"new")
+    (dest / "d000/new").write_bytes(b"mine")
+
+    shown = run("sync", source.url, dest, "--delete", "--dry-run")
+    above_limit = run("sync", source.url, dest, "--delete", "--dry-run", "--max-delete", "0")
+    overwriting = run("sync", source.url, dest, "--delete", "--dry-run", "--overwrite-local")
+    ended = run("sync", source.url, dest, "--delete", "--json")
+
+    assert (shown.code, ended.code) == (INCOMPLETE, INCOMPLETE)
+    assert shown.out.splitlines() == ["leave d000/f00001", "leave d000/f00002", "leave d000/new"]
+    assert "0 would be fetched, 0 removed, 58 unchanged, 3 left alone because of local changes" in shown.err
+    assert (above_limit.code, overwriting.code) == (TOO_MANY, 0)
+    assert overwriting.out.splitlines() == ["fetch d000/f00001", "fetch d000/new", "remove d000/f00002"]
+    assert counts(report_of(ended), "fetched", "failed", "removed", "not_removed") == (0, 2, 0, 1)
+    report = fetchmill.sync(source.url, dest, delete=True, dry_run=True)
+    assert report.plan is not None
+    assert (report.plan.local, report.plan.remove, report.complete) == (3, 0, False)
+
+
+def test_a_dry_run_refuses_the_folder_of_an_unfinished_pass_from_elsewhere(
+    run: Run, site: Callable[..., Mirrored], dest: Path
+) -> None:
+    """A first pass without a listing has no base yet, but it has a source."""
+    source = site()
+    with closed_port() as port:
+        unlisted = f"http://127.0.0.1:{port}/"
+        assert run("sync", unlisted, dest, "--attempts", "1").code == 4
+        same = run("sync", unlisted, dest, "--attempts", "1", "--dry-run")
+
+    refusals = [run("sync", source.url, dest, *words) for words in ([], ["--dry-run"])]
+
+    assert same.code == 4
+    assert [(ended.code, ended.err) for ended in refusals] == [(USAGE, refusals[0].err)] * 2
+    assert f"is synced from {unlisted}, not from {source.url}" in refusals[0].err
+
+
+def test_a_folder_with_other_files_is_accepted_on_request(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """--overwrite-local replaces files that have the name of an object, and no pass removes any other file."""
+    source = site()
+    (dest / "d000").mkdir(parents=True)
+    for name in ("d000/f00001", "d000/own", "own"):
+        (dest / name).write_bytes(b"mine")
+
+    refusals = [run("sync", source.url, dest, *words) for words in ([], ["--dry-run"])]
+    assert [ended.code for ended in refusals] == [USAGE] * 2
+    assert all(
+        "use --overwrite-local to replace files that have the name of an object" in each.err for each in refusals
+    )
+    shown = run("sync", source.url, dest, "--overwrite-local", "--delete", "--dry-run")
+    assert (shown.code, "60 would be fetched, 0 removed" in shown.err) == (0, True), shown.err
+    assert bodies(dest)["own"] == b"mine"
+
+    assert run("sync", source.url, dest, "--overwrite-local", "--delete").code == 0
+    own = {name: held(dest)[name] for name in ("d000/own", "own")}
+    assert held(dest) == held(served) | own
+    for name in changing.names():
+        (served / name).unlink()
+    changing.write("last", b"x")
+    assert run("sync", source.url, dest, "--overwrite-local", "--delete", "--max-delete", "100%").code == 0
+    assert held(dest) == {"last": held(served)["last"]} | own
 
 
 def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:

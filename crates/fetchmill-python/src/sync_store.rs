@@ -26,6 +26,7 @@ type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>)
 ///     scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
 ///     format: format in which objects are stored.
 ///     shard_size: size of a shard in bytes. None for the default of the format.
+///     accept_foreign: whether `dest` may contain files that neither a job nor a sync has written.
 ///
 /// Raises:
 ///     UsageError: the destination contains something else.
@@ -57,16 +58,18 @@ impl SyncStore {
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 impl SyncStore {
     #[new]
-    #[pyo3(signature = (dest, scratch=None, *, format="files", shard_size=None))]
+    #[pyo3(signature = (dest, scratch=None, *, format="files", shard_size=None, accept_foreign=false))]
     fn new(
         py: Python<'_>,
         dest: PathBuf,
         scratch: Option<PathBuf>,
         format: &str,
         shard_size: Option<u64>,
+        accept_foreign: bool,
     ) -> PyResult<Self> {
         let format = Format::from_name(format).ok_or_else(|| errors::usage("unknown format"))?;
-        let destination = SyncDestination { path: dest, format, shard_bytes: shard_size };
+        let destination =
+            SyncDestination { path: dest, format, shard_bytes: shard_size, accepts_foreign: accept_foreign };
         let open = || Store::open(&destination, scratch.as_deref());
         let store = py.detach(open).map_err(|error| errors::of(&error))?;
         Ok(SyncStore { store: Mutex::new(Some(store)) })
@@ -89,7 +92,7 @@ impl SyncStore {
         self.with(py, |store| store.has_job())
     }
 
-    /// Takes over the objects of a `get` job. Returns the number of objects.
+    /// Takes over the objects of a `get` job. Returns their number. With `scratch`, the job does not change.
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
     }
@@ -122,7 +125,7 @@ impl SyncStore {
         counts_dict(py, &counts)
     }
 
-    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`) in order, starting after `after`.
+    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`, `leave`) in order, after `after`.
     #[pyo3(signature = (action, after, count))]
     fn names(
         &self,
@@ -210,6 +213,7 @@ fn counts_dict<'py>(py: Python<'py>, counts: &PlanCounts) -> PyResult<Bound<'py,
         ("skipped", counts.skipped),
         ("without_url", counts.without_url),
         ("local", counts.local),
+        ("gone_local", counts.gone_local),
         ("base", counts.base),
     ] {
         dict.set_item(name, count)?;

@@ -503,7 +503,8 @@ class Syncing(TypedDict, total=False):
     refetch: bool
     """Fetch every object again, even if it is unchanged."""
     overwrite_local: bool
-    """Replace files that were changed in DEST; also accept a DEST that contains other files."""
+    """Replace files that were changed in DEST or have the name of an object; also accept a DEST with other files, which
+    stay."""
     check_local: bool
     """Also check the files in DEST; missing files are fetched, and changed files are reported."""
 

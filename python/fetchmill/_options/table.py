@@ -1159,7 +1159,8 @@ _SYNCING = {
         "flag",
         bool,
         False,
-        "Replace files that were changed in DEST; also accept a DEST that contains other files.",
+        "Replace files that were changed in DEST or have the name of an object; also accept a DEST with other "
+        "files, which stay.",
         heading="Changes",
         is_core=False,
     ),

@@ -21,6 +21,9 @@ class SyncPlan:
         remove: number of objects to remove.
         kept: number of objects that are no longer listed but stay.
         objects: number of objects in the destination before the pass.
+        local: number of objects that the pass does not change, because their files were changed or written by something
+            else. A pass without `check_local` finds such files only when it applies the plan, so only a dry run counts
+            them here.
     """
 
     unchanged: int
@@ -29,6 +32,7 @@ class SyncPlan:
     remove: int
     kept: int
     objects: int
+    local: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +97,9 @@ class SyncReport(ReadableReport):
 
     @property
     def complete(self) -> bool:
-        """Whether the listing was complete and the destination has every listed object."""
-        missing = self.absent + self.failed + self.not_removed + self.failed_folders
+        """Whether the listing was complete and the destination has every listed object, or would have it."""
+        left = self.plan.local if self.dry_run and self.plan is not None else 0
+        missing = self.absent + self.failed + self.not_removed + self.failed_folders + left
         return not self.interrupted and not missing
 
     @property

@@ -103,13 +103,15 @@ def run_pass(
     refuse_file_name(dest)
     _refuse_foreign(dest, is_overwriting=options.overwrite_local)
     if not dry_run:
-        with _opened(SyncStore(str(dest), format=options.format, shard_size=options.shard_size)) as store:
+        given = {"format": options.format, "shard_size": options.shard_size}
+        with _opened(SyncStore(str(dest), **given, accept_foreign=options.overwrite_local)) as store:
             return SyncPass(options, store, PassFolder(dest / STATE), runner, items).run()
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch,
         _opened(SyncStore(str(dest), scratch, format=options.format)) as store,
     ):
-        return SyncPass(options, store, PassFolder(Path(scratch)), runner, items).run_dry(show)
+        unfinished = PassFolder(dest / STATE).begun()
+        return SyncPass(options, store, PassFolder(Path(scratch)), runner, items).run_dry(show, unfinished)
 
 
 class _ProgramRunner:

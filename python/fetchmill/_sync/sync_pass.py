@@ -94,23 +94,30 @@ class SyncPass:
         self._folder.forget()
         return report
 
-    def run_dry(self, show: Callable[[SyncStore], object]) -> SyncReport:
+    def run_dry(self, show: Callable[[SyncStore], object], unfinished: BegunPass | None) -> SyncReport:
         """List and compare only, in a separate folder.
 
         Args:
             show: called with the plan.
+            unfinished: the pass that has begun in the destination.
 
         Raises:
+            UsageError: a pass would refuse the destination.
             DeleteLimitError: more objects would be removed than is allowed; the plan was shown.
         """
         self._show = show
         base = self._store.base()
         self._require_same(base)
-        if base is None and self._store.has_job():
+        if unfinished is not None and (base is None or unfinished.number > base["pass"]):
+            self._require_same(asdict(unfinished))
             self._notices.append(
-                "the destination contains a job of `fetchmill get`; a sync will take "
-                "over its objects and fetch less than shown here"
+                f"the pass that started at {_start_of(unfinished)} is unfinished; `sync` finishes that pass first, "
+                "and its changes may differ from those shown here"
             )
+        if base is None and self._store.has_job():
+            count = self._adopt()
+            self._notices.append(f"would take over {format_count(count)} objects from fetchmill get")
+            base = self._store.base()
         begun = self._new(0 if base is None else base["pass"])
         begun = self._list_and_compare(begun)
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
@@ -123,17 +130,21 @@ class SyncPass:
         self._require_same(base)
         if begun is not None:
             self._require_same(asdict(begun))
-            when = f"{datetime.fromtimestamp(begun.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-            self._notices.append(f"continuing the pass that started at {when}; the next pass will find later changes")
+            self._notices.append(
+                f"continuing the pass that started at {_start_of(begun)}; the next pass will find later changes"
+            )
             return begun, True
         self._folder.forget()
         if self._store.has_job():
-            count = self._runner.call(lambda: self._store.adopt(str(self._options.source), self._options.filters))
+            count = self._adopt()
             self._notices.append(f"took over {format_count(count)} objects from fetchmill get")
             base = self._store.base()
         begun = self._new(0 if base is None else base["pass"])
         self._folder.write(begun)
         return begun, False
+
+    def _adopt(self) -> int:
+        return self._runner.call(lambda: self._store.adopt(str(self._options.source), self._options.filters))
 
     def _new(self, last: int) -> BegunPass:
         wanted = {name: getattr(self._options, name) for name in _PLANNED}
@@ -200,12 +211,12 @@ class SyncPass:
             if self._runner.is_stopped:
                 return wanted
         counts = self._store.planned()
-        plan = SyncPlan(
-            objects=counts["base"], **{name: counts[name] for name in ("unchanged", "fetch", "ask", "remove", "kept")}
-        )
+        names = ("unchanged", "fetch", "ask", "remove", "kept", "local")
+        plan = SyncPlan(objects=counts["base"], **{name: counts[name] for name in names})
         self._show(self._store)
         if not wanted.is_applying:
-            self._require_allowed(plan)
+            # A pass learns only when it applies the plan that local changes prevent some of the removals.
+            self._require_allowed(plan.remove + counts["gone_local"], plan.objects)
         self._plan = plan
         return wanted
 
@@ -227,17 +238,17 @@ class SyncPass:
             found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
         return found
 
-    def _require_allowed(self, plan: SyncPlan) -> None:
-        allowed = allowed_removals(self._options.max_delete, plan.objects)
-        if plan.remove <= allowed:
+    def _require_allowed(self, removals: int, objects: int) -> None:
+        allowed = allowed_removals(self._options.max_delete, objects)
+        if removals <= allowed:
             return
         self._store.discard()
         self._folder.forget()
         raise DeleteLimitError(
-            f"{format_count(plan.remove)} of {format_count(plan.objects)} objects would be removed from "
+            f"{format_count(removals)} of {format_count(objects)} objects would be removed from "
             f"{self._options.dest}, but --max-delete {self._options.max_delete} allows {format_count(allowed)}; "
             "nothing was changed; list the objects with --dry-run, or allow "
-            f"their removal with --max-delete {plan.remove}"
+            f"their removal with --max-delete {removals}"
         )
 
     def _fetch(self, begun: BegunPass) -> bool:
@@ -312,3 +323,7 @@ class SyncPass:
             notices=tuple(self._notices),
             **counted,
         )
+
+
+def _start_of(begun: BegunPass) -> str:
+    return f"{datetime.fromtimestamp(begun.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -41,8 +41,8 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Fetch new and changed objects from SOURCE into the folder DEST. DEST may be a folder created by `fetchmill
-get`. Files are named after their path below SOURCE, or after their key or URL.
+_HELP = """Mirror SOURCE into the folder DEST: fetch new and changed objects, and remove those that SOURCE no longer
+lists (only with --delete). DEST may be a folder created by `fetchmill get`.
 
 \b
 SOURCE is one of:
@@ -54,17 +54,19 @@ Each pass lists SOURCE again, and compares objects with the last pass by size an
 request.
 
 DEST must be new, empty, or the destination of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with
-the same format. Objects have the same names as with `get`; see `fetchmill get --help`.
+the same format. With --overwrite-local, a first sync also accepts a folder with other files. It replaces those that
+have the name of an object, and never removes the others. Objects have the same names as with `get`: files are named
+after their path below SOURCE, or after their key or URL.
 
 Each object is replaced atomically: even after a kill, it is either the old or the new version. To resume, run the same
 command again. Files changed in DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its
 progress.
 """
 
-_EPILOG = """Exit codes: 0 if DEST is up to date; 3 if objects failed or a folder could not be listed (the next
-pass retries them); 11 if the pass would remove more than --max-delete, and nothing was changed; 130
-and 143 if stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
-exit-codes`.
+_EPILOG = """Exit codes: 0 if every listed object is current, apart from local changes; 3 if objects failed or
+a folder could not be listed (the next pass retries them), or if --dry-run shows objects to leave; 11 if the pass would
+remove more than --max-delete, and nothing was changed; 130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint.
+For all others, see `fetchmill help exit-codes`.
 
 To learn how objects are compared, see `fetchmill help sync`.
 """
@@ -136,7 +138,7 @@ command = TableCommand(
             ["--dry-run"],
             is_flag=True,
             help="List and compare only; print the planned action for each name, one per line: fetch, ask "
-            "(conditional request) or remove.",
+            "(conditional request), remove, or leave (its file was changed in DEST).",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
@@ -230,7 +232,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
     """Write the output of a dry run, with an action and a name per line. End early if the reader closes the pipe."""
-    for action in ("fetch", "ask", "remove"):
+    for action in ("fetch", "ask", "remove", "leave"):
         last: bytes | None = None
         while names := store.names(action, last, _NAMES):
             last = names[-1]
@@ -255,9 +257,10 @@ def _summary(report: "SyncReport") -> list[str]:
 def _plan_line(plan: "SyncPlan") -> str:
     asked = f", {format_count(plan.ask)} checked with conditional requests" if plan.ask else ""
     left = f", {format_count(plan.kept)} kept that are no longer listed" if plan.kept else ""
+    local = f", {format_count(plan.local)} left alone because of local changes" if plan.local else ""
     return (
         f"{format_count(plan.fetch)} would be fetched{asked}, {format_count(plan.remove)} removed, "
-        f"{format_count(plan.unchanged)} unchanged{left}; nothing was changed"
+        f"{format_count(plan.unchanged)} unchanged{left}{local}; nothing was changed"
     )
 
 

@@ -35,7 +35,7 @@ pub use listing::skips::{SkippedOf, read_skipped};
 pub use location::JobLocation;
 pub use location::lock::JobLock;
 pub use progress::{ProgressStore, SavedProgress};
-pub use shards::cdxj::CdxjFile;
+pub use shards::cdxj::{CdxjFile, has_indexes_by_default};
 pub use shards::uploads::UploadState;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use status::column_types::{has_text_columns, item_columns};

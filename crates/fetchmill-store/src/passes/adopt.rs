@@ -11,7 +11,7 @@ use super::plan::is_ours;
 use crate::durable::{self, PathState};
 use crate::journal::{
     CdxjFile, INDEX_PART, Identity, JobLocation, JobRules, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status,
-    TRANSFORM, read_sealed_shards, read_status, sqlite_error_of,
+    TRANSFORM, has_indexes_by_default, read_sealed_shards, read_status, sqlite_error_of,
 };
 use crate::reader::{ObjectError, ShardReader};
 use crate::results::take_back_unfetched;
@@ -37,9 +37,34 @@ pub(super) struct Adoption<'a> {
 
 /// Takes over a job's destination. Returns the number of objects. After a kill, another call continues.
 pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
-    let Adoption { place, format, base, source, filters } = *adoption;
+    let Adoption { place, format, .. } = *adoption;
     let status = read_status(place)?;
     must_fit(place, format, &status)?;
+    let count = make_base(adoption, &status)?;
+    if format == Format::Files {
+        forget_job(place)?;
+    } else {
+        let mut journal = Journal::open_any(place, true)?;
+        remove_failures(&journal, place, format)?;
+        remove_indexes(&journal, place, format)?;
+        let mut identity = status.identity;
+        identity.remove(INDEX_PART);
+        journal.keep_for_passes(&Identity::of_parts(identity))?;
+        remove_folder(&place.failures_path())?;
+    }
+    Ok(count)
+}
+
+/// Writes the base that a takeover would write, and leaves the job unchanged. Returns the number of objects.
+pub(super) fn preview(adoption: &Adoption<'_>) -> Result<u64> {
+    let status = read_status(adoption.place)?;
+    must_fit(adoption.place, adoption.format, &status)?;
+    make_base(adoption, &status)
+}
+
+/// Writes the first base, unless it is there already. Returns the number of objects.
+fn make_base(adoption: &Adoption<'_>, status: &Status) -> Result<u64> {
+    let Adoption { place, format, base, source, filters } = *adoption;
     let rules = JobRules::of(place)?;
     let db = database::open_base(base)?;
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
@@ -69,17 +94,6 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
         note().map_err(fail)?;
     }
     let count = db.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0)).map_err(fail)?;
-    if format == Format::Files {
-        forget_job(place)?;
-    } else {
-        let mut journal = Journal::open_any(place, true)?;
-        remove_failures(&journal, place, format)?;
-        remove_indexes(&journal, place, format)?;
-        let mut identity = status.identity;
-        identity.remove(INDEX_PART);
-        journal.keep_for_passes(&Identity::of_parts(identity))?;
-        remove_folder(&place.failures_path())?;
-    }
     Ok(count as u64)
 }
 
@@ -115,7 +129,7 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     if columns.has_outcomes() || !columns.kept().is_empty() || !part(SIDECAR).is_empty() {
         return refuse("whose objects have extra columns or sidecars, which a sync cannot write");
     }
-    if !part(INDEX_PART).is_empty() && !Journal::open_any(place, true)?.has_indexes_by_default()? {
+    if !part(INDEX_PART).is_empty() && !has_indexes_by_default(place)? {
         return refuse("whose shards have indexes (--cdxj), which a sync does not update");
     }
     Ok(())

@@ -44,6 +44,7 @@ impl PlannedAction {
             "fetch" => Some(PlannedAction::Fetch),
             "ask" => Some(PlannedAction::Ask),
             "remove" => Some(PlannedAction::Remove),
+            "leave" => Some(PlannedAction::LeaveLocal),
             _ => None,
         }
     }
@@ -101,6 +102,9 @@ pub struct PlanCounts {
     pub without_url: u64,
     /// See [`PlannedAction::LeaveLocal`].
     pub local: u64,
+    /// Objects among `local` that are gone from the source. Only a dry run counts them here.
+    #[serde(default)]
+    pub gone_local: u64,
     /// Objects in the base.
     pub base: u64,
 }
@@ -112,6 +116,9 @@ pub(super) struct PlanPlace<'p> {
     /// Destination. It does not have to exist.
     pub(super) dest: &'p Path,
     pub(super) names: ListedNames,
+    /// Whether this is the plan of a dry run, and the objects are files. Such a plan also shows which files a pass would
+    /// not change when it applies the plan.
+    pub(super) is_dry_of_files: bool,
 }
 
 /// Compares a listing with the base, and writes the differences.
@@ -174,6 +181,7 @@ struct PlanWriter<'o> {
     /// Prefixes of names that are not removed.
     protected: Vec<Vec<u8>>,
     dest: Option<LocalFolder>,
+    is_dry_of_files: bool,
     path: Vec<u8>,
     counts: PlanCounts,
 }
@@ -181,11 +189,9 @@ struct PlanWriter<'o> {
 impl<'o> PlanWriter<'o> {
     fn begin(place: &PlanPlace<'_>, options: &'o PlanOptions) -> Result<Self> {
         let made = place.path.with_extension("tmp");
-        let dest = if options.check_local && place.dest.exists() {
-            Some(LocalFolder::open(place.dest)?)
-        } else {
-            None
-        };
+        let is_checked = options.check_local || place.is_dry_of_files;
+        let dest =
+            if is_checked && place.dest.exists() { Some(LocalFolder::open(place.dest)?) } else { None };
         let db = database::create(&made, TABLES)?;
         let protected = options.protected.iter().map(|text| name::from_text(text.as_bytes()).into_owned());
         Ok(PlanWriter {
@@ -194,6 +200,7 @@ impl<'o> PlanWriter<'o> {
             options,
             protected: protected.collect(),
             dest,
+            is_dry_of_files: place.is_dry_of_files,
             path: Vec::new(),
             counts: PlanCounts::default(),
         })
@@ -257,8 +264,12 @@ impl<'o> PlanWriter<'o> {
             self.counts.kept += 1;
             return Ok(());
         }
-        self.counts.remove += 1;
         let listed = ListedObject { name: base.name.clone(), ..ListedObject::default() };
+        if self.is_in_the_way(&base.name, Some(base))? {
+            self.counts.gone_local += 1;
+            return self.leave_local(&listed);
+        }
+        self.counts.remove += 1;
         self.write(&listed, PlannedAction::Remove, None)
     }
 
@@ -278,10 +289,7 @@ impl<'o> PlanWriter<'o> {
                 LocalFile::Same => compared,
                 LocalFile::Missing => Comparison::Fetch,
                 LocalFile::Changed if self.options.overwrite_local => Comparison::Fetch,
-                LocalFile::Changed => {
-                    self.counts.local += 1;
-                    return self.write(listed, PlannedAction::LeaveLocal, None);
-                }
+                LocalFile::Changed => return self.leave_local(listed),
             },
             _ => compared,
         };
@@ -290,6 +298,7 @@ impl<'o> PlanWriter<'o> {
                 self.counts.unchanged += 1;
                 Ok(())
             }
+            Comparison::Fetch if self.is_in_the_way(&listed.name, base)? => self.leave_local(listed),
             Comparison::Fetch => {
                 self.counts.fetch += 1;
                 self.write(listed, PlannedAction::Fetch, None)
@@ -301,12 +310,38 @@ impl<'o> PlanWriter<'o> {
         }
     }
 
-    fn local(&mut self, base: &BaseObject) -> Result<LocalFile> {
-        let Some(dest) = &mut self.dest else { return Ok(LocalFile::Missing) };
-        if name::to_path(&base.name, &mut self.path).is_err() {
-            return Ok(LocalFile::Missing);
+    fn leave_local(&mut self, listed: &ListedObject) -> Result<()> {
+        self.counts.local += 1;
+        self.write(listed, PlannedAction::LeaveLocal, None)
+    }
+
+    /// Returns whether a file is at the object's path that the pass would neither replace nor remove. Only a dry run
+    /// checks this here. A pass checks it when it applies the plan ([`super::placed_files`]).
+    fn is_in_the_way(&mut self, name: &[u8], base: Option<&BaseObject>) -> Result<bool> {
+        if !self.is_dry_of_files {
+            return Ok(false);
         }
-        Ok(match dest.state(&self.path)? {
+        Ok(match self.state(name)? {
+            // A folder may be empty by then, because removals come first.
+            None | Some(PathState::Folder) => false,
+            Some(PathState::Other) => true,
+            Some(PathState::File { size, mtime_ns }) => {
+                let is_ours = base.is_some_and(|base| is_ours(base.length, base.mtime_ns, size, mtime_ns));
+                !self.options.overwrite_local && !is_ours
+            }
+        })
+    }
+
+    fn state(&mut self, name: &[u8]) -> Result<Option<PathState>> {
+        let Some(dest) = &mut self.dest else { return Ok(None) };
+        if name::to_path(name, &mut self.path).is_err() {
+            return Ok(None);
+        }
+        dest.state(&self.path)
+    }
+
+    fn local(&mut self, base: &BaseObject) -> Result<LocalFile> {
+        Ok(match self.state(&base.name)? {
             None => LocalFile::Missing,
             Some(PathState::File { size, mtime_ns })
                 if is_ours(base.length, base.mtime_ns, size, mtime_ns) =>

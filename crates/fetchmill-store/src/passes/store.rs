@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::adopt::{Adoption, adopt};
+use super::adopt::{Adoption, adopt, preview};
 use super::apply::{Application, ApplyPaths};
 use super::conclude::{SyncLedger, conclude};
 use super::database::{self, fact};
@@ -58,6 +58,8 @@ pub struct SyncDestination {
     pub format: Format,
     /// Shard size in bytes. `None` selects the default of the format.
     pub shard_bytes: Option<u64>,
+    /// Whether the folder may contain files that neither a job nor a sync has written.
+    pub accepts_foreign: bool,
 }
 
 /// See the [module documentation](self).
@@ -87,10 +89,10 @@ impl SyncStore {
     /// Opens the destination of a sync. Creates it if it is missing. With `scratch`, nothing in the destination
     /// changes, and plans are made in that folder.
     pub fn open(destination: &SyncDestination, scratch: Option<&Path>) -> Result<Self> {
-        let SyncDestination { path: dest, format, shard_bytes } = destination;
+        let SyncDestination { path: dest, format, shard_bytes, accepts_foreign } = destination;
         let folder = dest.join(STATE_FOLDER).join("sync");
         let lock = match scratch {
-            None => Some(JobLocation::prepare_synced(dest, &folder)?),
+            None => Some(JobLocation::prepare_synced(dest, &folder, *accepts_foreign)?),
             Some(_) => None,
         };
         let has_shards = format.extension().is_some() && scratch.is_none();
@@ -108,8 +110,10 @@ impl SyncStore {
         })
     }
 
+    /// Returns the path of the base. In a dry run, the scratch folder has the base of a job that would be taken over.
     fn base_path(&self) -> PathBuf {
-        self.folder.join("base.sqlite")
+        let preview = self.plan_folder.join("base.sqlite");
+        if self.is_scratch && preview.exists() { preview } else { self.folder.join("base.sqlite") }
     }
 
     fn plan_path(&self) -> PathBuf {
@@ -162,8 +166,13 @@ impl SyncStore {
         Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
-    /// Takes over the objects stored by the `get` job. Returns their number.
+    /// Takes over the objects stored by the `get` job. Returns their number. With `scratch`, the job does not change.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
+        if self.is_scratch {
+            let place = JobLocation::look(&self.dest, None)?;
+            let base = self.plan_folder.join("base.sqlite");
+            return preview(&Adoption { place: &place, format: self.format, base: &base, source, filters });
+        }
         self.must_change()?;
         let base = self.base_path();
         let adopt = |place: &JobLocation| {
@@ -200,7 +209,9 @@ impl SyncStore {
         let are_decoded = of_bytes && database::has_decoded_names(&base).map_err(fail)?;
         let names = ListedNames { of_urls: self.format != Format::Files, are_decoded, of_bytes };
         let options = PlanOptions { byte_names: of_bytes, decoded_names: are_decoded, ..options.clone() };
-        plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, &options)
+        let is_dry_of_files = self.is_scratch && self.format == Format::Files;
+        let place = PlanPlace { path: &path, dest: &self.dest, names, is_dry_of_files };
+        plan::make(&place, &base, listing, &options)
     }
 
     /// Returns the counts of the current plan.

@@ -108,7 +108,12 @@ impl World {
     }
 
     fn destination(&self) -> SyncDestination {
-        SyncDestination { path: self.path("dest"), format: Format::Files, shard_bytes: None }
+        SyncDestination {
+            path: self.path("dest"),
+            format: Format::Files,
+            shard_bytes: None,
+            accepts_foreign: false,
+        }
     }
 
     fn store(&self) -> SyncStore {
@@ -331,7 +336,12 @@ fn random_listings_are_compared_as_sets_are() {
 
     let options = PlanOptions { delete: true, protected: vec!["n1".into()], ..PlanOptions::default() };
     let names = ListedNames { of_urls: false, are_decoded: true, of_bytes: true };
-    let place = PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest"), names };
+    let place = PlanPlace {
+        path: &world.path("pass.sqlite"),
+        dest: &world.path("dest"),
+        names,
+        is_dry_of_files: false,
+    };
     let counts = plan::make(&place, &db, &world.list(&rows), &options).unwrap();
 
     let unchanged =

@@ -127,12 +127,13 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a folder maintained by a sync, with its state folder. Returns the lock.
-    pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
+    /// Prepares a folder maintained by a sync, with its state folder. Returns the lock. With `accepts_foreign`, the
+    /// folder may contain files that neither a job nor a sync has written.
+    pub fn prepare_synced(dest: &Path, state: &Path, accepts_foreign: bool) -> Result<JobLock> {
         // Until the end of the first pass, there is no base.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
-        if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
+        if !is_ours && !accepts_foreign && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
             refuse_foreign(dest)?;
         }
         make_folder(dest, 0o777)?;

@@ -1,8 +1,11 @@
 //! The complete indexes of WARC shards (`--cdxj`), which are in their final place or about to be moved there.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::journal::database::schema;
+use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::open_journal::Journal;
+use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
@@ -35,6 +38,14 @@ pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Vec<CdxjFile
     Ok(files)
 }
 
+/// Returns whether the job at a location has indexes only by default.
+pub fn has_indexes_by_default(place: &JobLocation) -> Result<bool> {
+    let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
+    let read = || db.query_row("SELECT 1 FROM job WHERE key = ?", [BY_DEFAULT], |_| Ok(())).optional();
+    Ok(read().map_err(|error| error_of(&path, &error))?.is_some())
+}
+
 impl Journal {
     /// Returns the completed indexes in the order of shard numbers.
     pub fn cdxj_files(&self) -> Result<Vec<CdxjFile>> {
@@ -49,16 +60,11 @@ impl Journal {
 
     /// Records whether the job has indexes only by default. Uses a transaction only if this has changed.
     pub fn keep_indexes_by_default(&self, is_default: bool) -> Result<()> {
-        match (is_default, self.has_indexes_by_default()?) {
+        match (is_default, self.get(BY_DEFAULT)?.is_some()) {
             (true, false) => self.set(BY_DEFAULT, "true"),
             (false, true) => self.forget(BY_DEFAULT),
             _ => Ok(()),
         }
-    }
-
-    /// Returns whether the job has indexes only by default.
-    pub fn has_indexes_by_default(&self) -> Result<bool> {
-        Ok(self.get(BY_DEFAULT)?.is_some())
     }
 
     /// Discards an index that was removed.
