@@ -145,6 +145,11 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--resume"), "No such option '--resume'", RESUME),
     ((*GET, "--head", "5"), "No such option '--head'", "--first N fetches only the first N targets"),
     ((*GET, "-v"), "No such option '-v'", "progress is shown by default; --log-file FILE writes a log"),
+    (
+        ("get", "http://127.0.0.1:1", "out", "--bearer", "urls.txt"),
+        "--bearer must be the token itself, not the name of a file ('urls.txt'); pass the contents of the file",
+        "let fetchmill read the file: --bearer-command 'cat urls.txt'",
+    ),
     ((*GET, "--bearer", "x", "--auth", "a:b"), "--auth, --bearer, --bearer-command, --netrc and a header", None),
     (
         (*GET, "--header", "Authorization: x"),

@@ -27,7 +27,8 @@ def request_fields(
         has_command: whether a command prints the token. The core then adds the token.
 
     Raises:
-        UsageError: more than one argument sets `Authorization`, or ~/.netrc has no entry for the host.
+        UsageError: more than one argument sets `Authorization`, ~/.netrc has no entry for the host, or the token is the
+            name of a file.
     """
     fields = list((headers or {}).items())
     if netrc_for is not None:
@@ -44,8 +45,24 @@ def request_fields(
         user, password = auth if isinstance(auth, tuple) else auth.split(":", 1)
         fields.append(("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()))
     if bearer is not None:
+        _refuse_file(bearer)
         fields.append(("Authorization", f"Bearer {bearer}"))
     return fields
+
+
+def _refuse_file(bearer: str) -> None:
+    """Refuse a token that is the name of a file, because the token is probably in that file."""
+    import os.path
+    import shlex
+
+    # Unlike `Path.is_file`, this accepts a token that is too long for a name.
+    if os.path.isfile(bearer):  # noqa: PTH113
+        command = shlex.quote(f"cat {shlex.quote(bearer)}")
+        raise UsageError(
+            f"bearer must be the token itself, not the name of a file ({bearer!r}); pass the contents of the file",
+            hint=f"let fetchmill read the file: --bearer-command {command}",
+            options=["bearer"],
+        )
 
 
 def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> Mapping[str, str] | None:
