@@ -124,6 +124,8 @@ def test_private_addresses_of_a_list_can_be_fetched_after_all(
     assert hint in refused.err
     assert "failed and absent targets were not requested again\n" in again.err
     assert hint in again.err
+    why = "an earlier run without --allow-private refused these targets, and this run did not request them again"
+    assert f"private-address: {why}; {hint}\n" in again.err
     assert fetchmill.status(dest).fetched == 3
 
 

@@ -86,7 +86,7 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
     """Show the final summary. With --json, write the event `report` instead."""
-    summary = _summary(report, settled_before, None if options.state is None else str(options.state))
+    summary = _summary(report, settled_before, options)
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
         if isinstance(display, LiveDisplay):
@@ -95,15 +95,16 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
             display.notice(line)
 
 
-def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
+def _summary(report: Report, settled_before: int, options: GetOptions) -> list[str]:
     """Return lines with the result, the ledger, and how to continue."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
+    state = None if options.state is None else str(options.state)
     lines = [
         *done,
         *limit_lines(report),
         ledger_line(report),
         *skipped_lines(report, state),
-        *failure_lines(report, state),
+        *failure_lines(report, state, is_private_allowed=options.allow_private),
         *doubtful_lines(report, state),
     ]
     return [*lines, *stop_lines(report.stopped_by, report.interrupted)]

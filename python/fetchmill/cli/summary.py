@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from fetchmill._sync.report import SyncReport
 
 _OF_PRIVATE = "private addresses are refused for lists; --allow-private allows them"
+_REFUSED_BEFORE = (
+    "an earlier run without --allow-private refused these targets, and this run did not request them again"
+)
 # By failure kind: why a retry with the same options would fail again, and an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
@@ -85,8 +88,14 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
     return f"robots.txt: {format_count(forbidden)} of {hosts}: {describe_failures(largest, None)}"
 
 
-def failure_lines(report: Report, state: str | None) -> list[str]:
-    """Return lines with the failures, and the commands for listing and retrying failed targets."""
+def failure_lines(report: Report, state: str | None, *, is_private_allowed: bool = False) -> list[str]:
+    """Return lines with the failures, and the commands for listing and retrying failed targets.
+
+    Args:
+        report: the report of a run.
+        state: the journal folder, if the user named one.
+        is_private_allowed: whether the run had --allow-private.
+    """
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
@@ -95,6 +104,8 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     for kind in report.failures:
         if kind in _REMEDIES:
             why, option = _REMEDIES[kind]
+            if kind == "private-address" and is_private_allowed:
+                why = _REFUSED_BEFORE
             how = f"fetch them: {_retry(report, where, kind)} {option}"
             lines.append(f"{kind}: {why}; {how}" if option else f"{kind}: {why}")
     others = [kind for kind in report.failures if kind not in _REMEDIES]
