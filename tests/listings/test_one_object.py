@@ -54,6 +54,19 @@ def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: s
     assert list(read_objects(dest, "files")) == [(name, body)]
 
 
+@pytest.mark.parametrize("format", ["files", "jsonl", "warc"])
+def test_a_page_of_an_api_is_an_object_with_a_notice(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """Its user probably wanted the items of all pages. Other JSON objects have no notice."""
+    pages = {"page": b'{"data": [{"id": 1}], "next": "/d/page?p=2"}', "last": b'{"data": [{"id": 1}], "next": null}'}
+    site = raw({f"/d/{name}": reply(body) for name, body in pages.items()})
+
+    ended, last = (run("get", f"{site.url}/d/{name}", tmp_path / name, "--format", format) for name in pages)
+
+    assert (ended.code, last.code) == (0, 0), ended.err
+    notice = "the object is a JSON page with an array and the field next; to fetch its items, use --listing json"
+    assert (notice in ended.err, "JSON page" in last.err) == (True, False)
+
+
 def test_what_lists_objects_is_a_listing(run: Run, raw: Raw, dest: Path) -> None:
     """A slash at the end does not matter; a folder with another kind of page is refused, with what to do."""
     for body in (INDEX, JSON_INDEX):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fetchmill._job.report import FIRST, Report
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
+from fetchmill.cli.json_page import json_page_lines
 from fetchmill.cli.log_file import BothDisplays, LogFile
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import say, write_event
@@ -97,8 +98,8 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
 
 def _summary(report: Report, settled_before: int, options: GetOptions) -> list[str]:
     """Return lines with the result, the ledger, and how to continue."""
-    done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     state = None if options.state is None else str(options.state)
+    done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     lines = [
         *done,
         *limit_lines(report),
@@ -106,5 +107,6 @@ def _summary(report: Report, settled_before: int, options: GetOptions) -> list[s
         *skipped_lines(report, state),
         *failure_lines(report, state, is_private_allowed=options.allow_private),
         *doubtful_lines(report, state),
+        *json_page_lines(report, options),
     ]
     return [*lines, *stop_lines(report.stopped_by, report.interrupted)]
