@@ -95,6 +95,16 @@ def test_brief_help_has_five_examples_and_twelve_options(name: str, run: Callabl
     assert lines[-1] == f"All options: fetchmill {name} --help. Guides: fetchmill help."
 
 
+@pytest.mark.parametrize("name", ["resume", "retry"])
+def test_help_for_existing_jobs_shows_no_defaults(name: str, run: Callable[..., Any]) -> None:
+    """An option that is not given keeps the job's value."""
+    text = " ".join(run(name, "--help").out.split())
+
+    assert "The default of each option below is the job's own value." in text
+    assert "[default:" not in text
+    assert "secrets such as --bearer again" in " ".join(run(name, "-h").out.split())
+
+
 def test_sections_have_every_option_once() -> None:
     """Commands with sections show each option once, and each name in the table belongs to a command."""
     listed = [name for names in SECTIONS.values() for name in names]

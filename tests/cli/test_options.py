@@ -228,7 +228,8 @@ def test_options_describe_themselves() -> None:
     for field in fields(GetOptions):
         assert f"        {field.name}: " in text
     assert "connect_timeout: Maximum time to establish a connection. Default: 5 s." in text
-    assert "max_size: Maximum body size; larger bodies fail. Default: 64 MiB." in text
+    instead = "To leave out large objects of a bucket instead, use --size-to."
+    assert f"max_size: Maximum body size; larger bodies fail. {instead} Default: 64 MiB." in text
 
 
 def test_netrc_without_an_origin_is_refused() -> None:

@@ -57,8 +57,9 @@ class Storing(TypedDict, total=False):
     server_times: bool
     """Set each file's modification time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store columns from --keep-columns next to each object in tar shards (webdataset): json stores all of them in one
-    file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable."""
+    """Store values next to each object in tar shards (webdataset): json stores the URL and all columns in one file, and
+    EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable. Columns must be in --keep-columns or
+    --transform-columns."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body (parquet and jsonl)."""
     store: Stored
@@ -96,8 +97,8 @@ class OfImages(TypedDict, total=False):
     """Options of `get` that determine how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images to at most this width and height, in pixels, and keep their proportions; needs pip install
-    'fetchmill[images]'."""
+    """Shrink larger images so that neither width nor height exceeds this, in pixels; proportions are kept; needs pip
+    install 'fetchmill[images]'."""
     image_min_side: int | None
     """Skip images whose width or height is below this, in pixels."""
     image_format: ImageFormat | None
@@ -310,7 +311,7 @@ class OfHosts(TypedDict, total=False):
     """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, otherwise no
     limit."""
     allow_private: bool
-    """Allow private addresses for targets from a list or from JSON pages."""
+    """Allow private addresses in lists and JSON pages."""
     threads: int | None
     """Number of fetching threads. Default: one per processor."""
 
@@ -459,7 +460,7 @@ class OfKeys(TypedDict, total=False):
     size_from: int | None
     """Select only objects of at least this size."""
     size_to: int | None
-    """Select only objects smaller than this size."""
+    """Select only objects smaller than this size; an object of exactly this size is left out."""
     modified_from: str | date | None
     """Select only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z."""
     modified_to: str | date | None

@@ -250,8 +250,9 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Store columns from --keep-columns next to each object in tar shards (webdataset): json stores all of "
-        "them in one file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable.",
+        "Store values next to each object in tar shards (webdataset): json stores the URL and all columns in "
+        "one file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable. Columns must be "
+        "in --keep-columns or --transform-columns.",
         heading="Output",
     ),
     "hash": Option(
@@ -344,8 +345,8 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images to at most this width and height, in pixels, and keep their proportions; needs "
-        "pip install 'fetchmill[images]'.",
+        "Shrink larger images so that neither width nor height exceeds this, in pixels; proportions are kept; "
+        "needs pip install 'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -815,9 +816,7 @@ _OF_HOSTS = {
         "otherwise no limit.",
         heading="Limits",
     ),
-    "allow_private": Option(
-        "flag", bool, False, "Allow private addresses for targets from a list or from JSON pages.", heading="Safety"
-    ),
+    "allow_private": Option("flag", bool, False, "Allow private addresses in lists and JSON pages.", heading="Safety"),
     "threads": Option(
         "count",
         int | None,
@@ -1054,7 +1053,13 @@ _OF_BODIES = {
         alias_of="total_timeout",
         is_core=False,
     ),
-    "max_size": Option("bytes", int, 67108864, "Maximum body size; larger bodies fail.", heading="Limits"),
+    "max_size": Option(
+        "bytes",
+        int,
+        67108864,
+        "Maximum body size; larger bodies fail. To leave out large objects of a bucket instead, use --size-to.",
+        heading="Limits",
+    ),
     "allow_eof_bodies": Option(
         "flag",
         bool,
@@ -1080,7 +1085,13 @@ _OF_TYPES = {
 
 _OF_KEYS = {
     "size_from": Option("size", int | None, None, "Select only objects of at least this size.", heading="S3"),
-    "size_to": Option("size", int | None, None, "Select only objects smaller than this size.", heading="S3"),
+    "size_to": Option(
+        "size",
+        int | None,
+        None,
+        "Select only objects smaller than this size; an object of exactly this size is left out.",
+        heading="S3",
+    ),
     "modified_from": Option(
         "date",
         str | date | None,
@@ -1524,6 +1535,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "Upper limit for concurrency `auto`. Default: 64 for a public address, 256 for AWS S3, otherwise 16384.",
         heading="Limits",
     ),
+    "max_size": Option("bytes", int, 67108864, "Maximum body size; larger bodies fail.", heading="Limits"),
     "accept": Option(
         "patterns",
         Sequence[str] | None,

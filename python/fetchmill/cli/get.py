@@ -30,6 +30,9 @@ fetchmill get images.csv out/ --format tar --names '{index}.jpg' \\
 fetchmill get https://HOST/items out/ --listing json --store items \\
     --items-field data --next-page marker --next-field next \\
     --marker-param cursor --format parquet         an API with a cursor
+fetchmill get https://HOST/items out/ --listing json --store items \\
+    --items-field results --next-page url --next-field next \\
+    --format parquet                               an API with next URLs
 fetchmill get urls.txt out/ --dry-run              print the targets only
 fetchmill get http://127.0.0.1:8080 null/ --format null     measure only
 fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
@@ -50,7 +53,7 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
 """
 
 _HELP = """Fetch every object listed by SOURCE into the folder or bucket DEST. To resume, run the same command again.
-Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`.
+Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`. S3 stores: --endpoint-url.
 
 \b
 SOURCE is one of:
@@ -140,13 +143,13 @@ command = TableCommand(
         "column",
         "template",
         "names",
-        "keep_columns",
         "first",
         "include",
         "headers",
         "bearer",
         "concurrency",
         "rate",
+        "allow_private",
         "dashboard",
     ),
     epilog=_EPILOG,

@@ -173,8 +173,13 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
     return None
 
 
-def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """Return command-line options for the fields of a table, in order."""
+def options_of(table: Any, *, shows_defaults: bool = True) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
+    """Return command-line options for the fields of a table, in order.
+
+    Args:
+        table: the class with the fields.
+        shows_defaults: whether help shows the defaults. They do not apply to an existing job.
+    """
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
@@ -195,7 +200,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
             TableOption(
                 _declarations(field, aliases.get(field.name)),
                 default=None if is_repeated else field.default,
-                help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
+                help=field.metadata["help"] + (f"  [default: {shown}]" if shown and shows_defaults else hint),
                 envvar=envvar,
                 metadata=field.metadata,
                 alias=aliases.get(field.name),

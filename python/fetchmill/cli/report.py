@@ -35,14 +35,15 @@ fetchmill report out/ --json | jq '.samples[-1]'
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON with the ledger and one sample per second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool, **reach: Any) -> int:  # noqa: ANN401
-    """Show the speed, failures and limits of the job in DEST over time, across all its runs.
+    """Show the speed, failures and limits of the job in DEST over time, across all its runs. For its present progress,
+    use `fetchmill status`. Only the user who owns the job can see its report.
 
     With --html, write a self-contained page that works offline and is easy to share. It shows rates, latencies,
     requests in flight, failures by kind, and what limited the job, all over time. Charts have at most 720 points; in
     longer jobs, neighbouring samples are merged.
 
     For a shared job, DEST is the job directory. The report covers all final ranges, and shows what each worker did.
-    """
+    """  # noqa: D205 - the first paragraph is what -h shows
     from fetchmill._dashboard.history import write_page
 
     own = given_reach(reach)

@@ -22,12 +22,12 @@ fetchmill resume /nfs/run                          a shared job
 fetchmill resume /nfs/run --on ray                 on a Ray cluster
 """
 
-_HELP = """Continue the job in DEST with its original options.
+_HELP = """Continue the job in DEST with its original options. Pass secrets such as --bearer again.
 
-The journal stores the source and the options of `fetchmill get`, but no secrets and no code. Pass options such as
---bearer and --transform again. All other options that you pass replace the stored ones, for this run and later ones.
-Options that define the job, such as the source and the format, cannot change. To continue a job that reads standard
-input, repeat its original command.
+The default of each option below is the job's own value. The journal stores the source and the options of `fetchmill
+get`, but no secrets and no code. Pass options such as --bearer and --transform again. All other options that you pass
+replace the stored ones, for this run and later ones. Options that define the job, such as the source and the format,
+cannot change. To continue a job that reads standard input, repeat its original command.
 
 If DEST is the directory of a shared job, undo `fetchmill stop` and work on the job like `fetchmill join`.
 """

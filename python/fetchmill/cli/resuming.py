@@ -40,7 +40,7 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
 def run_options(*left_out: str) -> list[click.Parameter]:
     """Return the options for running an existing job: those of `get`, because most options may change."""
-    return [option for option in options_of(GetOptions) if option.name not in left_out]
+    return [option for option in options_of(GetOptions, shows_defaults=False) if option.name not in left_out]
 
 
 def output_options() -> list[click.Parameter]:

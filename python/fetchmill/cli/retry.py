@@ -17,11 +17,11 @@ fetchmill retry out/ 429 --rate 20                 slower than before
 """
 
 _HELP = """Retry the failed and absent targets of the job in DEST. KINDS is a comma-separated list of failure kinds
-(reset, 'dns*') or statuses (404, 5xx). Default: all.
+(reset, 'dns*') or statuses (404, 5xx). Default: all. The job keeps its options; pass secrets such as --bearer again.
 
 `fetchmill help exit-codes` explains all failure kinds. `fetchmill status DEST --failures` lists the job's failures. If
 the job was interrupted, the rest of it is also fetched. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does the
-same. For options and secrets, see `fetchmill resume --help`.
+same. The default of each option below is the job's own value. See `fetchmill resume --help`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`.
 """

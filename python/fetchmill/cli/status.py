@@ -61,9 +61,11 @@ def command(
     as_json: bool,
     **reach: Any,  # noqa: ANN401
 ) -> int:
-    """Show the progress and speed of the job in DEST, and what limits its speed. The counts are as of its last
-    commit. To watch a job in the browser, start it with --dashboard, which prints the address of a page. To save charts
-    as an HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
+    """Show the present progress and speed of the job in DEST, and what limits it. The counts are as of its last commit.
+    For the whole job over time, use `fetchmill report`. Only the user who owns the job can see its status.
+
+    To watch a job in the browser, start it with --dashboard, which prints the address of a page. To save charts as an
+    HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
     With --watch, refresh the status every second until the job ends: in place on a terminal, or as one object per line
     with --json.
