@@ -270,7 +270,7 @@ class ListTargets:
             ListingError: the list cannot be read.
         """
 
-def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
+def list_files(options: str) -> list[tuple[str, str, bool, int | None, tuple[str, str] | None]]:
     """Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
 
     Args:
@@ -278,10 +278,49 @@ def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
 
     Returns:
         For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
-        if it is Parquet.
+        if it is Parquet. The files of an inventory are its data files. Each also has the `manifest.json` without data
+        files, and its MD5.
 
     Raises:
         UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
+    """
+
+@final
+class ListBytes:
+    """Reads the content of a list file, decompressed. The first bytes of the file determine the compression.
+
+    Opens the file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        UsageError: the file cannot be opened.
+    """
+
+    def __new__(cls, path: str) -> Self: ...
+    def read(self) -> bytes:
+        """Returns the next bytes. Empty at the end.
+
+        Raises:
+            ListingError: the file is damaged or cannot be read.
+        """
+
+def split_parquet(lists: list[tuple[str, str]], parts: list[str]) -> list[int]:
+    """Writes each row of Parquet lists to one of several files, which have the same columns.
+
+    Args:
+        lists: for each list its path, and the path of a file that contains one byte per row. The row is written to part
+            `byte % len(parts)`.
+        parts: paths of the parts.
+
+    Returns:
+        The number of rows of each part.
+
+    Raises:
+        UsageError: a list has other columns than the first one.
+        ListingError: a list cannot be read.
+        StorageError: a part cannot be written.
     """
 
 @final

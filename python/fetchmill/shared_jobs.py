@@ -16,7 +16,8 @@ from fetchmill._options.get import GetOptions
 from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
 from fetchmill._shared import reach_named
-from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job
+from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, join_job
+from fetchmill._shared.extension import extend_job
 from fetchmill._shared.given_list import items_of_program
 from fetchmill._shared.history import SharedHistory, shared_history
 from fetchmill._shared.job_directory import JobDirectory
@@ -242,8 +243,8 @@ def extend(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, its source is a server or a bucket, its list is divided by host, or it already
-            includes the list.
+        UsageError: there is no job, its source is a server or a bucket, or it already includes the list.
+        UsageError: the job's list is divided by host, and the new list cannot be divided.
     """
     extend_job(os.fspath(job), os.fspath(source), reach_named(endpoint_url, region, profile))
 

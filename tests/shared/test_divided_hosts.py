@@ -1,5 +1,6 @@
 """A list that is divided by host: one worker at a time requests from a host, with the whole limit."""
 
+import gzip
 import json
 import re
 import signal
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
@@ -21,7 +23,8 @@ from fetchmill._options.get import GetOptions
 from fetchmill._shared.creation import files_of
 from fetchmill._shared.host_division import count_of_parts
 from fetchmill._shared.list_rows import NotByHostError, rows_of
-from fetchmill._shared.part_files import GROUPS, PartFiles
+from fetchmill._shared.part_files import PartFiles
+from fetchmill._shared.ranges import GROUPS, HostPart
 from fetchmill._shared.shares import HostShares
 from fetchmill.testing import s3
 from observed_host import Observed, serving_hosts
@@ -236,10 +239,12 @@ def test_rows_are_those_of_a_single_job(
     assert max(host.most_in_flight for host in prompt_hosts) <= 4
 
 
-def rows_in(folder: Path) -> list[tuple[str, str]]:
-    """Returns names and kept columns of the objects in folders."""
+def rows_in(folder: Path, column: str = "id") -> list[tuple[str, object]]:
+    """Returns names and a kept column of the objects in folders."""
     tables = [pyarrow.parquet.read_table(shard) for shard in folder.parent.glob(f"{folder.name}/*.parquet")]
-    found = [pair for table in tables for pair in zip(table["name"].to_pylist(), table["id"].to_pylist(), strict=True)]
+    found = [
+        pair for table in tables for pair in zip(table["name"].to_pylist(), table[column].to_pylist(), strict=True)
+    ]
     return sorted(found)
 
 
@@ -258,15 +263,78 @@ def test_a_list_of_few_hosts_keeps_its_ranges(prompt_hosts: list[Observed], run:
     assert run("extend", dest, "more.txt").code == 0
 
 
-def test_a_list_that_cannot_be_divided_keeps_its_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """A compressed list and Parquet are not divided, and the message says so."""
-    table = pyarrow.table({"url": urls_of(prompt_hosts, 1)})
-    pyarrow.parquet.write_table(table, dest.parent / "urls.parquet")
+@pytest.mark.parametrize(
+    ("name", "begin", "options", "why"),
+    [
+        ("urls.json", "[", (), "urls.json is a JSON array"),
+        ("urls.csv", '"url"\n', ("--csv-header", "yes", "--delimiter", ","), "urls.csv has quoted fields"),
+        ("urls.csv.gz", "url\n", ("--column", "url", "--csv-header", "yes"), "urls.csv.gz need --csv-header yes or no"),
+    ],
+)
+def test_a_list_that_cannot_be_divided_keeps_its_ranges(
+    name: str, begin: str, options: tuple[str, ...], why: str, prompt_hosts: list[Observed], run: Run, dest: Path
+) -> None:
+    """A message says why, also for a list that is compressed."""
+    urls = urls_of(prompt_hosts, 1)
+    text = json.dumps(urls) if begin == "[" else begin + "".join(f"{url}\n" for url in urls)
+    content = text.encode()
+    (dest.parent / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
 
-    ended = run("get", "urls.parquet", dest, *OPTIONS)
+    ended = run("get", name, dest, *OPTIONS, *options)
 
-    assert (ended.code, "urls.parquet cannot be split at line breaks" in ended.err) == (0, True), ended.err
-    assert names(dest) == Counter(urls_of(prompt_hosts, 1))
+    assert (ended.code, why in ended.err) == (0, True), ended.err
+    assert (record(dest)["is_by_host"], names(dest)) == (False, Counter(urls))
+
+
+@pytest.mark.parametrize("form", ["txt.gz", "csv.zst", "jsonl.bz2"])
+def test_a_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Its rows are those of the list itself. The parts are not compressed."""
+    urls = urls_of(prompt_hosts)
+    lines = {
+        "txt": ["\ufeff# a comment", *urls, ""],
+        "csv": ["\ufeff", "id,url", *(f"{number},{url}" for number, url in enumerate(urls))],
+        "jsonl": [json.dumps({"url": url}) for url in urls],
+    }[form.partition(".")[0]]
+    with pa.output_stream(dest.parent / f"urls.{form}") as out:
+        out.write("\n".join(lines).encode())
+    fields = ("--csv-header", "yes", "--delimiter", ",", "--column", "url") if "csv" in form else ()
+
+    ended = run("get", f"urls.{form}", dest, *OPTIONS, *fields)
+
+    assert (ended.code, "divided 512 URLs" in ended.err) == (0, True), ended.err
+    assert names(dest) == Counter(urls)
+    assert {Path(name).suffix for name in parts_of(dest)} == {f".{form.partition('.')[0]}"}
+    assert run("verify", dest).code == 0
+
+
+def test_a_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+    """Each part has all columns with their types. A row without a URL is in one of the parts."""
+    folder = dest.parent / "lists"
+    folder.mkdir()
+    urls = urls_of(prompt_hosts)
+    for number, part in enumerate((urls[:100], [*urls[100:], "not a URL"])):
+        rows = [{"n": 10**12 + index, "url": url, "tags": ["a", None]} for index, url in enumerate(part)]
+        schema = pa.schema([("n", pa.int64()), ("url", pa.string()), ("tags", pa.list_(pa.string()))])
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows, schema), folder / f"{number}.parquet")
+    options = ("--keep-columns", "n", "--allow-private", "--format", "parquet")
+
+    ended = run("get", folder, dest, *OPTIONS, *options)
+    single = run("get", folder, dest.parent / "single", *options, "--limit-per-host", "4")
+
+    assert (ended.code, single.code) == (0, 3), (ended.err, single.err)
+    assert "divided 513 URLs" in ended.err, ended.err
+    assert rows_in(dest / "data" / "*", "n") == rows_in(dest.parent / "single", "n")
+    assert {type(value) for _, value in rows_in(dest / "data" / "*", "n")} == {int}
+    parts = [pyarrow.parquet.read_table(path) for path in (dest / "list").iterdir()]
+    assert [table.column_names for table in parts] == [["n", "url", "tags"]] * 4
+    assert sum(table.num_rows for table in parts) == 513
+    hosts = [{url.rpartition("/")[0] for url in table["url"].to_pylist() if "/" in url} for table in parts]
+    assert sum(map(len, hosts)) == len(set().union(*hosts)) == HOSTS
+    assert fetchmill.shared_jobs.status(dest).ledger["failed"] == 1
+    assert run("verify", dest).code == 0
+    more = urls_of(prompt_hosts[:3], 1)
+    pyarrow.parquet.write_table(pa.table({"url": [f"{url}?more" for url in more]}), dest.parent / "more.parquet")
+    assert run("extend", dest, dest.parent / "more.parquet").code == 2, "it has no column n"
 
 
 def test_lists_of_the_user_in_the_job_directory_stay(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
@@ -295,16 +363,14 @@ def test_a_file_of_the_list_may_lack_a_column(prompt_hosts: list[Observed], run:
     assert sum(names(dest).values()) == 512
 
 
-def test_a_divided_list_cannot_be_extended(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """Another list could have the same hosts. A drained job is resumed."""
+def test_a_drained_job_of_a_divided_list_is_resumed(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+    """The list itself is then no longer needed."""
     urls = urls_of(prompt_hosts)
     write(dest.parent / "urls.txt", urls)
 
     assert run("get", "urls.txt", dest, *OPTIONS).code == 0
 
     assert record(dest)["is_by_host"]
-    refused = run("extend", dest, "urls.txt")
-    assert (refused.code, "its list is divided by host" in refused.err) == (2, True), refused.err
     assert run("stop", dest).code == 0
     assert run("resume", dest).code == 0
     # The list is not needed any more.
@@ -408,7 +474,7 @@ def test_all_rows_of_a_host_are_in_one_part(tmp_path: Path) -> None:
     parts = []
     for number in range(8):
         with (tmp_path / "part").open("wb") as out:
-            files.move(number, 8, out)
+            files.move(HostPart(number=number, count=8), out)
         parts.append([int(line.split()[0]) for line in (tmp_path / "part").read_bytes().splitlines()])
 
     assert sorted(number for part in parts for number in part) == list(range(60_000))

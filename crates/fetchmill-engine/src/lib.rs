@@ -30,7 +30,7 @@ pub use fetch::stream::{
 pub use job::{
     Export, ExportOptions, ExportSource, Interruption, Job, JobReport, RangeCopies, SkippedByReason, Snapshot,
 };
-pub use list_input::{ListFile, check_list, list_files, open_list};
+pub use list_input::{ListFile, check_list, list_files, open_decoded, open_list, split_parquet};
 pub use request::custom_request::CustomRequest;
 pub use request::http_options::{HttpOptions, Resolvers};
 pub use request::job_request::JobRequest;

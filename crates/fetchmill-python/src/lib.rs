@@ -44,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dispatcher::Target>()?;
     module.add_class::<export::Export>()?;
     module.add_class::<ledger::Failures>()?;
+    module.add_class::<list::ListBytes>()?;
     module.add_class::<list::ListTargets>()?;
     module.add_class::<objects::Objects>()?;
     module.add_class::<objects::ObjectBatches>()?;
@@ -66,6 +67,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dispatcher::is_public, module)?)?;
     module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
     module.add_function(wrap_pyfunction!(list::list_files, module)?)?;
+    module.add_function(wrap_pyfunction!(list::split_parquet, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::job_command, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::samples, module)?)?;

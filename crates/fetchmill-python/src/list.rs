@@ -1,13 +1,16 @@
-//! Lists the targets of a list without any request, for `--dry-run`.
+//! Reads lists without any request: their targets, for `--dry-run`, and their files, for shared jobs.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use fetchmill_engine::{SourceOptions, open_list};
+use fetchmill_engine::{ListFile, SourceOptions, open_list};
+use fetchmill_model::error::Error;
 use fetchmill_model::source::list::{ListReader, ListSource, ListStep};
 use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::stored_name::StoredNames;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors;
 use crate::options;
@@ -97,8 +100,9 @@ impl OpenList {
     }
 }
 
-/// A path, the name of its format, whether the file can be divided at line ends, and its rows if it is Parquet.
-type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
+/// A path, the name of its format, whether the file can be divided at line ends, its rows if it is Parquet, and its
+/// inventory.
+type FileTuple = (PathBuf, &'static str, bool, Option<u64>, Option<(String, String)>);
 
 /// Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
 ///
@@ -107,7 +111,8 @@ type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 ///
 /// Returns:
 ///     For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
-///     if it is Parquet.
+///     if it is Parquet. The files of an inventory are its data files. Each also has the `manifest.json` without data
+///     files, and its MD5.
 ///
 /// Raises:
 ///     UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
@@ -124,5 +129,74 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
         Ok(found)
     };
     let files = py.detach(find).map_err(|error| errors::of(&error))?;
-    Ok(files.into_iter().map(|file| (file.path, file.format.name(), file.has_lines, file.rows)).collect())
+    let tuple = |file: ListFile| (file.path, file.format.name(), file.has_lines, file.rows, file.inventory);
+    Ok(files.into_iter().map(tuple).collect())
+}
+
+/// Number of bytes of a list that are returned at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// Reads the content of a list file, decompressed. The first bytes of the file determine the compression.
+///
+/// Opens the file.
+///
+/// Args:
+///     path: the file.
+///
+/// Raises:
+///     UsageError: the file cannot be opened.
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct ListBytes {
+    label: String,
+    input: Mutex<Box<dyn Read + Send>>,
+}
+
+#[pymethods]
+impl ListBytes {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        let input = fetchmill_engine::open_decoded(&path).map_err(|error| errors::of(&error))?;
+        Ok(ListBytes { label: path.display().to_string(), input: Mutex::new(input) })
+    }
+
+    /// Returns the next bytes. Empty at the end.
+    ///
+    /// Raises:
+    ///     ListingError: the file is damaged or cannot be read.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let read = py.detach(|| {
+            let mut input = self.input.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut bytes = Vec::new();
+            input.by_ref().take(READ_BYTES as u64).read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let bytes = read.map_err(|error| {
+            errors::of(&Error::Listing(format!("cannot read the list {}: {error}", self.label)))
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+/// Writes each row of Parquet lists to one of several files, which have the same columns.
+///
+/// Args:
+///     lists: for each list its path, and the path of a file that contains one byte per row. The row is written to part
+///         `byte % len(parts)`.
+///     parts: paths of the parts.
+///
+/// Returns:
+///     The number of rows of each part.
+///
+/// Raises:
+///     UsageError: a list has other columns than the first one.
+///     ListingError: a list cannot be read.
+///     StorageError: a part cannot be written.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
+pub(crate) fn split_parquet(
+    py: Python<'_>,
+    lists: Vec<(PathBuf, PathBuf)>,
+    parts: Vec<PathBuf>,
+) -> PyResult<Vec<u64>> {
+    py.detach(|| fetchmill_engine::split_parquet(&lists, &parts)).map_err(|error| errors::of(&error))
 }

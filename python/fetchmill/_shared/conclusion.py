@@ -31,7 +31,9 @@ def conclude(store: Store, known: JobRecord) -> None:
         # If a list is added now, attempts at its ranges must not be removed.
         if attempt not in named and attempt.rpartition("-")[0] in final:
             store.remove_attempt(attempt)
-    _remove_unnamed_parts(store, job)
+    # `extend` divides a list by host, and adds the parts before the record that names them.
+    if not job.is_by_host:
+        _remove_unnamed_parts(store, job)
     store.abort_uploads()
     for range_id, names in directory.claims().items():
         for name in names:

@@ -1,4 +1,4 @@
-"""Creates shared jobs and their workers, and adds lists to shared jobs."""
+"""Creates shared jobs and their workers."""
 
 import os
 import re
@@ -19,8 +19,8 @@ from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import await_job
 from fetchmill._shared.listing import Listing
 from fetchmill._shared.local_state import default_folder, process_name
-from fetchmill._shared.ranges import BLOCK, ListFile, Range, first_ranges, header_end
-from fetchmill._shared.records import AddedList, JobRecord
+from fetchmill._shared.ranges import BLOCK, InventoryFile, ListFile, Range, first_ranges, header_end
+from fetchmill._shared.records import JobRecord
 from fetchmill._shared.source_lister import LISTING_END_SECONDS, Part, SourceLister, lists_folder
 from fetchmill._shared.store import is_bucket
 from fetchmill._shared.stored_options import (
@@ -161,45 +161,6 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
     return _worker(directory, record, given, say, process_name(), source)
 
 
-def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
-    """Add a list to a directory's shared job. Running workers also fetch the new list.
-
-    Args:
-        job: the job directory.
-        source: the list. It must have the same format as the job's list.
-        reach: options for reaching the bucket of the job directory.
-
-    Returns:
-        The record of the added list.
-
-    Raises:
-        UsageError: there is no job, its source is a server or a bucket, its list is divided by host, or the list does
-            not fit the job.
-    """
-    directory = JobDirectory.at(job, reach_of(reach))
-    record = directory.job()
-    if record.listing is not None:
-        raise UsageError(
-            f"{directory.text}: its source {record.source} is not a list, so no list can be added; create another job"
-        )
-    if record.is_by_host:
-        raise UsageError(
-            f"{directory.text}: its list is divided by host, and another list could have the same hosts, so no list "
-            "can be added; create another job"
-        )
-    _check_stored(directory, record)
-    options = GetOptions(**{**record.options, "source": source, "dest": job})
-    if options.source == "-" or options.source_kind != "list":
-        raise UsageError(f"{source} is not a list; only a file or a folder of lists can be added to a shared job")
-    list_format, files = files_of(options)
-    if list_format != record.list_format:
-        raise UsageError(
-            f"{source} is {list_format}, but the list of {directory.text} is {record.list_format}; add a list in the "
-            "same format, or create another job"
-        )
-    return directory.add_list(hide_secrets(source), files, list(first_ranges(files)))
-
-
 def _worker(
     directory: JobDirectory,
     job: JobRecord,
@@ -210,7 +171,7 @@ def _worker(
     lister: SourceLister | None = None,
 ) -> RangeWorker:
     """Create a worker. `source` is the source with its secrets; None if unknown to this process."""
-    _check_stored(directory, job)
+    check_record(directory, job)
     lacking = [secret for secret in job.secrets if not is_given(own, secret)]
     if lacking:
         raise UsageError(
@@ -224,7 +185,12 @@ def _worker(
     return RangeWorker(directory, job, name, options, local, listing, say)
 
 
-def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
+def check_record(directory: JobDirectory, job: JobRecord) -> None:
+    """Refuse a job with options that fetchmill never stores.
+
+    Raises:
+        SecurityError: the job has such an option.
+    """
     for stored in (job.options, job.listing or {}):
         check_stored(directory.store.place("job.json"), directory.text, stored, tuple(_REFUSED))
 
@@ -316,9 +282,12 @@ def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
     found = list_files(options.to_json())
     list_format = found[0][1] if found else "txt"
     has_fields = list_format in ("csv", "tsv")
-    return list_format, [
-        _list_file(Path(path).absolute(), has_lines, has_fields, rows, options) for path, _, has_lines, rows in found
-    ]
+    files = []
+    for path, _, has_lines, rows, inventory in found:
+        file = _list_file(Path(path).absolute(), has_lines, has_fields, rows, options)
+        named = None if inventory is None else InventoryFile(head=inventory[0], md5=inventory[1])
+        files.append(replace(file, inventory=named))
+    return list_format, files
 
 
 def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, options: GetOptions) -> ListFile:

@@ -46,7 +46,7 @@ class Feed(Protocol):
     # The source that the job reads.
     source: str
     # Core options that `get` does not have.
-    options: Mapping[str, int]
+    options: Mapping[str, Any]
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
         """Feed the range, to its end or until the caller stops it.
@@ -70,7 +70,9 @@ class Feed(Protocol):
 
 def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
     """Return the feed for a range."""
-    return PipeFeed(file, range, list_format) if file.rows is None else RowFeed(file, range)
+    if file.rows is not None:
+        return RowFeed(file, range)
+    return PipeFeed(file, range, list_format) if file.inventory is None else FileFeed(file, range)
 
 
 class _Ahead:
@@ -110,7 +112,7 @@ class PipeFeed:
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._output, False)
         self.source = f"/dev/fd/{self._input}"
-        self.options: Mapping[str, int] = {"is_range": True}
+        self.options: Mapping[str, Any] = {"is_range": True}
         self._position = range.start
         self._ahead = _Ahead()
         # Numbers of bytes and lines written, and of bytes that the job has read but not counted in `list_read`.
@@ -251,7 +253,8 @@ class RowFeed:
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range
         self.source = file.path
-        self.options: Mapping[str, int] = {"first_row": range.start, "row_count": range.end - range.start}
+        rows = {"first_row": range.start, "row_count": range.end - range.start}
+        self.options: Mapping[str, Any] = rows | file.core_options
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
         """See `Feed`."""
@@ -272,6 +275,35 @@ class RowFeed:
         """See `Feed`."""
         cut_at = job.snapshot()["list_cut_at"]
         return self._range.end if cut_at is None else self._range.start + int(cut_at)
+
+    def close(self) -> None:
+        """See `Feed`."""
+
+
+class FileFeed:
+    """A compressed data file of an inventory. The job reads it as a whole."""
+
+    def __init__(self, file: ListFile, range: Range) -> None:
+        self._file, self._range = file, range
+        self.source = file.path
+        self.options: Mapping[str, Any] = file.core_options
+        self._position = range.start
+
+    def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
+        """See `Feed`. The range cannot end early."""
+        with self._file.open() as opened:
+            while not job.wait(_STEP_SECONDS) and not job.snapshot()["listing_done"]:
+                is_to_end()  # records the progress
+                if is_ended():
+                    job.stop()
+                    return
+            self._file.check(opened)
+        self._position = self._range.end
+
+    def position(self, job: Job) -> int:
+        """See `Feed`."""
+        del job
+        return self._position
 
     def close(self) -> None:
         """See `Feed`."""

@@ -4,7 +4,6 @@ All rows of a host are in one part, and only one worker at a time works on a par
 whole limit for each of its hosts (docs/internals/decisions/0089).
 """
 
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fetchmill._options.units import format_bytes, format_count_of
+from fetchmill._shared.host_parts import HostParts
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.list_claim import ListClaim
-from fetchmill._shared.list_rows import FORMATS, MARK, NotByHostError, rows_of
-from fetchmill._shared.local_lists import FOLDER, copy_into_job, in_job_directory, parts_in
+from fetchmill._shared.list_rows import NotByHostError
+from fetchmill._shared.local_lists import copy_into_job, parts_in
 from fetchmill._shared.local_state import make_folder, remove_folder
-from fetchmill._shared.part_files import GROUPS, HOSTS_MAX, PartFiles
-from fetchmill._shared.ranges import ListFile, Range
+from fetchmill._shared.ranges import GROUPS
 from fetchmill._shared.records import JobRecord
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import StorageError
@@ -67,9 +66,6 @@ class HostDivision:
         self._say = say
         self._is_here = is_here
         self._claims = ListClaim(directory, worker, lease, say)
-        self._token = secrets.token_hex(8)
-        # Parts that this process has added to the job directory.
-        self._added: list[str] = []
 
     def create(self, job: JobRecord) -> None:
         """Create the job, or wait until another process has created it.
@@ -96,71 +92,58 @@ class HostDivision:
     def _create(self, job: JobRecord) -> None:
         """Divide the list, and create the job unless another process has created it meanwhile."""
         folder = make_folder(self._parent, self._worker)
+        parts = HostParts(self._directory.store, job.list_format, job.options)
         try:
-            record = self._divided(job, folder)
+            record = self._divided(job, parts, folder)
         except NotByHostError as error:
-            record = self._undivided(job)
+            record = self._undivided(job, parts)
             self._say(
                 f"does not divide {job.source} by host, because {error}; {_limits(job.options)} will be divided among "
                 "the workers"
             )
         except BaseException as error:
-            self._remove(self._added)
+            parts.remove()
             if isinstance(error, OSError):
                 raise StorageError(f"cannot divide the list {job.source} in {folder}: {error}") from error
             raise
         finally:
             remove_folder(folder)
-        # Remove the parts of processes that have died. Once the job exists, nobody adds a part.
+        # Remove the parts of processes that have died. Until the job exists, nobody adds another list.
         left = parts_in(self._directory.store)
-        is_first = self._directory.create(record).id == record.id
-        self._remove([name for name in left if name not in self._added] if is_first else self._added)
+        if self._directory.create(record).id == record.id:
+            self._remove([name for name in left if name not in parts.added])
+        else:
+            parts.remove()
 
-    def _undivided(self, job: JobRecord) -> JobRecord:
+    def _undivided(self, job: JobRecord, parts: HostParts) -> JobRecord:
         """Return the job with a list that all machines can read."""
         if not self._is_here:
             return job
         name, file = copy_into_job(self._directory.store, job.files[0])
-        self._added.append(name)
+        parts.added.append(name)
         return replace(job, files=(file,))
 
-    def _divided(self, job: JobRecord, folder: Path) -> JobRecord:
+    def _divided(self, job: JobRecord, parts: HostParts, folder: Path) -> JobRecord:
         started = time.monotonic()
-        files = PartFiles(folder)
-        header = header_of(job)
-        for file in job.files:
-            files.add(rows_of(file, job.list_format, job.options))
-        parts = count_of_parts(files.rows, files.hosts, self._concurrency, job.options)
-        if not parts:
-            raise NotByHostError(f"it has only {_hosts(files)} and {format_count_of(files.rows, 'URL')}")
-        found = [self._add(files, number, parts, header, job, folder) for number in range(parts)]
-        added = [file for file in found if file is not None]
-        rows, seconds = format_count_of(files.rows, "URL"), time.monotonic() - started
+        found = parts.divide(
+            job.files, folder, lambda rows, hosts: count_of_parts(rows, hosts, self._concurrency, job.options)
+        )
+        rows, seconds = format_count_of(found.rows, "URL"), time.monotonic() - started
         verb = "hold" if all(map(job.options.get, _LIMITS)) else "holds"
         self._say(
-            f"divided {rows} ({format_bytes(files.bytes)}) of {_hosts(files)} into {len(added)} parts in {seconds:.1f} "
-            f"s, because {_limits(job.options)} {verb} for all workers"
+            f"divided {rows} ({format_bytes(found.bytes)}) of {found.hosts} into {len(found.files)} parts in "
+            f"{seconds:.1f} s, because {_limits(job.options)} {verb} for all workers"
         )
-        ranges = (Range(file=number, start=len(header), end=file.size) for number, file in enumerate(added))
-        return replace(job, files=tuple(added), ranges=tuple(ranges), is_by_host=True)
-
-    def _add(
-        self, files: PartFiles, number: int, parts: int, header: bytes, job: JobRecord, folder: Path
-    ) -> ListFile | None:
-        """Add a part to the job directory. Return None if it has no rows."""
-        path = folder / f"{self._token}{number:05}.{job.list_format}"
-        with path.open("xb") as out:
-            out.write(header)
-            files.move(number, parts, out)
-        size = path.stat().st_size
-        if size == len(header):
-            return None
-        name = f"{FOLDER}/{path.name}"
-        self._added.append(name)
-        self._directory.store.add_file(name, path)
-        path.unlink()
-        file = ListFile(path="", size=size, modified=0, has_lines=True, header=len(header))
-        return in_job_directory(self._directory.store, file, name)
+        # Nobody else can add the list of a program or of standard input again.
+        divided = () if self._is_here else tuple(file.path for file in job.files)
+        return replace(
+            job,
+            files=found.files,
+            ranges=found.ranges,
+            is_by_host=True,
+            divided=divided,
+            divided_for=self._concurrency,
+        )
 
     def _remove(self, names: list[str]) -> None:
         for name in names:
@@ -174,7 +157,7 @@ def has_host_limits(options: Mapping[str, Any]) -> bool:
 
 
 def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str, Any]) -> int:
-    """Return the number of parts of a list, a power of two; 0 if dividing the list gains nothing.
+    """Return the number of parts of a job's first list, a power of two; 0 if dividing the list gains nothing.
 
     Args:
         rows: number of rows.
@@ -182,34 +165,16 @@ def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str
         concurrency: number of requests that a worker has in flight.
         options: the options of the job.
     """
-    of_part = _HOSTS_PER_REQUEST * concurrency
-    most = min(hosts // of_part, rows // (of_part * _ROWS_PER_HOST), GROUPS)
-    parts = 1 << most.bit_length() >> 1
+    parts = full_parts(rows, hosts, concurrency)
     # If the list is undivided, the number of workers that fetch is limited to `limit_per_host`.
     return parts if parts >= 2 * int(options.get("limit_per_host") or _LIMIT) else 0
 
 
-def header_of(job: JobRecord) -> bytes:
-    """Return the header of the parts.
-
-    Raises:
-        NotByHostError: the list cannot be divided.
-    """
-    headers = set()
-    for file in job.files:
-        if not file.has_lines or job.list_format not in FORMATS:
-            raise NotByHostError(f"{file.path} cannot be split at line breaks")
-        with file.open() as opened:
-            header = opened.read(file.header)
-        headers.add(header.removeprefix(MARK).strip(b"\r\n") + b"\n" if header else b"")
-    if len(headers) > 1:
-        raise NotByHostError("its files have different headers")
-    return headers.pop() if headers else b""
-
-
-def _hosts(files: PartFiles) -> str:
-    more = "more than " if files.hosts >= HOSTS_MAX else ""
-    return f"{more}{format_count_of(files.hosts, 'host')}"
+def full_parts(rows: int, hosts: int, concurrency: int) -> int:
+    """Return the number of parts that can each keep a worker busy, a power of two; 0 if there is none."""
+    of_part = _HOSTS_PER_REQUEST * max(concurrency, 1)
+    most = min(hosts // of_part, rows // (of_part * _ROWS_PER_HOST), GROUPS)
+    return 1 << most.bit_length() >> 1
 
 
 def _limits(options: Mapping[str, Any]) -> str:

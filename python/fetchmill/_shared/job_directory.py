@@ -17,7 +17,7 @@ finished.json                 the sum of all ledgers, written when every range h
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -169,13 +169,16 @@ class JobDirectory:
                 self._lists.append(record)
         return record
 
-    def add_list(self, source: str, files: list[ListFile], ranges: list[Range]) -> AddedList:
+    def add_list(
+        self, source: str, files: list[ListFile], ranges: list[Range], divided: tuple[str, ...] = ()
+    ) -> AddedList:
         """Add a list to the job.
 
         Args:
             source: the list, as the user wrote it.
             files: the files of the list.
             ranges: the first ranges of these files. Their file numbers start at 0.
+            divided: paths of the list's own files, if `files` are its parts.
 
         Returns:
             The record of the added list.
@@ -185,10 +188,7 @@ class JobDirectory:
         """
         while True:
             job = self.job()
-            known = {file.path for file in job.files}
-            doubled = [file.path for file in files if file.path in known]
-            if doubled:
-                raise UsageError(f"{self.text} already has the list {doubled[0]}; add a different list")
+            refuse_known(self.text, job, divided or [file.path for file in files])
             first = len(job.files)
             record = AddedList(
                 job=job.id,
@@ -196,6 +196,7 @@ class JobDirectory:
                 first_file=first,
                 files=tuple(files),
                 ranges=tuple(replace(each, file=first + each.file) for each in ranges),
+                divided=divided,
             )
             # If another process was faster and added a different list, this one is added after it.
             if self.add_record(job.lists, record):
@@ -386,6 +387,23 @@ class JobDirectory:
     def attempts(self) -> list[str]:
         """Return the folders of all attempts in `data`. Ignore other names."""
         return [name for name in self.store.attempts() if ATTEMPT.fullmatch(name)]
+
+
+def refuse_known(text: str, job: JobRecord, paths: Iterable[str]) -> None:
+    """Refuse list files that a job already has.
+
+    Args:
+        text: the job directory, for messages.
+        job: the job.
+        paths: the files.
+
+    Raises:
+        UsageError: one of the files is already in the job.
+    """
+    known = {*job.divided, *(file.path for file in job.files)}
+    doubled = next((path for path in paths if path in known), None)
+    if doubled is not None:
+        raise UsageError(f"{text} already has the list {doubled}; add a different list")
 
 
 def _list_name(number: int) -> str:

@@ -4,13 +4,15 @@ The native module reads the list and returns the URLs. Python reads the lines of
 unchanged, with all its columns, and its host is the one to which the per-host limits apply.
 """
 
+import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from fetchmill._native import ListTargets
+from fetchmill._native import ListBytes, ListTargets
 from fetchmill._options.get import GetOptions
-from fetchmill._shared.ranges import LINE_MAX, ListFile, whole_line
+from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, read_header, whole_line
 
 MARK = b"\xef\xbb\xbf"
 # The list reader treats every line longer than this as a row, even a comment.
@@ -39,24 +41,77 @@ def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Ite
     The start is empty for a row without a URL.
 
     Args:
-        file: the file.
+        file: the file. It may be compressed.
         list_format: format of the file.
         options: the options of the job.
 
     Raises:
         NotByHostError: the hosts are unknown, or the rows cannot be matched with their lines.
         UsageError: the file has changed, or a line is too long.
+        ListingError: the file cannot be decompressed.
     """
-    with file.open() as opened:
-        rows = _rows(opened, file.header, list_format)
-        for url in _urls(file, list_format, options):
+    with opened_lines(file) as opened:
+        rows = _rows(opened, file, list_format, options)
+        for host in hosts_of(file, list_format, options):
             row = next(rows, None)
             if row is None:
                 raise NotByHostError(f"{file.path} has lines that cannot be matched with its rows")
-            yield row, _host(url)
+            yield row, host
         if next(rows, None) is not None:
             raise NotByHostError(f"{file.path} has lines that cannot be matched with its rows")
+
+
+def header_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> bytes:
+    """Return the header of a line-based file; empty if there is none.
+
+    Raises:
+        NotByHostError: the lines of the file may not be its rows.
+        UsageError: the file has changed, or a line is too long.
+        ListingError: the file cannot be decompressed.
+    """
+    if file.rows is not None or list_format not in FORMATS:
+        raise NotByHostError(f"{file.path} cannot be split at line breaks")
+    with opened_lines(file) as opened:
+        return _read_header(opened, file, list_format, options)
+
+
+def hosts_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the start of each row's URL: scheme, host and port. It is empty for a row without a URL.
+
+    Raises:
+        NotByHostError: the hosts are unknown.
+    """
+    return map(_host, _urls(file, list_format, options))
+
+
+@contextmanager
+def opened_lines(file: ListFile) -> Iterator[BinaryIO]:
+    """Open a file to read its lines, decompressed.
+
+    Raises:
+        UsageError: the file has changed.
+    """
+    with file.open() as opened:
+        yield opened if file.has_lines else io.BufferedReader(_DecodedFile(file.path), BLOCK)
         file.check(opened)
+
+
+class _DecodedFile(io.RawIOBase):
+    """The decompressed content of a file."""
+
+    def __init__(self, path: str) -> None:
+        self._content = ListBytes(path)
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        block = self._rest or self._content.read()
+        count = min(len(buffer), len(block))
+        buffer[:count] = block[:count]
+        self._rest = block[count:]
+        return count
 
 
 def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str | None]:
@@ -82,16 +137,54 @@ def _host(url: str | None) -> str:
     return url[: url.find("/", _IN_HOST)]
 
 
-def _rows(opened: BinaryIO, header: int, list_format: str) -> Iterator[bytes]:
+def _read_header(opened: BinaryIO, file: ListFile, list_format: str, options: Mapping[str, Any]) -> bytes:
+    if file.has_lines:
+        return opened.read(file.header)
+    if list_format not in _WITH_FIELDS:
+        return b""
+    has_header = options.get("csv_header", "auto")
+    if has_header == "auto" or (list_format == "csv" and options.get("delimiter") is None):
+        raise NotByHostError(f"the parts of {file.path} need --csv-header yes or no, and --delimiter")
+    return read_header(opened) if has_header == "yes" else b""
+
+
+def _rows(opened: BinaryIO, file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield the lines that are rows, each with a line end."""
+    header = _read_header(opened, file, list_format, options)
     is_row = _IS_ROW[list_format]
-    opened.seek(header)
-    if header == 0 and opened.read(len(MARK)) != MARK:
-        opened.seek(0)
+    check = _no_check if file.has_lines else _check_of(file, list_format, options)
+    check(header)
+    mark = b"" if header else MARK
     while line := opened.readline(LINE_MAX):
         whole_line(len(line))
+        line, mark = line.removeprefix(mark), b""
         if is_row(line) or len(line) > _ROW_MAX:
+            check(line)
             yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _no_check(line: bytes) -> None:
+    """Accept a line of a file that was checked when the job was planned."""
+
+
+def _check_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Callable[[bytes], None]:
+    """Return a function that refuses a line if the lines of its file may not be its rows."""
+    quote = b"" if options.get("quote") == "none" else str(options.get("quote") or '"').encode()
+    is_first = True
+
+    def check_fields(line: bytes) -> None:
+        if quote and quote in line:
+            raise NotByHostError(f"{file.path} has quoted fields, which may contain line breaks")
+
+    def check_json(line: bytes) -> None:
+        nonlocal is_first
+        if is_first and line.lstrip(_SPACE).startswith(b"["):
+            raise NotByHostError(f"{file.path} is a JSON array")
+        is_first = is_first and not line
+
+    if list_format in _WITH_FIELDS:
+        return check_fields
+    return check_json if list_format == "jsonl" else _no_check
 
 
 def _is_row_of_text(line: bytes) -> bool:
@@ -109,3 +202,4 @@ def _is_row_of_fields(line: bytes) -> bool:
 
 _IS_ROW = {"txt": _is_row_of_text, "jsonl": _is_row_of_json, "csv": _is_row_of_fields, "tsv": _is_row_of_fields}
 FORMATS = tuple(_IS_ROW)
+_WITH_FIELDS = ("csv", "tsv")

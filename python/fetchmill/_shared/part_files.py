@@ -1,4 +1,4 @@
-"""Collects the rows of a list in files on this machine, one for each group of hosts."""
+"""Groups of hosts, and the lines of a list in files on this machine, one for each group."""
 
 import shutil
 from collections.abc import Iterable
@@ -6,12 +6,22 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
-# Number of groups of hosts, and therefore the maximum number of parts.
-GROUPS = 256
+from fetchmill._shared.ranges import GROUPS, HostPart
+
 # Maximum number of hosts that are counted. Each needs about 200 bytes of memory.
 HOSTS_MAX = 100_000
 # Maximum number of bytes that are buffered for a group. All groups together buffer up to 16 MiB.
 _BUFFER_BYTES = 64 << 10
+
+
+class HostGroups(dict[str, int]):
+    """The group of each host. Its length is the number of different hosts, up to `HOSTS_MAX`."""
+
+    def __missing__(self, host: str) -> int:
+        group = int.from_bytes(blake2b(host.encode(), digest_size=4).digest(), "big") % GROUPS
+        if host and len(self) < HOSTS_MAX:
+            self[host] = group
+        return group
 
 
 class PartFiles:
@@ -26,8 +36,7 @@ class PartFiles:
         self.bytes = 0
         self._folder = folder
         self._buffers = [bytearray() for _ in range(GROUPS)]
-        # Groups of the first hosts.
-        self._groups: dict[str, int] = {}
+        self._groups = HostGroups()
 
     @property
     def hosts(self) -> int:
@@ -36,13 +45,9 @@ class PartFiles:
 
     def add(self, rows: Iterable[tuple[bytes, str]]) -> None:
         """Add rows, each with its host. A row without a host makes no request and may be in any group."""
-        groups, buffers, hosts_max = self._groups, self._buffers, HOSTS_MAX
+        groups, buffers = self._groups, self._buffers
         for row, host in rows:
-            group = groups.get(host)
-            if group is None:
-                group = _group_of(host)
-                if host and len(groups) < hosts_max:
-                    groups[host] = group
+            group = groups[host]
             buffer = buffers[group]
             buffer += row
             self.rows += 1
@@ -50,9 +55,9 @@ class PartFiles:
             if len(buffer) >= _BUFFER_BYTES:
                 self._write(group)
 
-    def move(self, number: int, parts: int, out: BinaryIO) -> None:
-        """Move all rows of a part into a file. The number of groups must be a multiple of `parts`."""
-        for group in range(number, GROUPS, parts):
+    def move(self, part: HostPart, out: BinaryIO) -> None:
+        """Move all rows of a part into a file."""
+        for group in part.groups:
             path = self._path(group)
             if path.exists():
                 with path.open("rb") as written:
@@ -68,7 +73,3 @@ class PartFiles:
 
     def _path(self, group: int) -> Path:
         return self._folder / f"group-{group}"
-
-
-def _group_of(host: str) -> int:
-    return int.from_bytes(blake2b(host.encode(), digest_size=4).digest(), "big") % GROUPS

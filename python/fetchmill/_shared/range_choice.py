@@ -51,13 +51,13 @@ class RangeChoice:
             living = {each.worker: each for each in self._heartbeats.read() if each.lives(job.lease)}
         except STORE_ERRORS:
             return None  # the caller retries soon; the heartbeat thread ends the worker if the store keeps failing
-        random.shuffle(open_ranges)
+        ready = self._kind.ready(job.files, open_ranges)
+        random.shuffle(ready)
         owners_of = {
-            each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living]
-            for each in open_ranges
+            each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living] for each in ready
         }
         self.left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
-        for each in open_ranges:
+        for each in ready:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
             # Only one more worker fetches a stuck range, not all of them.
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)

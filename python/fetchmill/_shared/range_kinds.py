@@ -4,10 +4,10 @@ If a list is divided by host, only one worker at a time works on a range. Each w
 for each of its hosts (docs/internals/decisions/0089).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fetchmill._shared.ranges import ListFile, Range, divide
+from fetchmill._shared.ranges import GROUPS, ListFile, Range, divide
 from fetchmill._shared.records import JobRecord
 from fetchmill._shared.shares import HostShares, Shares
 
@@ -42,6 +42,14 @@ class RangeKind(Protocol):
 
     def shares(self, worker: str, options: Mapping[str, Any], rate: float | None) -> Shares:
         """Return a worker's part of the limits; see `Shares`."""
+
+    def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
+        """Return those ranges that a worker may claim now.
+
+        Args:
+            files: the files of the job.
+            open_ranges: all ranges without a commit record.
+        """
 
     def seconds(self, *, is_shared: bool) -> float:
         """Return the maximum duration in seconds of an attempt, and of each range into which it divides the rest.
@@ -82,6 +90,11 @@ class RowRanges:
         """See `RangeKind`."""
         return Shares(worker, options, rate)
 
+    def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
+        """See `RangeKind`."""
+        del files
+        return list(open_ranges)
+
     def seconds(self, *, is_shared: bool) -> float:
         """See `RangeKind`."""
         return SHARE_SECONDS if is_shared else RANGE_SECONDS
@@ -110,6 +123,22 @@ class HostRanges:
     def shares(self, worker: str, options: Mapping[str, Any], rate: float | None) -> Shares:
         """See `RangeKind`."""
         return HostShares(worker, options, rate)
+
+    def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
+        """See `RangeKind`. A part of an added list may have the same hosts as parts of earlier lists.
+
+        It must wait until these are final. A final range has no open rest, because its commit record also names the
+        rest. So a range that is ready stays ready.
+        """
+        found: list[Range] = []
+        busy: set[int] = set()
+        for each in sorted(open_ranges, key=lambda each: each.file):
+            part = files[each.file].part
+            groups = range(GROUPS) if part is None else part.groups
+            if busy.isdisjoint(groups):
+                found.append(each)
+            busy.update(groups)
+        return found
 
     def seconds(self, *, is_shared: bool) -> float:
         """See `RangeKind`. Ending early gains nothing, because the whole rest would just move to another worker."""

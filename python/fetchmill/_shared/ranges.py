@@ -5,6 +5,7 @@ The job begins with its first ranges. A worker that stops early makes its finish
 new ranges.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ BLOCK = 1 << 18
 # Maximum length of a line. The list reader refuses longer lines, too.
 LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
+# Number of groups of hosts, a power of two. A list that is divided by host has at most this number of parts.
+GROUPS = 256
 # Number of first ranges of a file, within the sizes below. Workers divide them further, depending on their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 128 << 10
@@ -25,6 +28,41 @@ _RANGE_MAX = 32 << 20
 # Minimum and maximum number of rows in a first range of Parquet.
 _ROWS_MIN = 2_500
 _ROWS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostPart:
+    """A part of a list that is divided by host.
+
+    Args:
+        number: number of the part, from 0.
+        count: number of parts of its list, a power of two.
+    """
+
+    number: int
+    count: int
+
+    @property
+    def groups(self) -> range:
+        """Groups of hosts whose rows are in this part."""
+        return range(self.number, GROUPS, self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InventoryFile:
+    """A data file of a bucket inventory.
+
+    Args:
+        head: the `manifest.json` of the inventory, without its data files.
+        md5: MD5 of the file in hexadecimal digits, as in the `manifest.json`.
+    """
+
+    head: str
+    md5: str
+
+    def document(self, size: int) -> str:
+        """Return a `manifest.json` whose only data file is this one, with `size` bytes."""
+        return json.dumps(json.loads(self.head) | {"files": [{"key": "data", "size": size, "MD5checksum": self.md5}]})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +76,8 @@ class ListFile:
         has_lines: whether the file can be divided at line ends. A compressed file is a single range.
         header: size in bytes of the first line, if it contains column names. It is fed before every range.
         rows: number of rows of a Parquet file, whose ranges are rows; None for other files, whose ranges are bytes.
+        part: the part of its list that this file contains; None if the list is not divided by host.
+        inventory: the inventory that this file belongs to, if any.
     """
 
     path: str
@@ -46,6 +86,13 @@ class ListFile:
     has_lines: bool
     header: int = 0
     rows: int | None = None
+    part: HostPart | None = None
+    inventory: InventoryFile | None = None
+
+    @property
+    def core_options(self) -> dict[str, str]:
+        """Core options for reading this file alone."""
+        return {} if self.inventory is None else {"inventory": self.inventory.document(self.size)}
 
     @property
     def end(self) -> int:
@@ -123,18 +170,28 @@ class Range:
         return cls(file=file, start=start, end=end)
 
 
-def header_end(file: BinaryIO) -> int:
-    """Return the length in bytes of the header of a file with fields: its first non-empty line.
+def read_header(file: BinaryIO) -> bytes:
+    """Read the header of a file with fields: its first non-empty line, and the lines before it.
 
     Raises:
-        UsageError: the line is too long.
+        UsageError: a line is too long.
     """
-    end = 0
+    header = b""
     while line := file.readline(LINE_MAX):
-        end += whole_line(len(line))
+        whole_line(len(line))
+        header += line
         if line.removeprefix(_MARK).rstrip(b"\r\n"):
             break
-    return end
+    return header
+
+
+def header_end(file: BinaryIO) -> int:
+    """Return the length in bytes of the header of a file with fields.
+
+    Raises:
+        UsageError: a line is too long.
+    """
+    return len(read_header(file))
 
 
 def whole_line(length: int) -> int:

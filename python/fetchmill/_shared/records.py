@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from fetchmill._native import __version__
 from fetchmill._quick_dataclass import dataclass
-from fetchmill._shared.ranges import ListFile, Range
+from fetchmill._shared.ranges import GROUPS, HostPart, InventoryFile, ListFile, Range
 from fetchmill.errors import JournalError, UsageError
 
 # Format version of the files in the job directory. It is incremented when older releases would misread them.
@@ -40,8 +40,10 @@ class JobRecord:
         added: lists added by users, as the users wrote them.
         lists: number of all added lists, including parts of the source's list.
         totals: totals of the listing, once it is complete.
-        is_by_host: whether the list is divided by host. Each host is then in only one file, and only one worker at a
-            time works on a file.
+        is_by_host: whether the list and all added lists are divided by host. Only one worker at a time then makes
+            requests to a host.
+        divided: paths of the files whose rows are in these parts.
+        divided_for: number of requests in flight for which each part has enough hosts.
     """
 
     id: str
@@ -57,6 +59,8 @@ class JobRecord:
     lists: int = 0
     totals: "ListingTotals | None" = None
     is_by_host: bool = False
+    divided: tuple[str, ...] = ()
+    divided_for: int = 0
 
     @property
     def is_listed(self) -> bool:
@@ -71,6 +75,7 @@ class JobRecord:
             ranges=(*self.ranges, *(each for record in records for each in record.ranges)),
             added=tuple(record.source for record in records if record.source is not None),
             lists=len(records),
+            divided=(*self.divided, *(path for record in records for path in record.divided)),
             totals=records[-1].totals if records else None,
         )
 
@@ -87,6 +92,9 @@ class JobRecord:
             "lease": self.lease,
             "listing": None if self.listing is None else dict(self.listing),
             "is_by_host": self.is_by_host,
+            "divided": list(self.divided),
+            "divided_for": self.divided_for,
+            "inventory": _head_of(self.files),
             "files": _files_to_json(self.files, self.ranges, 0),
         }
         return _to_bytes(values)
@@ -106,13 +114,14 @@ class JobRecord:
                 f"{__version__}; all workers of a job need the same release"
             )
         try:
-            files, ranges = _files_from_json(values["files"], 0)
-            names = ("id", "source", "options", "list_format", "lease", "listing", "is_by_host")
+            files, ranges = _files_from_json(values["files"], 0, values["inventory"])
+            names = ("id", "source", "options", "list_format", "lease", "listing", "is_by_host", "divided_for")
             own = {name: values[name] for name in names}
             has_options = isinstance(own["options"], dict) and isinstance(own["listing"], (dict, type(None)))
             if not (has_options and float(own["lease"]) > 0):
                 raise TypeError("options or lease are missing")  # noqa: TRY301 - reported like other damage
-            return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
+            secrets, divided = _texts(values["secrets"]), _texts(values["divided"])
+            return cls(**own, secrets=secrets, divided=divided, files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
 
@@ -143,6 +152,7 @@ class AddedList:
         files: the files of the list.
         ranges: the first ranges of these files.
         totals: the totals of the source's listing; only in its list's final record, which has no files.
+        divided: paths of the files whose rows are in `files`, if the list is divided by host.
     """
 
     job: str
@@ -151,6 +161,7 @@ class AddedList:
     files: tuple[ListFile, ...] = ()
     ranges: tuple[Range, ...] = ()
     totals: ListingTotals | None = None
+    divided: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
@@ -159,8 +170,10 @@ class AddedList:
                 "job": self.job,
                 "source": self.source,
                 "first_file": self.first_file,
+                "inventory": _head_of(self.files),
                 "files": _files_to_json(self.files, self.ranges, self.first_file),
                 "totals": None if self.totals is None else asdict(self.totals),
+                "divided": list(self.divided),
             }
         )
 
@@ -174,7 +187,7 @@ class AddedList:
         values = _from_bytes(content, path)
         try:
             first = int(values["first_file"])
-            files, ranges = _files_from_json(values["files"], first)
+            files, ranges = _files_from_json(values["files"], first, values["inventory"])
             source, totals = values["source"], values["totals"]
             return cls(
                 job=str(values["job"]),
@@ -183,9 +196,14 @@ class AddedList:
                 files=files,
                 ranges=ranges,
                 totals=None if totals is None else _totals_from_json(totals),
+                divided=_texts(values["divided"]),
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); restore it from a backup") from error
+
+
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)
 
 
 def _totals_from_json(values: Mapping[str, Any]) -> ListingTotals:
@@ -200,16 +218,44 @@ def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: in
         by_file[each.file - first].append([each.start, each.end])
     return [
         {"path": file.path, "size": file.size, "modified": file.modified, "has_lines": file.has_lines}
-        | {"header": file.header, "rows": file.rows, "ranges": of_file}
+        | {"header": file.header, "rows": file.rows, "part": _part_to_json(file.part)}
+        | {"md5": file.inventory.md5 if file.inventory else None, "ranges": of_file}
         for file, of_file in zip(files, by_file, strict=True)
     ]
 
 
-def _files_from_json(values: Sequence[Mapping[str, Any]], first: int) -> tuple[tuple[ListFile, ...], tuple[Range, ...]]:
+def _head_of(files: Sequence[ListFile]) -> str | None:
+    """Return the head of the inventory that has these files, without repeating it for each file."""
+    return next((file.inventory.head for file in files if file.inventory), None)
+
+
+def _files_from_json(
+    values: Sequence[Mapping[str, Any]], first: int, head: str | None
+) -> tuple[tuple[ListFile, ...], tuple[Range, ...]]:
     names = ("path", "size", "modified", "has_lines", "header", "rows")
-    files = tuple(ListFile(**{name: file[name] for name in names}) for file in values)
+    files = tuple(
+        ListFile(
+            **{name: file[name] for name in names},
+            part=_part_from_json(file["part"]),
+            inventory=None if head is None else InventoryFile(head=head, md5=str(file["md5"])),
+        )
+        for file in values
+    )
     ranges = (Range.from_json(ends, first + number) for number, file in enumerate(values) for ends in file["ranges"])
     return files, tuple(ranges)
+
+
+def _part_to_json(part: HostPart | None) -> list[int] | None:
+    return None if part is None else [part.number, part.count]
+
+
+def _part_from_json(values: Sequence[object] | None) -> HostPart | None:
+    if values is None:
+        return None
+    number, count = values
+    if not (isinstance(number, int) and isinstance(count, int)) or not 0 <= number < count <= GROUPS:
+        raise ValueError(f"{values!r} is not a part of a list")
+    return HostPart(number=number, count=count)
 
 
 @dataclass(frozen=True, kw_only=True)

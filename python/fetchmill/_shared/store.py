@@ -18,7 +18,7 @@ STORE_ERRORS = (StorageError, TemporaryError)
 # to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
 # Name of a part of a list in `list`. Other files there belong to the user.
-PART = re.compile(r"[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv)")
+PART = re.compile(r"[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv|parquet)")
 _BUCKET = "s3://"
 
 

@@ -22,7 +22,7 @@ Running workers pick it up within seconds. A file can be added only once.
 
 
 def _run(job: str, source: str, **reach: Any) -> int:  # noqa: ANN401
-    from fetchmill._shared.creation import extend_job
+    from fetchmill._shared.extension import extend_job
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 

@@ -115,7 +115,7 @@ def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> I
     """Open a list reader for a range."""
     # The columns were checked when the list was divided.
     part_of = {"is_range": True, "first_row": range.start, "row_count": range.end - range.start}
-    own = {"is_range": True} if file.rows is None else part_of
+    own = ({"is_range": True} if file.rows is None else part_of) | file.core_options
     with tempfile.NamedTemporaryFile(prefix="fetchmill-range-") as part:
         source = file.path
         if file.has_lines and file.rows is None:

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{
-    ListFormat, ListOptions, ListSource as _, ListStep, compression_of, format_of, parquet_rows,
+    DataFile, ListFormat, ListOptions, ListSource as _, ListStep, compression_of, format_of, parquet_rows,
 };
 
 use super::part_files::PartFiles;
-use super::{OpenedList, files};
+use super::{OpenedList, files, inventory_files};
 
 /// Number of bytes read to detect whether a file is a JSON array. An array after more whitespace than this is missed.
 const HEAD_BYTES: usize = 4096;
@@ -26,6 +26,8 @@ pub struct ListFile {
     pub has_lines: bool,
     /// Number of rows, for a Parquet file.
     pub rows: Option<u64>,
+    /// For a data file of an inventory: the `manifest.json` without data files, and the MD5 in hexadecimal digits.
+    pub inventory: Option<(String, String)>,
 }
 
 /// Returns the files of the list at a path, sorted by name. The path may be a file, a folder or a glob.
@@ -37,7 +39,35 @@ pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
     let has_fields = options.delimiter.is_some() || options.quote.is_some();
     let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
+    let is_inventory =
+        |path: &Path| format.or(format_of(&path.to_string_lossy()).0) == Some(ListFormat::Inventory);
+    if let [path] = &paths[..]
+        && is_inventory(path)
+    {
+        return data_files(path);
+    }
     paths.into_iter().map(|path| describe(path, format, unnamed)).collect()
+}
+
+/// Returns the data files of an inventory.
+fn data_files(path: &Path) -> Result<Vec<ListFile>> {
+    let manifest = open_regular(path)?;
+    let (inventory, files) = inventory_files::open(Some(path), manifest, &path.display().to_string())?;
+    let head = inventory.head();
+    let describe = |file: &DataFile| -> Result<ListFile> {
+        let path = files.find(file)?;
+        let opened = open_regular(&path)?;
+        let rows =
+            inventory.has_rows().then(|| parquet_rows(&path.display().to_string(), &opened)).transpose()?;
+        Ok(ListFile {
+            path,
+            format: ListFormat::Inventory,
+            has_lines: false,
+            rows,
+            inventory: Some((head.clone(), file.md5_text())),
+        })
+    };
+    inventory.files.iter().map(describe).collect()
 }
 
 /// Checks that a list is readable and has the requested columns.
@@ -51,8 +81,8 @@ pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions
     Ok(())
 }
 
-fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> Result<ListFile> {
-    let file = files::open(Some(&path))?;
+fn open_regular(path: &Path) -> Result<File> {
+    let file = files::open(Some(path))?;
     if files::length(&file).is_none() {
         return Err(Error::Usage(format!(
             "the list {} is not a regular file, so other processes cannot read it again; save the list to a \
@@ -60,6 +90,11 @@ fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> R
             path.display()
         )));
     }
+    Ok(file)
+}
+
+fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> Result<ListFile> {
+    let file = open_regular(&path)?;
     let (named, promised) = format_of(&path.to_string_lossy());
     let format = format.or(named).unwrap_or(unnamed);
     let head = read_head(&file).map_err(|error| Error::storage("read", &path, error))?;
@@ -74,7 +109,7 @@ fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> R
         ListFormat::Parquet if !is_compressed => Some(parquet_rows(&path.display().to_string(), &file)?),
         _ => None,
     };
-    Ok(ListFile { path, format, has_lines, rows })
+    Ok(ListFile { path, format, has_lines, rows, inventory: None })
 }
 
 fn read_head(file: &File) -> std::io::Result<Vec<u8>> {
@@ -107,7 +142,8 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             let found = list_files(&path, None, &ListOptions::default()).unwrap();
 
-            assert_eq!(found, [ListFile { path, format, has_lines, rows: None }], "{name}");
+            let expected = ListFile { path, format, has_lines, rows: None, inventory: None };
+            assert_eq!(found, [expected], "{name}");
         }
         assert!(list_files(Path::new("/dev/null"), None, &ListOptions::default()).is_err());
         std::fs::remove_dir_all(&folder).unwrap();

@@ -16,6 +16,16 @@ pub(super) struct InventoryFiles {
     folder: PathBuf,
 }
 
+/// The only data file of a range of a shared job.
+pub(super) struct OnlyFile {
+    path: PathBuf,
+}
+
+/// Reads a document that describes the only data file, at a path.
+pub(super) fn only(path: &Path, document: &str, label: &str) -> Result<(Inventory, OnlyFile)> {
+    Ok((Inventory::read(label, document.as_bytes())?, OnlyFile { path: path.to_owned() }))
+}
+
 /// Reads a `manifest.json` and checks that its data files exist.
 pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inventory, InventoryFiles)> {
     let Some(path) = path else {
@@ -37,7 +47,7 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 impl InventoryFiles {
     /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. Otherwise it is
     /// located by its key, below the folder of the `manifest.json` or one of its parents, up to the root of the bucket.
-    fn find(&self, file: &DataFile) -> Result<PathBuf> {
+    pub(super) fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =
             self.folder.parent().zip(path.file_name()).map(|(above, name)| above.join(DATA).join(name));
@@ -57,6 +67,15 @@ impl InventoryFiles {
             file.text(),
             self.folder.display()
         )))
+    }
+}
+
+impl DataFiles for OnlyFile {
+    type File = File;
+
+    fn open(&self, _file: &DataFile) -> Result<(File, String)> {
+        let opened = File::open(&self.path).map_err(|error| files::cannot_open(&self.path, &error))?;
+        Ok((opened, self.path.display().to_string()))
     }
 }
 

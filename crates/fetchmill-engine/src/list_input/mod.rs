@@ -6,6 +6,7 @@ mod files;
 mod inventory_files;
 mod one_file;
 mod part_files;
+mod split;
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,9 @@ use fetchmill_model::source::list::{
 };
 use fetchmill_model::target::extra_columns::ColumnType;
 use fetchmill_store::journal::Journal;
+pub use one_file::open_decoded;
 use part_files::PartFiles;
+pub use split::split_parquet;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Journal entry with the length of the list.

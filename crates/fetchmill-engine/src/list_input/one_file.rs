@@ -36,8 +36,13 @@ pub(super) fn open(
     let format = format.or(named).unwrap_or(unnamed);
     let reader = match (format, length) {
         (ListFormat::Inventory, _) => {
-            let (inventory, files) = inventory_files::open(path, file, &label)?;
-            ListReader::of_inventory(&label, inventory, files, options)?
+            if let (Some(path), Some(document)) = (path, &options.inventory) {
+                let (inventory, file) = inventory_files::only(path, document, &label)?;
+                ListReader::of_inventory(&label, inventory, file, options)?
+            } else {
+                let (inventory, files) = inventory_files::open(path, file, &label)?;
+                ListReader::of_inventory(&label, inventory, files, options)?
+            }
         }
         (ListFormat::Parquet, Some(_)) if promised.is_none() => {
             ListReader::of_parquet(&label, file, options)?
@@ -53,6 +58,19 @@ pub(super) fn open(
         }
     };
     Ok((reader.with_length(length), length))
+}
+
+/// Opens the file of a list, and decompresses it. Its first bytes determine the compression.
+pub fn open_decoded(path: &Path) -> Result<Box<dyn Read + Send>> {
+    let file = files::open(Some(path))?;
+    let is_archive = files::is_zip_file(&file).map_err(|error| Error::storage("read", path, error))?;
+    if is_archive {
+        let member = open_only_member(&path.display().to_string(), file)?;
+        let promised = format_of(&member.name).1;
+        return Ok(Box::new(decoded(member.content, promised)));
+    }
+    let promised = format_of(&path.to_string_lossy()).1;
+    Ok(Box::new(decoded(Box::new(file), promised)))
 }
 
 /// Returns how to check a JSON list. `again` is the path if the file can be opened a second time.

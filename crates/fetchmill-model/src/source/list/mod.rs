@@ -28,6 +28,7 @@ mod page_codec;
 mod page_header;
 mod parquet;
 mod parquet_pages;
+mod parquet_split;
 mod parts;
 mod read_share;
 mod reader;
@@ -53,6 +54,7 @@ pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
 pub use json::FieldCheck;
 pub use name_template::NameTemplate;
 pub use parquet::parquet_rows;
+pub use parquet_split::ParquetSplit;
 pub use parts::ListParts;
 pub use reader::ListReader;
 pub use records::ListRecords;
@@ -147,6 +149,8 @@ options! {
         first_row: u64 = 0;
         /// Number of rows to fetch. `None` for all rows that follow.
         row_count: Option<u64> = None;
+        /// `manifest.json` with a single data file, which is the list. For a range of a shared job.
+        inventory: Option<String> = None;
         /// Whether the list is a range of a shared job. The columns were checked when the job was planned.
         is_range: bool = false;
     } and {

@@ -100,7 +100,7 @@ impl ParquetRecords {
         let all_rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
         let count = count.unwrap_or(u64::MAX).min(all_rows.saturating_sub(first));
         let (groups, skip) = groups_of(metadata.metadata(), first, count);
-        let rows = batch_rows(metadata.metadata(), &mask);
+        let rows = batch_rows(metadata.metadata(), &mask, (BATCH_BYTES, BATCH_ROWS));
         let (file, memory) = guarded(label, || BoundedPages::new(file, metadata.metadata(), &mask, rows))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
         let reader = guarded(label, || {
@@ -232,7 +232,7 @@ fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>,
 }
 
 /// Catches panics in the library, which some damaged files cause. After a panic, the library's values are only dropped.
-fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
+pub(super) fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
     match panics::expected(read) {
         Some(Ok(value)) => Ok(value),
         Some(Err(error)) => {
@@ -245,7 +245,7 @@ fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> 
 
 /// Returns the same columns, with strings as views into their pages. Without views, a dictionary's value would be
 /// copied for each row that contains it.
-fn without_copies(schema: &Schema) -> SchemaRef {
+pub(super) fn without_copies(schema: &Schema) -> SchemaRef {
     let view = |field: &FieldRef| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
         DataType::Binary => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
@@ -310,7 +310,11 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
 /// Returns the number of rows per batch that keeps a batch near its target size in every row group. The number is small
 /// if values are stored without the prefix that they share with earlier ones. Each such value may decode to the length
 /// of its whole page.
-fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
+pub(super) fn batch_rows(
+    metadata: &ParquetMetaData,
+    mask: &ProjectionMask,
+    (bytes_max, rows_max): (u64, u64),
+) -> usize {
     let rows_of = |group: &::parquet::file::metadata::RowGroupMetaData| {
         let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let sizes = wanted.map(|(_, column)| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));
@@ -320,7 +324,7 @@ fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
             mask.leaf_included(leaf)
                 && column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
         });
-        (BATCH_BYTES / (bytes / rows).max(1)).min(if has_prefixes { PREFIX_BATCH_ROWS } else { BATCH_ROWS })
+        (bytes_max / (bytes / rows).max(1)).min(if has_prefixes { PREFIX_BATCH_ROWS } else { rows_max })
     };
-    metadata.row_groups().iter().map(rows_of).min().unwrap_or(1).clamp(1, BATCH_ROWS) as usize
+    metadata.row_groups().iter().map(rows_of).min().unwrap_or(1).clamp(1, rows_max) as usize
 }

@@ -132,7 +132,13 @@ impl ListReader {
             )));
         }
         let plan = ColumnPlan::new(options)?.with_times();
-        let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
+        let records = Box::new(InventoryRecords::new(
+            label,
+            inventory,
+            files,
+            &plan,
+            (options.first_row, options.row_count),
+        )?);
         let reader = Self::new(format!("the inventory {label}"), records, plan, options)?;
         // Repeated lines are not detected: an inventory names each key once, and a resumed run does not read earlier
         // files again.

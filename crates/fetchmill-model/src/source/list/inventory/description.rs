@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::super::normalise;
 use crate::error::{Error, Result};
 use crate::limits::{INVENTORY_MANIFEST_BYTES_MAX, S3_KEY_BYTES_MAX};
-use crate::name::for_display;
+use crate::name::{for_display, to_hex};
 
 /// An inventory as described by its `manifest.json`.
 #[derive(Debug)]
@@ -20,12 +20,14 @@ pub struct Inventory {
     pub(super) format: DataFormat,
     /// Names of the columns of the data files, in their order.
     pub(super) columns: Vec<String>,
+    /// The columns as the `manifest.json` describes them.
+    schema: String,
     /// The data files, in their order.
     pub files: Vec<DataFile>,
 }
 
 /// Format of the data files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) enum DataFormat {
     #[serde(rename = "CSV")]
     Csv,
@@ -58,6 +60,11 @@ impl DataFile {
     /// Returns its folders and its own name. None of them is empty, `.` or `..`.
     pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.key.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// Returns its MD5 in hexadecimal digits.
+    pub fn md5_text(&self) -> String {
+        to_hex(&self.md5)
     }
 
     /// Returns the key for messages.
@@ -116,8 +123,21 @@ impl Inventory {
             }
         }
         drop(keys);
-        let Document { source_bucket: bucket, file_format: format, files, .. } = document;
-        Ok(Inventory { bucket, format, columns, files })
+        let Document { source_bucket: bucket, file_format: format, file_schema: schema, files } = document;
+        Ok(Inventory { bucket, format, columns, schema, files })
+    }
+
+    /// Returns the `manifest.json` without its data files.
+    pub fn head(&self) -> String {
+        serde_json::json!({
+            "sourceBucket": self.bucket, "fileFormat": self.format, "fileSchema": self.schema,
+        })
+        .to_string()
+    }
+
+    /// Returns whether the rows of its data files can be read from any row on.
+    pub fn has_rows(&self) -> bool {
+        self.format == DataFormat::Parquet
     }
 
     /// Returns a digest of everything that affects the rows.
@@ -201,6 +221,20 @@ mod tests {
         assert_eq!(csv.files[0].md5[..3], [0, 0x11, 0x22]);
         assert_eq!(parquet.columns, ["bucket", "key", "last_modified_date"]);
         assert_ne!(csv.digest(), parquet.digest());
+    }
+
+    #[test]
+    fn the_head_and_a_data_file_are_an_inventory_again() {
+        let whole = Inventory::read("m", text("b", "CSV", CSV, &["a/b", "a/c"]).as_bytes()).unwrap();
+        let mut document: serde_json::Value = serde_json::from_str(&whole.head()).unwrap();
+        let file = &whole.files[1];
+        document["files"] =
+            serde_json::json!([{"key": "c", "size": file.size, "MD5checksum": file.md5_text()}]);
+
+        let part = Inventory::read("m", document.to_string().as_bytes()).unwrap();
+
+        assert_eq!((&part.bucket, part.format, &part.columns), (&whole.bucket, whole.format, &whole.columns));
+        assert_eq!((part.files.len(), part.files[0].md5), (1, file.md5));
     }
 
     #[test]

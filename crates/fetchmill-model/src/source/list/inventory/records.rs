@@ -28,6 +28,8 @@ pub(in crate::source::list) struct InventoryRecords<D: DataFiles> {
     digest: u64,
     files: D,
     rows: RowPlan,
+    /// First row and number of rows of a range. A range is in one data file.
+    range: (u64, Option<u64>),
     /// Number of the current data file, from 0.
     at: usize,
     state: FileState<D::File>,
@@ -51,11 +53,13 @@ struct CheckedFile<F> {
 }
 
 impl<D: DataFiles> InventoryRecords<D> {
+    /// Creates the records. `range` is the first row and the number of rows to read, if they are in one Parquet file.
     pub(in crate::source::list) fn new(
         label: &str,
         inventory: Inventory,
         files: D,
         plan: &ColumnPlan,
+        range: (u64, Option<u64>),
     ) -> Result<Self> {
         Ok(InventoryRecords {
             label: label.to_owned(),
@@ -63,6 +67,7 @@ impl<D: DataFiles> InventoryRecords<D> {
             rows: RowPlan::new(label, &inventory, plan)?,
             inventory,
             files,
+            range,
             at: 0,
             state: FileState::Due,
             row: RecordValues::default(),
@@ -104,7 +109,7 @@ impl<D: DataFiles> InventoryRecords<D> {
                     Lines::new(label, DecodedInput::new(Box::new(file), format_of(label).1), ListFormat::Csv);
                 Box::new(Csv::new(lines, Dialect::OURS, &plan, Some(false))?)
             }
-            DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan, (0, None))?),
+            DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan, self.range)?),
             DataFormat::Orc => return Err(Error::Internal("data files are ORC".to_owned())),
         })
     }
@@ -153,6 +158,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
             let FileState::Open(records) = &mut self.state else { return Ok(RecordStep::NothingNow) };
             match records.next(&mut self.row)? {
                 RecordStep::Record => return Ok(self.rows.give(&self.row, values)),
+                // The position after a range is its last row, which the worker of a shared job needs.
+                RecordStep::End if self.range.1.is_some() => return Ok(RecordStep::End),
                 RecordStep::End => {
                     self.at += 1;
                     self.state = FileState::Due;
