@@ -282,7 +282,7 @@ mod tests {
     fn row_groups_are_written_before_memory_is_full() {
         let parts: Vec<Content> = (0..2).map(|_| Content::default()).collect();
         let mut split = ParquetSplit::new("parts".into(), parts.clone());
-        split.unwritten_max = MIB / 2;
+        split.unwritten_max = MIB / 16;
         let groups: Vec<u8> = (0..100_000).map(|row| u8::from(row % 1000 == 0)).collect();
 
         split.add("list", list("n", 0, 100_000, false), &mut &groups[..]).unwrap();
