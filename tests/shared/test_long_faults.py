@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import fetchmill.shared_jobs
+from conftest import SUPPORT
 from fetchmill.testing import Server
 from fetchmill_bench.versitygw import ACCESS_KEY, ENVIRONMENT, REGION, SECRET_KEY, find_program
 from nodes import HUB, URL, Cluster, cluster
+from sampled_worker import longest_idle
 from shared_jobs import final_rows
 
 pytestmark = pytest.mark.long
@@ -26,6 +28,7 @@ OPTIONS = ("--shared", "--allow-private", "--format", "parquet")
 CUT_SECONDS = 30.0
 STORE_PORT = 9000
 POLL_SECONDS = 0.2
+SAMPLED_WORKER = SUPPORT / "sampled_worker.py"
 
 
 def say(line: str) -> None:
@@ -111,6 +114,37 @@ def test_a_machine_without_network_for_thirty_seconds(tmp_path: Path) -> None:
     say(f"longest wait of a healthy worker while ranges were open: {idle:.1f} s; with the cut {idle_at_cut:.1f} s")
     assert sum(final_rows(tmp_path / "cut").values()) == count
     assert cut <= whole + 35
+
+
+@pytest.mark.parametrize("cut_at", [5.0, 13.0, 14.0, 15.0])
+def test_healthy_machines_have_requests_in_flight_while_one_is_cut_off(cut_at: float, tmp_path: Path) -> None:
+    """Undisturbed, the job takes 15 s. The machine is cut off for longer than the job takes.
+
+    A healthy machine has no request in flight for at most 2 s, from the creation of the job to the last commit record.
+    """
+    count = 30_000
+    (tmp_path / "cluster").mkdir()
+    job, urls = tmp_path / "job", tmp_path / "urls.txt"
+    urls.write_text("".join(f"{URL}/get/file-{number:012}\n" for number in range(count)))
+    with cluster(tmp_path / "cluster", 3, objects=count, delay="0-0.05") as machines:
+        began = time.monotonic()
+        command = ("get", urls, job, *OPTIONS, "-j", "16")
+        workers = [
+            node.start(*command, program=(sys.executable, SAMPLED_WORKER, tmp_path / f"samples{number}"))
+            for number, node in enumerate(machines.nodes)
+        ]
+        time.sleep(began + cut_at - time.monotonic())
+        for number, worker in enumerate(workers):
+            machines.nodes[2].plug(connected=number == 2)
+            _, err = worker.communicate(timeout=120)
+            assert worker.returncode == 0, err
+
+    begin = (job / "job.json").stat().st_mtime
+    end = max(path.stat().st_mtime for path in (job / "commits").iterdir())
+    idle = [longest_idle(tmp_path / f"samples{number}", begin, end) for number in range(2)]
+    say(f"cut at {cut_at:.0f} s: {end - begin:.1f} s; healthy machines idle for {idle[0]:.1f} and {idle[1]:.1f} s")
+    assert sum(final_rows(job).values()) == count
+    assert max(idle) <= 2.0
 
 
 @pytest.mark.needs_versitygw

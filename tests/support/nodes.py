@@ -7,7 +7,7 @@ folders, like machines that mount a shared file system over another network.
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +36,14 @@ class Node:
     cable: str
     hub: Network
 
-    def start(self, *arguments: object, environment: Mapping[str, str] = os.environ) -> "subprocess.Popen[str]":
-        """Starts the real command on it. It starts in another folder, so paths must be absolute."""
-        command = self.network.command(*COMMAND, *arguments)
+    def start(
+        self,
+        *arguments: object,
+        environment: Mapping[str, str] = os.environ,
+        program: Sequence[object] = COMMAND,
+    ) -> "subprocess.Popen[str]":
+        """Starts the real command on it, or another program. It starts in another folder, so paths must be absolute."""
+        command = self.network.command(*program, *arguments)
         return subprocess.Popen(
             command,
             env=environment,
