@@ -113,10 +113,15 @@ def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start,
 def test_a_waiting_worker_gets_work_before_the_next_heartbeat(
     server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
-    """Two workers begin with one range. The one that has it takes 30 s, and its second heartbeat is due after 24 s."""
-    write_list(tmp_path / "urls.txt", server(synthetic=2_400, delay=(0.05, 0.05)), 2_400)
+    """The first worker has the only range, which takes 30 s. Its next heartbeat is due after two minutes."""
+    served = server(synthetic=2_400, delay=(0.05, 0.05))
+    write_list(tmp_path / "urls.txt", served, 2_400)
     job = tmp_path / "job"
-    workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "4", "--lease", "120s") for _ in range(2)]
+    command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "4", "--lease", "600s")
+    workers = [start(*command)]
+    # A worker's second heartbeat follows soon after its first one.
+    wait_for(lambda: served.stats()["get"] > 100, workers[0])
+    workers.append(start(*command))
 
     def committers() -> set[str]:
         return {json.loads(path.read_text())["worker"] for path in (job / "commits").glob("[!.]*.json")}
