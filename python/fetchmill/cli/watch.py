@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from fetchmill._job.report import FIRST, Snapshot
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay
@@ -77,12 +77,15 @@ class Signals:
                 signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS_MAX)
             if count < 2:  # noqa: PLR2004 - the second
                 if self._interrupts and self.job is None:
-                    os.write(2, _STOPPED_EARLY)
-                    raise SystemExit(128 + number)
+                    self._exit_early(number)
                 return
         if self.job is not None:
             self.job.abort()
         os._exit(128 + number)
+
+    def _exit_early(self, number: int) -> NoReturn:
+        os.write(2, _STOPPED_EARLY)
+        raise SystemExit(128 + number)
 
     def _give_up(self, _number: int, _frame: FrameType | None) -> None:
         if self.number is not None and self.job is None:
@@ -98,7 +101,7 @@ class Signals:
         self._interrupts = True
         try:
             if self.number is not None:
-                raise SystemExit(128 + self.number)
+                self._exit_early(self.number)
             yield
         finally:
             self._interrupts = False
