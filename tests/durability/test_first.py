@@ -126,6 +126,7 @@ def test_a_check_sums_up_its_first_targets(run: Run, server: Serve, tmp_path: Pa
     assert source.stats()["get"] == 20
 
 
+@pytest.mark.timing  # a slow reply would be requested twice
 def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
     """RESULTS appears when all targets are done, and no target is requested twice."""
     source = server(synthetic=COUNT)

@@ -300,11 +300,6 @@ def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
     assert len(named) >= 10
 
 
-def test_the_docs_name_all_metrics_and_no_other() -> None:
-    """The table in the docs has exactly the existing metrics."""
-    assert set(re.findall(r"`(fetchmill_\w+)", (ROOT / "docs/guide/dashboard.md").read_text())) == names_of_metrics()
-
-
 def test_figures_come_as_json() -> None:
     """The snapshot has the job's properties, and samples start after a given moment."""
     job = StillJob([sample(1), sample(2), sample(3)])
