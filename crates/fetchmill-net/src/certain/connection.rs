@@ -149,7 +149,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         Duration::from_micros(silence)
     }
 
-    /// Forbids more requests and starts a rest.
+    /// Makes the next request the last one, and starts a rest. Returns how long the connection must stay silent.
     pub fn begin_end(&mut self) -> Duration {
         if let Some((_, replies)) = self.connection.origin_and_replies() {
             replies.end_with_next();

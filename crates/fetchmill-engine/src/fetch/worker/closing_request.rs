@@ -5,6 +5,7 @@
 //! requested again with `Connection: close`. The close proves that all replies belong to their requests
 //! ([docs/internals/decisions/0023](../../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use super::address::asked_for;
@@ -46,11 +47,13 @@ impl Worker {
         &self,
         task: &mut WorkerConnection,
         last: &CurrentTarget,
-        watch: &Deadlines,
+        watch: &Rc<Deadlines>,
     ) {
         let Some(origin) = task.connection.origin().cloned() else { return };
+        watch.rest();
         if !self.keep_pace(&origin, watch).await {
-            return;
+            // The connection must not be offered for this again, or the task would never wait.
+            return self.wait_idle(task, watch).await;
         }
         let silence = task.begin_end();
         let sent = self.control().clock.micros();

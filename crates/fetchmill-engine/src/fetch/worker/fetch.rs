@@ -130,7 +130,7 @@ impl Worker {
     }
 
     /// Waits without a target. The connection rests, or is kept for a while.
-    async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
+    pub(super) async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
         // A task beyond the share does not need its connection, so let other tasks use it.
         if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);

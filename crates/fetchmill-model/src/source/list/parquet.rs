@@ -65,6 +65,16 @@ pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: &F) -> Result<u
     Ok(u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0))
 }
 
+/// Reads the metadata of a file. Its schema is that of the columns as they are read.
+pub(super) fn read_metadata<F: ChunkReader>(label: &str, file: &F) -> Result<ArrowReaderMetadata> {
+    guarded(label, || {
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let found = ArrowReaderMetadata::load(file, options.clone())?;
+        let options = options.with_schema(without_copies(found.schema()));
+        ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
+    })
+}
+
 impl ParquetRecords {
     /// Opens a file to read `count` rows of it, starting at row `first`.
     pub(super) fn open<F: ChunkReader + 'static>(
@@ -73,12 +83,7 @@ impl ParquetRecords {
         plan: &ColumnPlan,
         (first, count): (u64, Option<u64>),
     ) -> Result<Self> {
-        let metadata = guarded(label, || {
-            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let found = ArrowReaderMetadata::load(&file, options.clone())?;
-            let options = options.with_schema(without_copies(found.schema()));
-            ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
-        })?;
+        let metadata = read_metadata(label, &file)?;
         let columns = columns_of(label, plan, metadata.schema())?;
         let type_of = |column: &Option<usize>| {
             column.map_or(ColumnType::String, |column| {
@@ -245,7 +250,7 @@ pub(super) fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Res
 
 /// Returns the same columns, with strings as views into their pages. Without views, a dictionary's value would be
 /// copied for each row that contains it.
-pub(super) fn without_copies(schema: &Schema) -> SchemaRef {
+fn without_copies(schema: &Schema) -> SchemaRef {
     let view = |field: &FieldRef| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
         DataType::Binary => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),

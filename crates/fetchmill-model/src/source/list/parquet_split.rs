@@ -4,9 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
+use ::parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
 use ::parquet::arrow::{ArrowWriter, ProjectionMask};
 use ::parquet::basic::{Compression, ZstdLevel};
@@ -17,7 +15,7 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
 
-use super::parquet::{batch_rows, guarded, without_copies};
+use super::parquet::{batch_rows, guarded, read_metadata};
 use super::parquet_pages::{BoundedPages, PageMemory};
 use crate::error::{Error, Result};
 use crate::limits::MIB;
@@ -171,12 +169,7 @@ struct AllRows {
 
 impl AllRows {
     fn open<F: ChunkReader + 'static>(label: &str, file: F) -> Result<Self> {
-        let metadata = guarded(label, || {
-            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let found = ArrowReaderMetadata::load(&file, options.clone())?;
-            let options = options.with_schema(without_copies(found.schema()));
-            ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
-        })?;
+        let metadata = read_metadata(label, &file)?;
         let columns = nullable(metadata.schema());
         let mask = ProjectionMask::all();
         let rows = batch_rows(metadata.metadata(), &mask, (BATCH_BYTES, BATCH_ROWS));
