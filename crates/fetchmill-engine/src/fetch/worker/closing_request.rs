@@ -42,18 +42,17 @@ impl Worker {
     }
 
     /// Requests `last` again as the connection's last request, and discards the reply. If there is none within the
-    /// duration of a rest, the replies before it are certain too.
+    /// duration of a rest, the replies before it are certain too. Returns `false` if the pace permits no request.
     pub(super) async fn end_with_request(
         &self,
         task: &mut WorkerConnection,
         last: &CurrentTarget,
         watch: &Rc<Deadlines>,
-    ) {
-        let Some(origin) = task.connection.origin().cloned() else { return };
+    ) -> bool {
+        let Some(origin) = task.connection.origin().cloned() else { return false };
         watch.rest();
         if !self.keep_pace(&origin, watch).await {
-            // The connection must not be offered for this again, or the task would never wait.
-            return self.wait_idle(task, watch).await;
+            return false;
         }
         let silence = task.begin_end();
         let sent = self.control().clock.micros();
@@ -85,5 +84,6 @@ impl Worker {
                 task.connection.abandon();
             }
         }
+        true
     }
 }

@@ -36,11 +36,13 @@ impl Worker {
                 if self.supply.is_done() {
                     break;
                 }
+                let mut requested = false;
                 if self.ends_with_request(&mut task, batch.first(), &body) {
                     self.in_flight.enter();
-                    self.end_with_request(&mut task, batch.first(), watch).await;
+                    requested = self.end_with_request(&mut task, batch.first(), watch).await;
                     self.in_flight.leave();
-                } else {
+                }
+                if !requested {
                     self.wait_idle(&mut task, watch).await;
                 }
                 continue;
@@ -130,7 +132,7 @@ impl Worker {
     }
 
     /// Waits without a target. The connection rests, or is kept for a while.
-    pub(super) async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
+    async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
         // A task beyond the share does not need its connection, so let other tasks use it.
         if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);
