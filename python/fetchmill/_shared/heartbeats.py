@@ -46,7 +46,7 @@ class Heartbeat:
             such limits.
         ranges: the ids of the worker's ranges.
         stuck: the ids of those that are stuck. Another worker may also fetch these.
-        left: number of open ranges without a living worker when this worker last claimed one; None before that.
+        left: number of open ranges without a living worker, as far as this worker knows; None before its first claim.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to a throttling origin; None if the origin does not throttle.

@@ -1,9 +1,9 @@
 """Chooses the next range of a worker, and claims it."""
 
 import random
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
-from fetchmill._shared.heartbeats import Heartbeats
+from fetchmill._shared.heartbeats import Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, Claim, JobDirectory, number_of
 from fetchmill._shared.range_kinds import RangeKind
 from fetchmill._shared.ranges import Range
@@ -30,13 +30,23 @@ class RangeChoice:
         kind: RangeKind,
         say: Callable[[str], None],
     ) -> None:
-        # Number of open ranges without a living worker when this worker last claimed one.
-        self.left: int | None = None
+        # The ids of open ranges without a living worker, as far as this worker knows.
+        self._free: set[str] | None = None
         self._directory = directory
         self._heartbeats = heartbeats
         self._worker = worker
         self._kind = kind
         self._say = say
+
+    @property
+    def left(self) -> int | None:
+        """The number of open ranges without a living worker, or None before this worker's first claim."""
+        return None if self._free is None else len(self._free)
+
+    def note_peers(self, peers: Iterable[Heartbeat]) -> None:
+        """Record the ranges of the other workers. They may have claimed them at the same time as this one."""
+        if self._free is not None:
+            self._free.difference_update(*(peer.ranges for peer in peers))
 
     def take(self, job: JobRecord, open_ranges: list[Range], mine: Container[str]) -> Claim | None:
         """Claim a random range that no living worker has, or that is stuck. Workers thus rarely choose the same one.
@@ -56,7 +66,7 @@ class RangeChoice:
         owners_of = {
             each.id: [living[owner] for owner in claims.get(each.id, {}).values() if owner in living] for each in ready
         }
-        self.left = max(sum(not owners for owners in owners_of.values()) - 1, 0)
+        self._free = {name for name, owners in owners_of.items() if not owners}
         for each in ready:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
             # Only one more worker fetches a stuck range, not all of them.
@@ -66,6 +76,7 @@ class RangeChoice:
             if not owners and len(names) >= DEATHS_MAX:
                 self._set_aside(job, each)
             elif claim := self._directory.claim(each, self._worker, number_of(names[-1]) + 1 if names else 1):
+                self._free.discard(each.id)
                 # The range may have become final since the ranges were read.
                 if each.id not in self._directory.final_attempts():
                     return claim

@@ -422,6 +422,7 @@ class RangeWorker:
             self._set_rates()
             self._write_heartbeat()
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
+        self._choice.note_peers(peers)
         left = [each for each in (self._choice.left, *(peer.left for peer in peers)) if each is not None]
         self._is_near_end = bool(left) and min(left) < len(peers)
         if self._shares.may_start(peers):
