@@ -9,7 +9,7 @@ import pytest
 import fetchmill
 from fetchmill.testing import Fault, Server
 from independent import synthetic
-from raw_server import RawServer, reply, then_stall
+from raw_server import Behaviour, Exchange, RawServer, reply, then_stall
 from stored import find_wrong
 
 Serve = Callable[..., Server]
@@ -54,6 +54,27 @@ def test_a_stream_does_not_wait_for_requests_that_hang(server: Serve, stall: str
 
     assert sum(served.stats()["faults"].values()) > 0
     assert {reply.url: bytes(reply.body) for reply in replies} == bodies
+
+
+def hangs_on_new_connections(exchange: Exchange) -> bytes | None:
+    """Does not answer the first request, nor the first request of any connection."""
+    if exchange.number == 1 or exchange.turn == 1:
+        exchange.stall()
+        return None
+    return reply(b"late")
+
+
+@pytest.mark.parametrize("position", [300, 600])
+def test_the_second_repetition_uses_a_connection_that_has_replied(dest: Path, position: int) -> None:
+    """In the middle and at the end of a job, an object arrives although no new connection is answered."""
+    plain = [f"/{number}" for number in range(600)]
+    routes: dict[str, Behaviour] = {**dict.fromkeys(plain, reply(b"ok")), "/hangs": hangs_on_new_connections}
+    with RawServer(routes) as server:
+        urls = [f"{server.url}{path}" for path in [*plain[:position], "/hangs", *plain[position:]]]
+        report = fetchmill.get(urls, dest, format="parquet", concurrency=8, attempts=1)
+        asked = server.count("/hangs")
+
+    assert (report.fetched, report.failed, asked) == (601, 0, 3)
 
 
 def test_a_request_that_writes_is_not_made_again() -> None:

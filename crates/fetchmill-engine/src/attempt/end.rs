@@ -13,6 +13,8 @@ pub(crate) enum AttemptEnd {
     Over,
     /// Make another attempt immediately on a new connection. The last attempt does not count.
     Again,
+    /// Make another attempt like [`AttemptEnd::Again`], but on a connection that has replied before, if one is unused.
+    AgainOnUsed,
     /// A large body was truncated. Request the rest on a new connection.
     BrokenOff,
     /// Make another attempt like [`AttemptEnd::Again`], but wait for newer credentials first.

@@ -38,7 +38,7 @@ pub(crate) async fn fulfil<R: Requester>(
         }
         let goes_on = match end {
             AttemptEnd::Over => false,
-            AttemptEnd::Again => true,
+            AttemptEnd::Again | AttemptEnd::AgainOnUsed => true,
             AttemptEnd::BrokenOff => await_resumption(requester, request, watch).await,
             AttemptEnd::Renewing => {
                 watch.rest();

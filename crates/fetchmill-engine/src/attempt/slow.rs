@@ -62,6 +62,7 @@ pub(super) fn abandon<R: Requester>(
     requester.judge_replies(task, judged);
     task.connection.abandon_request(now.saturating_sub(sent));
     body.discard();
-    requester.state_of(request).abandoned += 1;
-    AttemptEnd::Again
+    let state = requester.state_of(request);
+    state.abandoned += 1;
+    if Patience::prefers_used(state.abandoned) { AttemptEnd::AgainOnUsed } else { AttemptEnd::Again }
 }

@@ -181,6 +181,13 @@ impl Patience {
         times < TIMES_MAX
     }
 
+    /// Returns whether a request should use a connection that has replied before, after `times` abandoned requests for
+    /// the same target. New connections may never reply, for example if one of the server's processes hangs. Used ones
+    /// may be dead too, for example because a firewall has forgotten them. Repeated requests therefore try both.
+    pub fn prefers_used(times: u32) -> bool {
+        times == 2
+    }
+
     /// Returns how long to wait for a reply in milliseconds after `times` abandoned requests.
     fn wait(&self, times: u32) -> Millis {
         let least = if self.replies < self.known { MOST } else { self.least };
@@ -244,6 +251,7 @@ mod tests {
 
         assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [100, 400, 1_600]);
         assert_eq!([2, 3].map(Patience::may_abandon), [true, false]);
+        assert_eq!([1, 2, 3].map(Patience::prefers_used), [false, true, false]);
     }
 
     #[test]

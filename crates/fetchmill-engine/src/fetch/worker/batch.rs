@@ -1,5 +1,7 @@
 //! A worker's batches of targets from the planner, and its blocks of outcomes for the sink.
 
+use std::sync::atomic::Ordering;
+
 use super::state::Worker;
 use fetchmill_model::limits;
 use fetchmill_model::planner::NextWork;
@@ -33,6 +35,13 @@ impl Worker {
         }
         self.wake_for(self.supply.len());
         false
+    }
+
+    /// Returns whether the job has no more targets for this worker, except those in flight.
+    pub(super) fn has_no_targets(&self) -> bool {
+        self.supply.is_dry()
+            && self.supply.is_empty()
+            && self.control().is_listing_done.load(Ordering::Relaxed)
     }
 
     /// Wakes connections for up to `targets` targets, but no more than may be in flight.

@@ -6,7 +6,6 @@
 //! ([docs/internals/decisions/0023](../../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 use super::address::asked_for;
 use super::body::WorkerBody;
@@ -31,9 +30,7 @@ impl Worker {
         last: &CurrentTarget,
         body: &WorkerBody,
     ) -> bool {
-        let has_no_target = self.supply.is_dry() && self.supply.is_empty();
-        has_no_target
-            && self.control().is_listing_done.load(Ordering::Relaxed)
+        self.has_no_targets()
             && self.control().stop.get() == Stop::No
             && !self.control().origins.are_many()
             && task.connection.origin().is_some_and(|origin| last.is_plain_at(origin))

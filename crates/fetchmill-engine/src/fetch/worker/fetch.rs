@@ -133,8 +133,9 @@ impl Worker {
 
     /// Waits without a target. The connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task beyond the share does not need its connection, so let other tasks use it.
-        if task.is_holding() || self.in_flight.is_full() {
+        // A task beyond the share does not need its connection, so let other tasks use it. At the end of the job, one of
+        // them may need a connection that has replied before.
+        if task.is_holding() || self.in_flight.is_full() || self.has_no_targets() {
             self.resting.part(task, &self.pool);
         }
         if task.connection.is_open() {

@@ -90,10 +90,18 @@ impl Requester for Worker {
         task: &mut WorkerConnection,
         target: &CurrentTarget,
         origin: &Rc<OriginConnections>,
-        _is_fresh: bool,
+        is_fresh: bool,
         watch: &Deadlines,
     ) {
+        let takes_used = !is_fresh && target.state.abandoned > 0 && !task.connection.is_open();
+        if takes_used {
+            // Without an origin, the task gets an unused connection.
+            self.pool.put(&mut task.connection);
+        }
         self.resting.bring(task, &self.pool, origin, target.at.reach);
+        if takes_used && !task.connection.is_open() {
+            self.take_resting(task, target);
+        }
         if !task.connection.is_open() {
             self.bound_rests(task, target, watch).await;
         }

@@ -83,6 +83,18 @@ impl Worker {
         if self.resting.count() <= resting_max {
             return;
         }
+        // A repeated request needs a new connection.
+        if !target.state.is_repeated() && self.take_resting(task, target) {
+            return;
+        }
+        watch.rest();
+        if let Some((mut last, lost)) = self.resting.make_room(resting_max, |_| true).await {
+            self.judge(&mut last, lost);
+        }
+    }
+
+    /// Gives the task a resting connection that is open to its origin. Returns `false` if there is none.
+    pub(super) fn take_resting(&self, task: &mut WorkerConnection, target: &CurrentTarget) -> bool {
         let is_fit = |resting: &WorkerConnection| {
             let connection = &resting.connection;
             task.connection.origin().is_some_and(|origin| connection.is_at(origin))
@@ -90,21 +102,15 @@ impl Worker {
                 && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };
-        // A repeated request needs a new connection.
-        while !target.state.is_repeated()
-            && let Some(mut found) = self.resting.take_last(is_fit)
-        {
+        while let Some(mut found) = self.resting.take_last(is_fit) {
             if found.connection.look() == IdleState::Quiet {
                 *task = found;
-                return;
+                return true;
             }
             let judged = found.end_rest();
             self.judge(&mut found, judged);
         }
-        watch.rest();
-        if let Some((mut last, lost)) = self.resting.make_room(resting_max, |_| true).await {
-            self.judge(&mut last, lost);
-        }
+        false
     }
 
     /// Ends all rests that are over, unless the sink is congested.
