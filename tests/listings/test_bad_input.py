@@ -312,7 +312,8 @@ def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, c
 
     assert ended.code == 4
     assert "the listing never ends: 1000 pages in a row had no names" in error_of(ended)
-    assert len(server.asked("/list")) == 1002
+    # A slow page may be requested again.
+    assert len(set(server.asked("/list"))) == 1002
     assert tree_names(canary.dest) == ["a"]
 
 
