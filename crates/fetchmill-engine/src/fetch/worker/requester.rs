@@ -95,7 +95,7 @@ impl Requester for Worker {
     ) {
         let takes_used = !is_fresh && target.state.abandoned > 0 && !task.connection.is_open();
         if takes_used {
-            // Without an origin, the task gets an unused connection.
+            // Without an origin, the task gets an unused connection, or else a resting one.
             self.pool.put(&mut task.connection);
         }
         self.resting.bring(task, &self.pool, origin, target.at.reach);
