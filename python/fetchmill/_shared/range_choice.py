@@ -73,10 +73,11 @@ class RangeChoice:
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
             if each.id in mine or not is_free:
                 continue
+            # If the claim fails, another worker has the range.
+            self._free.discard(each.id)
             if not owners and len(names) >= DEATHS_MAX:
                 self._set_aside(job, each)
             elif claim := self._directory.claim(each, self._worker, number_of(names[-1]) + 1 if names else 1):
-                self._free.discard(each.id)
                 # The range may have become final since the ranges were read.
                 if each.id not in self._directory.final_attempts():
                     return claim
