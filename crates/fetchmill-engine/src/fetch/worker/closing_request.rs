@@ -5,8 +5,6 @@
 //! requested again with `Connection: close`. The close proves that all replies belong to their requests
 //! ([docs/internals/decisions/0023](../../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 
-use std::rc::Rc;
-
 use super::address::asked_for;
 use super::body::WorkerBody;
 use super::held_outcomes::WorkerConnection;
@@ -44,7 +42,7 @@ impl Worker {
         &self,
         task: &mut WorkerConnection,
         last: &CurrentTarget,
-        watch: &Rc<Deadlines>,
+        watch: &Deadlines,
     ) -> bool {
         let Some(origin) = task.connection.origin().cloned() else { return false };
         watch.rest();

@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Gives the task a resting connection that is open to its origin. Returns `false` if there is none.
+    /// Moves the task to a resting connection to its origin. Returns `false` if there is none.
     pub(super) fn take_resting(&self, task: &mut WorkerConnection, target: &CurrentTarget) -> bool {
         let is_fit = |resting: &WorkerConnection| {
             let connection = &resting.connection;
