@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 import fetchmill.shared_jobs
 from conftest import Ended
+from divided_lists import HOSTS, OPTIONS, names
 from fetchmill._shared.range_kinds import HostRanges, RowRanges
 from fetchmill._shared.ranges import GROUPS, HostPart, ListFile, Range
 from observed_host import Observed, serving_hosts
@@ -19,17 +19,11 @@ from observed_host import Observed, serving_hosts
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-HOSTS = 32
-OPTIONS = (
-    *("--shared", "--allow-private", "--lease", "4s", "--format", "parquet"),
-    *("--limit-per-host", "1", "--rate-per-host", "0", "-j", "4", "--threads", "1"),
-)
-
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
     """Serves many hosts."""
-    with serving_hosts(f"127.0.0.{number + 1}" for number in range(HOSTS)) as hosts:
+    with serving_hosts(HOSTS) as hosts:
         yield hosts
 
 
@@ -38,12 +32,6 @@ def write(path: Path, hosts: list[Observed], count: int, first: int = 0) -> list
     urls = [f"{host.url}/{first + number}" for number in range(count) for host in hosts]
     path.write_text("".join(f"{url}\n" for url in urls))
     return urls
-
-
-def names(job: Path) -> Counter[str]:
-    """Counts each name in the result of a finished job."""
-    shards = (job / "data").glob("*/*.parquet")
-    return Counter(name for shard in shards for name in pyarrow.parquet.read_table(shard)["name"].to_pylist())
 
 
 def parts_of(job: Path) -> set[str]:

@@ -19,6 +19,7 @@ import pytest
 import fetchmill
 import fetchmill.shared_jobs
 from conftest import Ended
+from divided_lists import HOSTS, OPTIONS, names
 from fetchmill._options.get import GetOptions
 from fetchmill._shared.creation import files_of
 from fetchmill._shared.host_division import count_of_parts
@@ -33,19 +34,13 @@ from shared_jobs import job_record
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-HOSTS = 32
 OF_HOST = 16
-# On a busy machine, heartbeats may be a second late.
-OPTIONS = (
-    *("--shared", "--allow-private", "--lease", "4s", "--format", "parquet"),
-    *("--limit-per-host", "1", "--rate-per-host", "0", "-j", "4", "--threads", "1"),
-)
 
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
     """Serves many hosts."""
-    with serving_hosts(f"127.0.0.{number + 1}" for number in range(HOSTS)) as hosts:
+    with serving_hosts(HOSTS) as hosts:
         yield hosts
 
 
@@ -66,12 +61,6 @@ def write(path: Path, lines: list[str]) -> Path:
     """Writes a list."""
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
-
-
-def names(job: Path) -> Counter[str]:
-    """Counts each name in the result of a finished job."""
-    shards = (job / "data").glob("*/*.parquet")
-    return Counter(name for shard in shards for name in pyarrow.parquet.read_table(shard)["name"].to_pylist())
 
 
 def record(job: Path) -> dict[str, object]:
@@ -329,7 +318,7 @@ def test_a_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest:
     assert [table.column_names for table in parts] == [["n", "url", "tags"]] * 4
     assert sum(table.num_rows for table in parts) == 513
     hosts = [{url.rpartition("/")[0] for url in table["url"].to_pylist() if "/" in url} for table in parts]
-    assert sum(map(len, hosts)) == len(set().union(*hosts)) == HOSTS
+    assert sum(map(len, hosts)) == len(set().union(*hosts)) == len(HOSTS)
     assert fetchmill.shared_jobs.status(dest).ledger["failed"] == 1
     assert run("verify", dest).code == 0
     more = urls_of(prompt_hosts[:3], 1)

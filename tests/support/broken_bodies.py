@@ -1,14 +1,12 @@
 """Large bodies that break off: a scripted object that knows `Range` and `If-Range`, and a cutting relay."""
 
-import contextlib
 import random
 import re
 import select
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
 
+from connection_server import ConnectionServer
 from raw_server import Behaviour, Exchange, bare_reply
 
 MIB = 1 << 20
@@ -97,7 +95,7 @@ def bytes_of(seed: int, length: int) -> bytes:
     return random.Random(seed).randbytes(length)
 
 
-class CuttingRelay:
+class CuttingRelay(ConnectionServer):
     """Forwards connections to a loopback port, and resets each after it has returned some bytes.
 
     Args:
@@ -108,56 +106,27 @@ class CuttingRelay:
     def __init__(self, port: int, cuts: Sequence[int]) -> None:
         self._port = port
         self._cuts: Iterator[int] = iter(cuts)
-        self._lock = threading.Lock()
-        self._done = False
         # Returned bytes.
         self.passed = 0
         self.connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self._threads = [threading.Thread(target=self._accept, name="relay", daemon=True)]
-        self._threads[0].start()
+        super().__init__()
 
-    @property
-    def port(self) -> int:
-        """Returns its port."""
-        port: int = self._listener.getsockname()[1]
-        return port
+    def _accepted(self) -> None:
+        self.connections += 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._done = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(10)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            thread = threading.Thread(target=self._serve, args=(client,), name="relayed", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         left = next(self._cuts, None)
-        with client, socket.create_connection(("127.0.0.1", self._port)) as server, contextlib.suppress(OSError):
-            while not self._done:
-                ready, _, _ = select.select([client, server], [], [], 0.1)
-                if client in ready:
-                    asked = client.recv(PIECE)
+        with self._kept(socket.create_connection(("127.0.0.1", self._port))) as server:
+            while True:
+                ready, _, _ = select.select([connection, server], [], [])
+                if connection in ready:
+                    asked = connection.recv(PIECE)
                     if not asked:
                         return
                     server.sendall(asked)
                 if server in ready:
                     came = server.recv(PIECE if left is None else min(PIECE, left))
-                    client.sendall(came)
+                    connection.sendall(came)
                     with self._lock:
                         self.passed += len(came)
                     left = None if left is None else left - len(came)

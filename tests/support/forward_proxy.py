@@ -1,19 +1,17 @@
 """An HTTP proxy for tests: it tunnels, forwards, and keeps its requests. It shares no code with the project."""
 
 import base64
-import contextlib
 import select
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
+from connection_server import ConnectionServer
+
 HEAD_BYTES_MAX = 1 << 16
-STOP_SECONDS_MAX = 10.0
 WAIT_SECONDS_MAX = 30.0
 # Fields between a client and its proxy, which are not forwarded.
 OWN_FIELDS = ("proxy-authorization", "proxy-connection", "connection", "keep-alive")
@@ -36,8 +34,8 @@ class Asked:
         return cls(method, target, {name.lower(): value.strip() for name, _, value in pairs})
 
 
-class ForwardProxy:
-    """Serves from its creation until the end of a `with` block.
+class ForwardProxy(ConnectionServer):
+    """Tunnels and forwards requests.
 
     Args:
         user: the permitted user, as `name:password`; anyone if not given.
@@ -48,61 +46,26 @@ class ForwardProxy:
         self.user = user
         self.asked: list[Asked] = []
         self._expected = f"Basic {base64.b64encode(user.encode()).decode()}" if user else None
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(address, backlog=256)
-        self._threads = [threading.Thread(target=self._accept, name="proxy", daemon=True)]
-        self._threads[0].start()
-
-    @property
-    def port(self) -> int:
-        """Returns its port."""
-        port: int = self._listener.getsockname()[1]
-        return port
+        super().__init__(address)
 
     def url(self, user: str | None = None) -> str:
         """Returns the value of `--proxy`, with the user."""
         user = self.user if user is None else user
         return f"http://{user}{'@' if user else ''}127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def _serve(self, connection: socket.socket) -> None:
+        head, behind = read_head(connection)
+        if not head:
+            return
+        asked = Asked.parse(head)
         with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(STOP_SECONDS_MAX)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(client,), name="proxied", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), self._kept(client):
-            head, behind = read_head(client)
-            if not head:
-                return
-            asked = Asked.parse(head)
-            with self._lock:
-                self.asked.append(asked)
-            if self._expected not in (None, asked.fields.get("proxy-authorization")):
-                client.sendall(b"HTTP/1.1 407 Who are you?\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            elif asked.method == "CONNECT":
-                self._tunnel(client, asked, behind)
-            else:
-                self._forward(client, asked)
+            self.asked.append(asked)
+        if self._expected not in (None, asked.fields.get("proxy-authorization")):
+            connection.sendall(b"HTTP/1.1 407 Who are you?\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        elif asked.method == "CONNECT":
+            self._tunnel(connection, asked, behind)
+        else:
+            self._forward(connection, asked)
 
     def _tunnel(self, client: socket.socket, asked: Asked, behind: bytes) -> None:
         host, _, port = asked.target.rpartition(":")
@@ -121,18 +84,6 @@ class ForwardProxy:
             server.sendall(head.encode("latin-1"))
             while part := server.recv(1 << 16):
                 client.sendall(part)
-
-    @contextlib.contextmanager
-    def _kept(self, each: socket.socket) -> Iterator[socket.socket]:
-        """Registers a connection that is closed after use, at the latest at the end of the proxy."""
-        with self._lock:
-            self._open.add(each)
-        try:
-            with each:
-                yield each
-        finally:
-            with self._lock:
-                self._open.discard(each)
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:

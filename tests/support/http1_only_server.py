@@ -1,20 +1,18 @@
 """A server that accepts HTTP/2 in TLS and then requires HTTP/1.1 for each request (HTTP_1_1_REQUIRED, RFC 9113, 7)."""
 
-import contextlib
 import socket
 import ssl
-import threading
 from collections import Counter
-from typing import Literal, Self
+from typing import Literal
 
 from certificates import Leaf
+from connection_server import ConnectionServer
 
 PREFACE_BYTES = 24
 FRAME_HEAD_BYTES = 9
 HEADERS, RESET, SETTINGS, GOAWAY = 1, 3, 4, 7
 ACKNOWLEDGED = 1
 HTTP_1_1_REQUIRED = (13).to_bytes(4)
-STOP_SECONDS_MAX = 10.0
 
 
 def frame(kind: int, payload: bytes = b"", stream: int = 0, flags: int = 0) -> bytes:
@@ -22,7 +20,7 @@ def frame(kind: int, payload: bytes = b"", stream: int = 0, flags: int = 0) -> b
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
-class Http1OnlyServer:
+class Http1OnlyServer(ConnectionServer):
     """Counts requests by version in `requests`: `h2` and `http/1.1`. Each object is its path.
 
     Args:
@@ -36,48 +34,16 @@ class Http1OnlyServer:
         context.set_alpn_protocols(["h2", "http/1.1"])
         self._context = context
         self._refusal = refusal
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self.requests: Counter[str] = Counter()
-        self._threads[0].start()
+        super().__init__()
 
     @property
     def url(self) -> str:
         """Returns its address."""
-        return f"https://localhost:{self._listener.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(STOP_SECONDS_MAX)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-            with self._lock:
-                self._open.add(connection)
-                self._threads.append(thread)
-            thread.start()
+        return f"https://localhost:{self.port}"
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), self._context.wrap_socket(connection, server_side=True) as secured:
-            with self._lock:
-                self._open.add(secured)
+        with self._secured(self._context, connection) as secured:
             if secured.selected_alpn_protocol() == "h2":
                 self._refuse(secured)
             else:

@@ -3,19 +3,17 @@
 It shares no code with the project. A seed determines its faults, and how it frames its replies.
 """
 
-import contextlib
 import json
 import random
 import socket
 import struct
-import threading
 import time
 from collections import Counter
-from typing import Self
+
+from connection_server import ConnectionServer
 
 READ_BYTES = 1 << 16
 STALL_SECONDS = 30.0
-STOP_SECONDS_MAX = 10.0
 # Faults in the middle of a batch.
 WRONG = ("one too many", "one too few", "close", "reset", "stall", "malformed", "twice")
 LARGE = b"x" * 70_000
@@ -26,7 +24,7 @@ def body_of(name: str) -> bytes:
     return f"{name};".encode() * (1 + len(name) % 7)
 
 
-class PipelinedServer:
+class PipelinedServer(ConnectionServer):
     """Lists names on one page and answers requests for them, whole batches at a time.
 
     Args:
@@ -59,71 +57,38 @@ class PipelinedServer:
         self._random = random.Random(seed)
         self._wrong, self._kinds, self._share = wrong, kinds, share
         self._replies_max, self._large = replies_max, large
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        super().__init__()
 
     @property
     def url(self) -> str:
         """Returns the SOURCE of a job."""
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(STOP_SECONDS_MAX)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._open.add(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        return f"http://127.0.0.1:{self.port}"
 
     def _serve(self, connection: socket.socket) -> None:
-        # A client that has gone is not an error.
-        with contextlib.suppress(OSError), connection:
-            replies, input_bytes = 0, b""
-            while read := connection.recv(READ_BYTES):
-                *heads, input_bytes = (input_bytes + read).split(b"\r\n\r\n")
-                with self._lock:
-                    names = [self._name_of(head) for head in heads]
-                    # A client that asks for the end gets it after the last reply (RFC 9112 9.6).
-                    last = len(names) - 1 if any(b"\r\nconnection: close" in head.lower() for head in heads) else None
-                    wrong = self._draw(names)
-                    wrong_at = self._random.randrange(len(names)) if names else 0
-                    if replies < self._replies_max <= replies + len(names):
-                        last = self._replies_max - replies - 1
-                    written, is_ended = self._replies(names, last, wrong, wrong_at)
-                replies += len(names)
-                self._write(connection, written)
-                if wrong == "stall":
-                    time.sleep(0.01)
-                    connection.settimeout(STALL_SECONDS)
-                    connection.recv(1)
-                    return
-                if wrong == "reset":
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    return
-                if is_ended or wrong == "close":
-                    return
+        replies, input_bytes = 0, b""
+        while read := connection.recv(READ_BYTES):
+            *heads, input_bytes = (input_bytes + read).split(b"\r\n\r\n")
+            with self._lock:
+                names = [self._name_of(head) for head in heads]
+                # A client that asks for the end gets it after the last reply (RFC 9112 9.6).
+                last = len(names) - 1 if any(b"\r\nconnection: close" in head.lower() for head in heads) else None
+                wrong = self._draw(names)
+                wrong_at = self._random.randrange(len(names)) if names else 0
+                if replies < self._replies_max <= replies + len(names):
+                    last = self._replies_max - replies - 1
+                written, is_ended = self._replies(names, last, wrong, wrong_at)
+            replies += len(names)
+            self._write(connection, written)
+            if wrong == "stall":
+                time.sleep(0.01)
+                connection.settimeout(STALL_SECONDS)
+                connection.recv(1)
+                return
+            if wrong == "reset":
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
+            if is_ended or wrong == "close":
+                return
 
     def _name_of(self, head: bytes) -> str:
         path = head.split(b" ", 2)[1].decode()

@@ -9,15 +9,14 @@ import select
 import socket
 import ssl
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Self
 from urllib.parse import quote
 
+from connection_server import ConnectionServer
+
 STALL_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 10.0
 REQUEST_BYTES_MAX = 1 << 16
 
 
@@ -81,12 +80,11 @@ class Exchange:
 Behaviour = bytes | Callable[[Exchange], bytes | None]
 
 
-class RawServer:
+class RawServer(ConnectionServer):
     """Answers by request target; a target with a query may be scripted by its path alone.
 
     If a request asks to close the connection, the reply says so and the connection ends. Only a function that sends its
-    own reply may do otherwise. The server runs from its creation until the end of a `with` block, which raises errors
-    of behaviours. A client that has gone is not an error.
+    own reply may do otherwise. The end of the `with` block raises errors of behaviours.
     """
 
     def __init__(
@@ -101,13 +99,8 @@ class RawServer:
         self.connections = 0
         # Number of simultaneously open connections.
         self.most_open = 0
-        self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._open: set[socket.socket] = set()
-        self._wrong: list[BaseException] = []
-        self._listener = socket.create_server(address, backlog=256)
-        self._threads = [threading.Thread(target=self._accept, name="raw-server", daemon=True)]
-        self._threads[0].start()
+        super().__init__(address)
 
     @property
     def url(self) -> str:
@@ -125,59 +118,16 @@ class RawServer:
         with self._lock:
             return [target for target in self.requests if target.startswith(prefix)]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(STOP_SECONDS_MAX)
-        if self._wrong:
-            raise self._wrong[0]
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            thread = threading.Thread(target=self._serve, args=(connection,), name="raw-connection", daemon=True)
-            with self._lock:
-                self.connections += 1
-                self._open.add(connection)
-                self.most_open = max(self.most_open, len(self._open))
-                self._threads.append(thread)
-            thread.start()
+    def _accepted(self) -> None:
+        self.connections += 1
+        self.most_open = max(self.most_open, len(self._open))
 
     def _serve(self, connection: socket.socket) -> None:
-        try:
-            if self._tls is not None:
-                connection = self._secured(self._tls, connection)
+        if self._tls is None:
             self._answer_all(connection)
-        except OSError:
-            pass
-        except BaseException as error:  # noqa: BLE001 - told when the block ends
-            self._wrong.append(error)
-        finally:
-            with self._lock:
-                self._open.discard(connection)
-            connection.close()
-
-    def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> socket.socket:
-        """Returns the connection after its handshake; a TLS error is one of the operating system's."""
-        with self._lock:
-            self._open.discard(connection)
-        secured = tls.wrap_socket(connection, server_side=True)
-        with self._lock:
-            self._open.add(secured)
-        return secured
+            return
+        with self._secured(self._tls, connection) as secured:
+            self._answer_all(secured)
 
     def _answer_all(self, connection: socket.socket) -> None:
         received = b""

@@ -1,17 +1,15 @@
 """A SOCKS5 proxy for tests: it leads to one server, and keeps its requests. It shares no code with the project."""
 
-import contextlib
 import socket
-import threading
-from typing import Self
 
-from forward_proxy import STOP_SECONDS_MAX, relay
+from connection_server import ConnectionServer
+from forward_proxy import relay
 
 _ADDRESS_BYTES = {1: 4, 4: 16}
 
 
-class SocksProxy:
-    """Serves from its creation until the end of a `with` block.
+class SocksProxy(ConnectionServer):
+    """Leads all names and addresses to one port.
 
     Args:
         to: the port of 127.0.0.1 to which all names and addresses lead.
@@ -23,61 +21,28 @@ class SocksProxy:
         self.users: list[str] = []
         self._to = to
         self._user = user
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self._threads = [threading.Thread(target=self._accept, name="socks", daemon=True)]
-        self._threads[0].start()
+        super().__init__()
 
     def url(self, scheme: str, user: str | None = None) -> str:
         """Returns the value of `--proxy`, with the user."""
         user = self._user if user is None else user
-        return f"{scheme}://{user}{'@' if user else ''}127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"{scheme}://{user}{'@' if user else ''}127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def _serve(self, connection: socket.socket) -> None:
+        if not self._greet(connection):
+            return
+        version, command, _, kind = _read(connection, 4)
+        assert (version, command) == (5, 1)
+        host = _host(connection, kind)
+        port = int.from_bytes(_read(connection, 2))
         with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(STOP_SECONDS_MAX)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(client,), name="socks-client", daemon=True)
-            with self._lock:
-                self._threads.append(thread)
-                self._open.add(client)
-            thread.start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError), client:
-            if not self._greet(client):
-                return
-            version, command, _, kind = _read(client, 4)
-            assert (version, command) == (5, 1)
-            host = _host(client, kind)
-            port = int.from_bytes(_read(client, 2))
-            with self._lock:
-                self.asked.append((host, port))
-            if host == "refused.test":
-                client.sendall(b"\x05\x02\x00\x01" + bytes(6))
-                return
-            with socket.create_connection(("127.0.0.1", self._to)) as server:
-                client.sendall(b"\x05\x00\x00\x03\x06a.test\x00\x50")
-                relay(client, server)
-        with self._lock:
-            self._open.discard(client)
+            self.asked.append((host, port))
+        if host == "refused.test":
+            connection.sendall(b"\x05\x02\x00\x01" + bytes(6))
+            return
+        with self._kept(socket.create_connection(("127.0.0.1", self._to))) as server:
+            connection.sendall(b"\x05\x00\x00\x03\x06a.test\x00\x50")
+            relay(connection, server)
 
     def _greet(self, client: socket.socket) -> bool:
         version, count = _read(client, 2)
@@ -112,6 +77,6 @@ def _read(client: socket.socket, count: int) -> bytes:
     while len(read) < count:
         part = client.recv(count - len(read))
         if not part:
-            raise EOFError
+            raise ConnectionResetError
         read += part
     return read

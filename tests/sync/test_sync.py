@@ -249,16 +249,21 @@ def test_an_iterable_is_a_source(site: Callable[..., Mirrored], changing: Changi
     assert held(dest) == {name: value for name, value in held(changing.folder).items() if name in names[4:]}
 
 
+def change_both_sides(changing: ChangingTree, served: Path, dest: Path) -> None:
+    """Changes two local files, of which the source changes the first and removes the second."""
+    for name in ("d000/f00001", "d000/f00002"):
+        (dest / name).write_bytes(b"mine")
+    changing.change("d000/f00001")
+    (served / "d000/f00002").unlink()
+
+
 def test_a_local_change_stays_unless_it_is_overwritten(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """A file that somebody has changed locally is neither replaced nor removed, and each pass says so."""
     source = site()
     assert run("sync", source.url, dest).code == 0
-    for name in ("d000/f00001", "d000/f00002"):
-        (dest / name).write_bytes(b"mine")
-    changing.change("d000/f00001")
-    (served / "d000/f00002").unlink()
+    change_both_sides(changing, served, dest)
 
     kept = run("sync", source.url, dest, "--delete", "--json")
     again = report_of(run("sync", source.url, dest, "--delete", "--json"))
@@ -397,10 +402,7 @@ def test_a_dry_run_shows_files_that_a_sync_leaves_alone(
     """These are changed files that are new or gone at the source, and other files with the name of a new object."""
     source = site()
     assert run("sync", source.url, dest).code == 0
-    for name in ("d000/f00001", "d000/f00002"):
-        (dest / name).write_bytes(b"mine")
-    changing.change("d000/f00001")
-    (served / "d000/f00002").unlink()
+    change_both_sides(changing, served, dest)
     changing.write("d000/new", b"new")
     (dest / "d000/new").write_bytes(b"mine")
 
