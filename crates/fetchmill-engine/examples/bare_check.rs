@@ -1,10 +1,10 @@
 //! Measures the minimum cost of a check. For each URL it looks up the host over UDP, connects, sends one request, reads
-//! the reply and closes the connection. It runs on one thread, without header lists, deadlines, retries, rows or a
+//! the reply and closes the connection. It runs on one thread and has no header lists, deadlines, retries, rows or
 //! journal.
 //!
-//! `bare_check LIST DNS CONCURRENCY` reads one `http://HOST:PORT/` per line and asks the name server at DNS
-//! (`127.0.0.1:53`) for IPv4 addresses. It prints the number of replies with status 200, and the CPU seconds of this
-//! thread.
+//! `bare_check LIST DNS CONCURRENCY` reads one `http://HOST:PORT/` per line and queries the name server at DNS
+//! (`127.0.0.1:53`) for IPv4 addresses. It prints the number of replies with status 200 and the CPU time of its thread
+//! in seconds.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Socket, Type};
 
-/// Marks events of the socket shared by all lookups.
+/// Event token of the socket that all lookups share.
 const LOOK_UPS: u64 = u64::MAX;
 /// After this many seconds without an event, the remaining targets count as lost.
 const SILENCE_SECONDS: i64 = 5;
@@ -30,13 +30,13 @@ struct Connection {
     reply: Vec<u8>,
 }
 
-/// Everything in flight. A place first belongs to a lookup, then to its connection.
+/// All requests in flight. A place holds a lookup first, and then the connection to the resolved address.
 struct Check {
     events: std::os::fd::OwnedFd,
     names: UdpSocket,
     targets: Vec<(String, u16)>,
     next: usize,
-    /// The target of each place during its lookup.
+    /// Target that each place is looking up.
     looked_up: Vec<usize>,
     connections: Vec<Option<Connection>>,
     free: VecDeque<u16>,
@@ -106,7 +106,7 @@ impl Check {
                 query.push(label.len() as u8);
                 query.extend_from_slice(label.as_bytes());
             }
-            // The end of the name, type A, class IN.
+            // End of the name, type A, class IN.
             query.extend_from_slice(&[0, 0, 1, 0, 1]);
             self.names.send(&query).unwrap();
             self.looked_up[usize::from(place)] = self.next;
@@ -133,7 +133,7 @@ impl Check {
     fn connect(&mut self, place: u16, address: Ipv4Addr) {
         let (host, port) = &self.targets[self.looked_up[usize::from(place)]];
         let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking().cloexec(), None).unwrap();
-        // A non-blocking connect reports that it is in progress, which is not an error.
+        // A non-blocking connect returns `EINPROGRESS`, which is not a failure.
         let _ = socket.connect(&SocketAddr::from((address, *port)).into());
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         epoll::add(&self.events, &socket, epoll::EventData::new_u64(u64::from(place)), flags).unwrap();
@@ -143,7 +143,7 @@ impl Check {
             Some(Connection { socket, request, is_sent: false, reply: Vec::with_capacity(4096) });
     }
 
-    /// Sends the request once connected, and reads until the reply is complete.
+    /// Sends the request once connected, then reads until the reply is complete.
     fn go_on(&mut self, place: u16) {
         let Some(connection) = &mut self.connections[usize::from(place)] else { return };
         let Some(status) = connection.go_on() else { return };
@@ -179,7 +179,7 @@ impl Connection {
     }
 }
 
-/// Returns the status if the reply has all bytes of its `Content-Length`.
+/// Returns the status once the reply contains all bytes of its `Content-Length`.
 fn whole(reply: &[u8]) -> Option<[u8; 3]> {
     let text = std::str::from_utf8(reply).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -1,9 +1,10 @@
-//! Measures the minimum cost of files: it creates and writes them, and renames them into another folder. It keeps no
-//! journal. With `--sync`, another thread syncs the file system every second and at the end. Otherwise nothing is
-//! synced.
+//! Measures the minimum cost of storing files: creating them, writing them, and renaming them into another folder.
+//! There is no journal. With `--sync`, another thread syncs the file system every second and at the end. Otherwise
+//! nothing is synced.
 //!
-//! `bare_files FOLDER COUNT SIZE [--sync]` creates `FOLDER/stage`, and `FOLDER/out/file-000000000000` and so on. The
-//! `files` benchmark passes the count and size of a job's files, and compares CPU times.
+//! `bare_files FOLDER COUNT SIZE [--sync]` stages files in `FOLDER/stage` and renames them to
+//! `FOLDER/out/file-000000000000` and so on. The `files` benchmark passes the count and size of a job's files, and
+//! compares the CPU times.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::Write as _;

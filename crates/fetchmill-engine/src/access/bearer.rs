@@ -1,7 +1,7 @@
 //! Bearer tokens printed by a command (`--bearer-command`). Requests to one origin carry the latest token. If the
-//! server rejects the token with 401, the command runs again.
+//! server rejects the token with status 401, the command runs again.
 //!
-//! Memory use: one token of up to [`limits::TOKEN_BYTES_MAX`] bytes, and a copy of it per requesting thread.
+//! Memory use: one token of up to [`limits::TOKEN_BYTES_MAX`] bytes, plus one copy per requesting thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,8 +21,8 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// Result of running the command. Tokens from two runs always count as different, even if they are equal, because only
-/// the server knows whether a token is still valid.
+/// Output of one run of the command. Tokens from two runs always count as different, even if they are equal. Only the
+/// server can tell whether a token is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     text: Arc<str>,
@@ -36,14 +36,14 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The command.
+/// The command that prints tokens.
 struct TokenCommand {
     command: String,
     runs: AtomicU64,
 }
 
 impl TokenCommand {
-    /// Runs the command until it prints a token, at most a few times. If the command times out, it is not run again.
+    /// Runs the command until it prints a token, up to a few times. A command that timed out is not run again.
     fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
         let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
         let begun = Instant::now();
@@ -96,7 +96,7 @@ impl CredentialSource for TokenCommand {
     }
 }
 
-/// See the [module documentation](self).
+/// Token holder of a job. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct BearerTokens {
     /// Origin whose requests carry the token.
@@ -104,13 +104,13 @@ pub(crate) struct BearerTokens {
     token: Mutex<Option<Token>>,
     /// Incremented with each new token.
     generation: AtomicU64,
-    /// Number of consecutive tokens that no request has succeeded with.
+    /// Number of rejected tokens since the last successful request.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }
 
 impl BearerTokens {
-    /// Creates the token holder for an origin. Does not run the command yet.
+    /// Creates the token holder for an origin without running the command.
     pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
         Arc::new(BearerTokens {
             origin,
@@ -156,7 +156,8 @@ impl BearerTokens {
         }
     }
 
-    /// Requests a new token because that of `generation` was rejected. Returns whether one is available.
+    /// Requests a new token after the server rejected the token of `generation`. Returns whether a newer one is
+    /// available.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         if self.generation() == generation
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
@@ -174,7 +175,7 @@ impl BearerTokens {
         }
     }
 
-    /// Returns connection settings that add the token to requests to the origin.
+    /// Returns connection settings that add the token to requests for the origin.
     pub(crate) fn shown_by(self: &Arc<Self>, pool: PoolSettings) -> PoolSettings {
         let authority = TokenAuthority { tokens: Arc::clone(self), otherwise: pool.authority };
         PoolSettings { authority: Some(Arc::new(authority)), ..pool }
@@ -201,7 +202,7 @@ impl CredentialHolder for BearerTokens {
     }
 }
 
-/// The authority of a job with tokens. Requests to other origins use `otherwise`.
+/// Authority of a job that uses tokens. Requests to other origins use `otherwise`.
 #[derive(Debug)]
 struct TokenAuthority {
     tokens: Arc<BearerTokens>,

@@ -5,10 +5,10 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::rejection_of;
 
-/// Returns the error that ends the job. `None` if the failure does not concern trust.
+/// Returns the error that ends the job, or `None` if the failure is not about trust.
 pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
-        FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),
+        FailureKind::TlsExpired => ("has expired or is not valid yet", "renew it"),
         FailureKind::TlsWrongName => ("is for another name", "use a host name that is in the certificate"),
         FailureKind::TlsSelfSigned => ("is self-signed", "if you trust it, pass it with --ca-file"),
         FailureKind::TlsUnknownCa => {
@@ -19,7 +19,7 @@ pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     };
     let reason = rejection_of(key.host()).map(|reason| format!("; {reason}")).unwrap_or_default();
     Some(Error::Security(format!(
-        "the certificate of {} {what} ({}{reason}): {remedy}, or accept the certificate unchecked with \
+        "the certificate of {} {what} ({}{reason}): {remedy}, or accept it without verification with \
          --insecure-host {}",
         key.text(),
         kind.name(),

@@ -1,4 +1,4 @@
-//! The end of an attempt.
+//! Result of an attempt.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use fetchmill_net::rejection_of;
 /// Next step after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// The request has been answered, or must wait.
+    /// The request was answered or must wait.
     Over,
     /// Make another attempt immediately on a new connection. The last attempt does not count.
     Again,
-    /// Make another attempt like [`AttemptEnd::Again`], but on a connection that has replied before, if one is unused.
+    /// Make another attempt like [`AttemptEnd::Again`], but prefer an idle connection that has already replied.
     AgainOnUsed,
     /// A large body was truncated. Request the rest on a new connection.
     BrokenOff,
@@ -21,11 +21,11 @@ pub(crate) enum AttemptEnd {
     Renewing,
     /// Continue with another URL.
     Redirected,
-    /// Request the coalesced targets one by one.
+    /// Request the coalesced targets individually.
     Split,
 }
 
-/// Failure of an attempt, with a text for the user.
+/// Failure of an attempt, with a description for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
@@ -37,12 +37,12 @@ impl Failure {
         Failure { kind, reason: reason.into() }
     }
 
-    /// Returns the failure to open a connection.
+    /// Returns the failure of a connection that could not be opened.
     pub(crate) fn unconnected(kind: FailureKind) -> Self {
         Failure::new(kind, kind.meaning())
     }
 
-    /// Adds the details of this thread's last handshake with the host, if TLS failed.
+    /// If TLS failed, adds the details of this thread's last handshake with the host.
     pub(crate) fn of_host(mut self, host: &str) -> Self {
         let is_of_tls = self.kind == FailureKind::Tls || self.kind.is_untrusted();
         if let Some(why) = rejection_of(host).filter(|_| is_of_tls) {
@@ -51,12 +51,12 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of a machine that is out of descriptors or ports.
+    /// Returns the failure for a machine that has run out of descriptors or ports.
     pub(crate) fn exhausted() -> Self {
         Failure::new(FailureKind::Unreachable, "this machine has no free file descriptors or ports left")
     }
 
-    /// Returns the failure after unsolicited bytes, because the replies on the connection may belong to other requests.
+    /// Returns the failure after unsolicited bytes. Replies on that connection can belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
@@ -64,13 +64,13 @@ impl Failure {
         )
     }
 
-    /// Returns the failure for a reply whose end is suspect and that is not the first on its connection.
+    /// Returns the failure for a reply whose end is suspect, unless it is the first on its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)
     }
 
-    /// Adds the failure's reason to a final verdict that has none.
+    /// Adds the failure's reason to a final verdict without a reason.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Settle(outcome, None) if !self.reason.is_empty() => {

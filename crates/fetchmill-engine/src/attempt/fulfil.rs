@@ -1,4 +1,4 @@
-//! The attempt loop.
+//! The loop that makes attempts.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
 
-/// Makes attempts until the request has been answered or must wait. `came` is the result of a first attempt that the
-/// caller has already made.
+/// Makes attempts until the request is answered or must wait. `came` is the result of a first attempt that the caller
+/// already made.
 pub(crate) async fn fulfil<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -55,7 +55,7 @@ pub(crate) async fn fulfil<R: Requester>(
         }
     }
     if body.is_broken_off() {
-        // The request is waiting now, or has ended.
+        // The request now waits, or has ended.
         body.discard();
     }
 }
@@ -107,7 +107,7 @@ async fn attempt<R: Requester>(
     }
 }
 
-/// Handles an origin to which no connection could be opened.
+/// Handles an attempt that could not open a connection to the origin.
 fn unconnected<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -129,7 +129,7 @@ fn unconnected<R: Requester>(
     requester.attempt_failed(request, failure.of_host(origin.key.host()), None)
 }
 
-/// Handles a request that was sent at `sent` and got no complete reply.
+/// Handles a request that was sent at `sent` but got no complete reply.
 fn broke_off<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -152,8 +152,8 @@ fn broke_off<R: Requester>(
     requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
 }
 
-/// Returns the next step after an incomplete reply, if the step can be taken immediately. Returns `None` if the usual
-/// failure rules apply.
+/// Returns the next step after an incomplete reply, or `None` if the usual failure rules apply. The step can be taken
+/// immediately.
 fn resumed<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -177,7 +177,7 @@ fn resumed<R: Requester>(
     })
 }
 
-/// Waits until the rest of a body may be requested. Returns `false` if the request ends first.
+/// Waits until the rest of a body can be requested. Returns `false` if the request ends first.
 async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request, watch: &Deadlines) -> bool {
     watch.rest();
     let until = Instant::now() + requester.state_of(request).resumed_wait();
@@ -191,7 +191,7 @@ async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request,
     false
 }
 
-/// Handles a complete reply. Holds it unless it certainly belongs to this request.
+/// Handles a complete reply. Holds the reply unless it certainly belongs to this request.
 async fn take_reply<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -230,9 +230,9 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes the wanted part of a reply. The connection is closed before the rest arrives, so the reply is certain only if
-/// it is the first on its connection. Replies held on this connection are lost, because they can no longer become
-/// certain.
+/// Takes the wanted part of a reply, and closes the connection before the remainder arrives. The reply is certain only
+/// if it is the first on its connection. Other replies held on this connection are dropped, because they can no longer
+/// become certain.
 fn take_part<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -251,9 +251,9 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply with a suspect end if its connection was used before, because its apparent start may be the rest of
-/// another reply. (The first reply of a new connection is kept.) Replies held on this connection are lost, because they
-/// can no longer become certain.
+/// Drops a reply with a suspect end, unless it is the first on its connection. On a used connection, its apparent start
+/// can be the rest of another reply. Other replies held on this connection are dropped as well, because they can no
+/// longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -271,7 +271,7 @@ fn drop_suspect<R: Requester>(
     requester.fail_unknown_reply(request, Failure::suspect())
 }
 
-/// Handles unsolicited bytes.
+/// Handles unsolicited bytes on a connection.
 fn met_surplus<R: Requester>(requester: &R, task: &mut ConnectionOf<R>) {
     let judged = task.met_surplus();
     requester.judge_replies(task, judged);

@@ -1,5 +1,5 @@
-//! Makes attempts at a request until it has been answered or must wait. All requests use this loop. Workers, streams,
-//! listings and the store client are [`Requester`]s.
+//! The attempt loop: makes attempts at a request until it is answered or must wait. All requests use this loop.
+//! Workers, streams, listings and the store client are [`Requester`]s.
 //!
 //! [`fulfil`] connects, sends the request, holds the reply until it is certain ([`fetchmill_net::certain`]), follows
 //! redirects and resumes truncated bodies. Each requester defines its own requests, bodies and verdicts.

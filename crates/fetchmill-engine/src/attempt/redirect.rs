@@ -1,4 +1,4 @@
-//! Redirects: their destinations, and the rules for following them.
+//! Redirects: the rules for following them, and their destinations.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,7 +14,8 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::fields_in;
 use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
-/// Redirect rules for one kind of request. No redirect may leave TLS or lead from a public address to a non-public one.
+/// Rules for following the redirects of one kind of request. No redirect may lead from TLS to plain HTTP, or from a
+/// public address to a private one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectPolicy {
     /// Maximum number of consecutive redirects.
@@ -26,11 +27,11 @@ pub(crate) struct RedirectPolicy {
 /// Current URL of a request, and the redirects that led to it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Location {
-    /// The URL. Empty if it is derived from something else, such as the target's name.
+    /// URL of the request. Empty if it is derived from something else, such as the target's name.
     pub(crate) url: String,
     /// Addresses that are still allowed after the redirects so far.
     pub(crate) reach: AddressPolicy,
-    /// Hashes of the previous URLs with their cookies. A redirect to one of them is a loop.
+    /// Hashes of the previous URLs together with their cookies. A redirect back to one of them is a loop.
     visited: Vec<u64>,
     /// Cookies set by redirects.
     cookies: ChainCookies,
@@ -39,9 +40,9 @@ pub(crate) struct Location {
 /// Parts of a reply's head that determine the next URL and its cookies.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RedirectHead<'h> {
-    /// The field `Location`.
+    /// Value of the `Location` field.
     pub(crate) location: Option<&'h [u8]>,
-    /// The whole head.
+    /// All bytes of the head.
     pub(crate) head: &'h [u8],
     /// Arrival time of the head, in milliseconds since 1970.
     pub(crate) now: Millis,
@@ -56,7 +57,7 @@ impl Location {
         Location { url, ..Location::default() }
     }
 
-    /// Clears the location but keeps the allocated memory.
+    /// Clears the location and keeps its allocated memory.
     pub(crate) fn clear(&mut self) {
         self.url.clear();
         self.visited.clear();
@@ -74,8 +75,8 @@ impl Location {
         !self.visited.is_empty()
     }
 
-    /// Follows the redirect of a reply from `address`, which is `None` through a proxy. Returns whether the redirect
-    /// leads to another origin.
+    /// Follows the redirect in a reply from `address`, which is `None` if a proxy was used. Returns whether the
+    /// redirect leads to another origin.
     pub(crate) fn follow(
         &mut self,
         address: Option<SocketAddr>,
@@ -105,7 +106,7 @@ impl Location {
         }
         if self.visited.len() > policy.hops_max as usize {
             let why =
-                format!("redirect to {}: too many redirects ({} followed already)", shown(), policy.hops_max);
+                format!("redirect to {}: too many redirects ({} already followed)", shown(), policy.hops_max);
             return Err((FailureKind::RedirectLimit, why));
         }
         self.visited.push(visit);
@@ -114,13 +115,14 @@ impl Location {
         Ok(leads_away)
     }
 
-    /// Returns the cookies for the next request if replies have changed them. The string may be empty.
+    /// Returns the cookies for the next request if replies have changed them. The string can be empty.
     pub(crate) fn cookies_at(&self, origin: &OriginConnections) -> Option<String> {
         let path = || origin.key.path_of(&self.url).unwrap_or("/");
         (!self.cookies.is_empty()).then(|| origin.cookies_after(&self.cookies, path()))
     }
 
-    /// Returns a hash of the URL and its cookies. Cookies are included because they may change the server's answer.
+    /// Returns a hash of the URL and its cookies. The cookies are included because the server's answer can depend on
+    /// them.
     fn visit(&self, url: &str) -> u64 {
         let place = OriginKey::of_url(url).filter(|_| !self.cookies.is_empty());
         let cookies = place.and_then(|(key, path)| self.cookies.field(&RequestPlace::at(&key, path), &[]));
@@ -128,9 +130,9 @@ impl Location {
     }
 }
 
-/// Returns the addresses that a redirect may lead to. After a public address, no later redirect of the chain may lead
-/// to a private one. Through a proxy, the server's address is unknown. It counts as public unless the URL's host is
-/// itself a private address.
+/// Returns the addresses that a redirect can lead to. Once a chain has reached a public address, later redirects must
+/// not lead to a private one. If a proxy was used, the server's address is unknown. It counts as public unless the
+/// URL's host is itself a private address.
 fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {
         Some(address) => is_public(address.ip()),
@@ -139,7 +141,8 @@ fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -
     if came_from_public { AddressPolicy::PublicOnly } else { reach }
 }
 
-/// Returns the destination of a redirect. It must be an HTTP or HTTPS URL without a user name, and must not leave TLS.
+/// Returns the destination of a redirect. It must be an HTTP or HTTPS URL without a user name, and must not lead from
+/// TLS to plain HTTP.
 fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     let from = Url::parse(url).map_err(|_| "the redirecting target is not a URL")?;
     let mut to = from.join(location).map_err(|_| "it is not a URL")?;
@@ -156,8 +159,8 @@ fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     Ok(to.into())
 }
 
-/// Returns the value of a `Location` as a string. Control bytes are escaped, because the URL parser would drop them.
-/// Non-ASCII bytes are escaped if the value is not UTF-8.
+/// Returns the value of a `Location` field as a string. Control bytes are escaped, because the URL parser would drop
+/// them. If the value is not UTF-8, non-ASCII bytes are escaped as well.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     let is_utf8 = std::str::from_utf8(location);
     if let Ok(text) = is_utf8

@@ -1,4 +1,4 @@
-//! Operations that differ between kinds of requesters.
+//! Operations that each kind of requester defines.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, Re
 
 /// The connection of a requester's task, with the replies held on it.
 pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
-/// Receiver of a requester's replies, which can resume a truncated body.
+/// Receiver of a requester's replies that can resume a truncated body.
 pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 
 /// Replies that are certain on arrival. All others are held until their connection has rested or ended.
@@ -20,32 +20,33 @@ pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 pub(crate) enum CertainReplies {
     /// The first reply on each connection.
     First,
-    /// The first reply on each connection, and the first after each rest.
+    /// The first reply on each connection, and the first reply after each rest.
     FirstAfterRest,
-    /// All replies, because each request uses a connection that is new or rested.
+    /// All replies. Each request uses a connection that is new or has rested.
     All,
 }
 
-/// Makes requests with [`fulfil`](super::fulfil). The methods are listed in the order in which an attempt calls them.
+/// Sender of requests with [`fulfil`](super::fulfil). The methods are listed in the order in which an attempt calls
+/// them.
 pub(crate) trait Requester {
-    /// A request and its progress.
+    /// A request, with its progress.
     type Request;
     /// Replies held until they are certain.
     type Held: HeldReplies;
-    /// The receiver of replies.
+    /// Receiver of replies.
     type Body: ResumableBody;
 
     /// Replies that are certain on arrival.
     const CERTAIN: CertainReplies;
 
-    /// Determines the request's origin. Fails with the end of the attempt if there is none.
+    /// Determines the request's origin. If there is none, the error is the end of the attempt.
     async fn find_origin(
         &self,
         request: &mut Self::Request,
         watch: &Deadlines,
     ) -> Result<Rc<OriginConnections>, AttemptEnd>;
 
-    /// Waits until the request may be sent. Fails with the end of the attempt if it must not be sent.
+    /// Waits until the request can be sent. If it must not be sent, the error is the end of the attempt.
     async fn await_turn(
         &self,
         request: &mut Self::Request,
@@ -56,8 +57,8 @@ pub(crate) trait Requester {
     /// Prepares `body` for the reply, unless the body is to be resumed.
     fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
 
-    /// Gives the task a connection to the origin. Unless an existing connection can be reused, it is not open yet.
-    /// `is_fresh` forbids a used connection.
+    /// Gives the task a connection to the origin. A new connection is not opened yet. `is_fresh` rules out used
+    /// connections.
     async fn bring(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -75,7 +76,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), Failure>;
 
-    /// Handles an unreachable origin. Returns the end of the attempt if the attempt ends for this reason.
+    /// Handles an origin that cannot be reached. Returns the end of the attempt if this ends it.
     fn note_unconnected(
         &self,
         _request: &mut Self::Request,
@@ -85,7 +86,7 @@ pub(crate) trait Requester {
         None
     }
 
-    /// Sends the request, or a request for the rest of the body, and receives the reply.
+    /// Sends the request, or a request for the missing part of the body, and receives the reply.
     async fn exchange(
         &self,
         connection: &mut Connection,
@@ -120,7 +121,7 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Holds a reply or its effect until it is certain.
+    /// Holds a reply, or its effect, until the reply is certain.
     fn hold_reply(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -129,16 +130,16 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Applies a judgement to a connection's held replies.
+    /// Applies a judgement to the replies held on a connection.
     fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
 
-    /// Fails a request whose reply is uncertain and that must not be repeated.
+    /// Fails a request that has an uncertain reply and must not be repeated.
     fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
-    /// Closes a connection that the server closes after the last reply.
+    /// Waits until the server closes a connection after its last reply.
     async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);
 
-    /// Processes an attempt without a complete reply. `broken` is `None` if no connection existed.
+    /// Handles an attempt that got no complete reply. `broken` is `None` if there was no connection.
     fn attempt_failed(
         &self,
         request: &mut Self::Request,
@@ -149,13 +150,13 @@ pub(crate) trait Requester {
     /// Frees the attempt's memory, unless its body is to be resumed.
     fn attempted(&self, _body: &mut BodyOf<Self>) {}
 
-    /// Detaches the task from its connection. The connection's held replies are kept.
+    /// Detaches the task from its connection. Replies held on the connection are kept.
     fn leave_connection(&self, task: &mut ConnectionOf<Self>);
 
     /// Waits for newer credentials. Returns `false` if the request ends instead.
     async fn await_credentials(&self, request: &mut Self::Request) -> bool;
 
-    /// Processes a redirect that was followed. Returns `false` if the request must wait for its new host.
+    /// Handles a redirect that was followed. Returns `false` if the request must wait for its new host.
     fn enter_new_host(&self, _request: &mut Self::Request) -> bool {
         true
     }
@@ -163,20 +164,21 @@ pub(crate) trait Requester {
     /// Splits a coalesced request into its targets.
     fn split(&self, _request: &mut Self::Request) {}
 
-    /// Returns whether no further attempt should be made.
+    /// Returns whether no more attempts should be made.
     fn is_over(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request may be repeated at its current URL.
+    /// Returns whether the request can be repeated at its current URL.
     fn may_repeat(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request at its current URL is a `GET` or `HEAD`, so that it may be repeated if it is slow.
+    /// Returns whether the request to its current URL is a `GET` or `HEAD`. Such a request can be repeated if it is
+    /// slow.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false
     }
 
-    /// Returns the number of attempts at the request and the time spent on it.
+    /// Returns the number of attempts at the request and the time spent on them.
     fn state_of<'r>(&self, request: &'r mut Self::Request) -> &'r mut AttemptState;
 
-    /// Returns the rules for the request.
+    /// Returns the retry rules of the request.
     fn rules_of(&self, request: &Self::Request) -> Rules;
 }

@@ -1,7 +1,7 @@
-//! A body that can be resumed. If it is truncated, only the rest is requested.
+//! Bodies that can be resumed. If a body is truncated, only the missing part is requested.
 //!
 //! The received bytes stay in place, so the usual limits on bodies apply. [`fetchmill_model::verdict`] decides whether
-//! to request the rest, and judges the reply.
+//! to request the missing part, and judges the reply.
 
 use std::time::Duration;
 
@@ -9,27 +9,28 @@ use fetchmill_model::http1::{BodySink, Head};
 use fetchmill_model::verdict::{ResumedReply, Resumption};
 use fetchmill_net::{IF_RANGE, RANGE};
 
-/// The receiver of a request's replies.
+/// Receiver of the replies to a request.
 pub(crate) trait ResumableBody: BodySink {
     /// Discards the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for a reply that contains the whole object or something unusable instead of the requested rest.
+    /// Prepares for a reply that does not contain the requested rest. It contains either the whole object or something
+    /// unusable.
     fn start_again(&mut self);
 
-    /// Returns whether something failed on this machine.
+    /// Returns whether this machine failed to store the bytes.
     fn has_failed(&self) -> bool {
         false
     }
 }
 
-/// A body and its progress. Counts the bytes passed to `inner`.
+/// A body and its transfer progress. Counts the bytes passed to `inner`.
 #[derive(Debug, Default)]
 pub(crate) struct Resumable<B> {
     pub(crate) inner: B,
-    /// Whether the rest may be requested after a truncation.
+    /// Whether the rest can be requested if the body is truncated.
     may_break: bool,
-    /// Values from the head that are needed to request the rest.
+    /// Values from the head that a request for the rest needs.
     resumption: Option<Resumption>,
     phase: BodyPhase,
     /// Number of bytes of the object received so far.
@@ -44,13 +45,13 @@ enum BodyPhase {
     /// Receiving the whole object.
     #[default]
     First,
-    /// Truncated. The rest will be requested.
+    /// Truncated. The rest is requested next.
     BrokenOff,
     /// Receiving the rest.
     Rest,
-    /// Receiving the whole object instead of the rest.
+    /// Receiving the whole object, although the rest was requested.
     Anew,
-    /// Receiving something else instead of the rest.
+    /// Receiving something else, although the rest was requested.
     Other,
 }
 
@@ -81,7 +82,7 @@ impl<B> Resumable<B> {
     }
 
     /// Returns whether the rest can be requested if the body is truncated here. If the whole object arrived instead of
-    /// the rest, the body cannot be resumed, because its attempt is over.
+    /// the rest, it cannot: that attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()
@@ -92,7 +93,7 @@ impl<B> Resumable<B> {
         self.phase == BodyPhase::BrokenOff
     }
 
-    /// Returns whether the last reply is unusable as the rest.
+    /// Returns whether the last reply cannot be used as the rest.
     pub(crate) fn is_no_rest(&self) -> bool {
         self.phase == BodyPhase::Other
     }
@@ -102,7 +103,7 @@ impl<B> Resumable<B> {
         self.brought
     }
 
-    /// Returns the header fields for requesting the rest (`Range` and `If-Range`), if it is missing.
+    /// Returns the header fields that request the rest (`Range` and `If-Range`), if it is missing.
     pub(crate) fn rest_fields(&self) -> Option<[(String, String); 2]> {
         let resumption = self.resumption.as_ref().filter(|_| self.is_broken_off())?;
         let range = resumption.rest(self.came)?.to_string();
@@ -123,8 +124,8 @@ impl<B: ResumableBody> Resumable<B> {
         self.forget_progress();
     }
 
-    /// Processes the head of the reply to a request for the rest. Returns whether the body starts with the object's
-    /// first byte.
+    /// Handles the head of the reply to a request for the rest. Returns whether the body starts with the object's first
+    /// byte.
     fn begins_anew(&mut self, head: &Head, bytes: &[u8]) -> bool {
         let resumption = self.resumption.as_ref();
         let reply =

@@ -1,4 +1,4 @@
-//! Abandons and repeats requests that are far slower than other requests to their origin
+//! Requests that are far slower than other requests to their origin. They are abandoned and repeated
 //! ([`fetchmill_model::reply::patience`]).
 
 use super::end::AttemptEnd;
@@ -7,9 +7,9 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
 
-/// Lets the watch abandon the next request if it is far slower than others. This applies only to the first attempt at a
-/// request that only reads. A repeated attempt waits as long as the options allow. A write must not run twice at the
-/// same time.
+/// Allows the watch to abandon the next request if it is far slower than others. This applies only to the first
+/// attempt, and only if the request cannot change anything on the server. A repeated attempt waits as long as the
+/// options allow. A write must not run twice at the same time.
 pub(super) fn await_as_others<R: Requester>(
     requester: &R,
     task: &ConnectionOf<R>,
@@ -19,7 +19,7 @@ pub(super) fn await_as_others<R: Requester>(
     watch: &Deadlines,
 ) {
     let state = *requester.state_of(request);
-    // On a shared connection, replies that wait for each other look slow too.
+    // On a shared connection, a reply that waits for another one looks slow as well.
     if task.connection.is_shared() || body.is_broken_off() || state.attempts > 0 {
         return;
     }
@@ -48,8 +48,8 @@ pub(super) fn note_patience<R: Requester>(
     }
 }
 
-/// Abandons a request that was sent at `sent` and is slower than others. The request is repeated, and the abandoned one
-/// does not count as an attempt. Replies held on its connection are uncertain, because each may answer another request.
+/// Abandons a request that was sent at `sent` and is slower than others. The request is repeated, and the abandoned
+/// attempt does not count. Replies held on its connection are uncertain, because each can belong to another request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

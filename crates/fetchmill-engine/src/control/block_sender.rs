@@ -1,4 +1,4 @@
-//! Sends a dispatcher's outcomes to its sink: the current block, and bodies that are too large for the block.
+//! Sender of a dispatcher's outcomes to its sink: the current block, and bodies that are too large for the block.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,11 +11,11 @@ use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
-/// Sender of a dispatcher's blocks. It is dropped if the job is aborted, because otherwise the writer would wait for
-/// the engine forever.
+/// Sender of a dispatcher's blocks. It is dropped if the job is aborted. Otherwise the writer would wait for the engine
+/// forever.
 pub(crate) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;
 
-/// See the [module documentation](self).
+/// Sender of outcomes. See the [module documentation](self).
 pub(crate) struct BlockSender {
     pub(crate) block: Block,
     pub(crate) sent_at: Instant,
@@ -44,7 +44,7 @@ impl BlockSender {
         Arc::clone(&self.sender)
     }
 
-    /// Prepares a body for the block. If memory has no room for the body, writes it to a staging file.
+    /// Prepares a body for the block. If there is no room in memory, writes the body to a staging file.
     pub(crate) fn hold<'b>(&self, sequence: Sequence, body: &'b [u8]) -> Result<FetchedBody<'b>> {
         match &self.stage {
             Some(stage) if self.must_spill(body.len()) => {
@@ -60,7 +60,7 @@ impl BlockSender {
         length > BODY_MEMORY_BYTES_MAX || (length > BODY_FREE_BYTES && !self.memory.has_room(length))
     }
 
-    /// Sends the block, and waits if the sink cannot keep up.
+    /// Sends the block. Blocks while the sink cannot keep up.
     pub(crate) fn send(&mut self) {
         self.sent_at = Instant::now();
         if self.block.is_empty() {
@@ -71,7 +71,7 @@ impl BlockSender {
         self.memory.reserve(block.memory());
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sender) = sender {
-            // If the sink has ended, so has the job.
+            // A sink ends only when the job ends.
             let _ = sender.blocking_send(block);
         }
     }

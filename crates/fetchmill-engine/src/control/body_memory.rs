@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
-/// See the [module documentation](self). A small body (`BODY_FREE_BYTES`) is not counted during its transfer, so
-/// objects of the usual size need no counting. A block counts all its bodies.
+/// Memory budget for bodies. See the [module documentation](self). A small body (`BODY_FREE_BYTES`) is not counted
+/// during its transfer, so that objects of the usual size cause no counting. A block counts all its bodies.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,
@@ -28,12 +28,12 @@ impl BodyMemory {
         Arc::new(BodyMemory { used: AtomicUsize::new(0), bytes_max })
     }
 
-    /// Reserves bytes even if this exceeds the budget.
+    /// Reserves bytes, even beyond the budget.
     pub(crate) fn reserve(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Releases reserved bytes. Returns whether a used-up budget has room again.
+    /// Releases reserved bytes. Returns whether this made room in a budget that was used up.
     pub(crate) fn release(&self, bytes: usize) -> bool {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         before >= self.bytes_max && before.saturating_sub(bytes) < self.bytes_max
@@ -44,7 +44,7 @@ impl BodyMemory {
         self.used.load(Ordering::Relaxed).saturating_add(more) <= self.bytes_max
     }
 
-    /// Returns whether to keep no more bodies in memory.
+    /// Returns whether further bodies should not be kept in memory.
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room(1)
     }
@@ -60,10 +60,10 @@ mod tests {
 
         memory.reserve(60);
         assert!(memory.has_room(40) && !memory.has_room(41) && !memory.is_used_up());
-        // Bytes that cannot be refused are counted too.
+        // Bytes that cannot be refused are counted as well.
         memory.reserve(60);
         assert!(memory.is_used_up() && !memory.has_room(0));
-        assert!(memory.release(60), "there is room again");
+        assert!(memory.release(60), "the budget should have room");
         assert!(memory.has_room(40));
         assert!(!memory.release(60), "there was");
     }

@@ -1,4 +1,4 @@
-//! Counts received body bytes for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
+//! Counter of received body bytes for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::clock::Clock;
 use fetchmill_model::planner::pace::ByteRate;
 
-/// See the [module documentation](self). All threads of a job share the meter. Each piece of a body costs two atomic
-/// additions.
+/// Byte counter that all threads of a job share. See the [module documentation](self). Each chunk of a body costs two
+/// atomic additions.
 #[derive(Debug)]
 pub(crate) struct BodyMeter {
     clock: Clock,
@@ -29,7 +29,7 @@ impl BodyMeter {
         }
     }
 
-    /// Counts bytes that a Python engine received. The engine applies the rate itself.
+    /// Counts body bytes that a Python engine received. The engine limits its rate itself.
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl BodyMeter {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Returns how long the rate delays the next read. `None` means no delay.
+    /// Returns how long the rate limit delays the next read, or `None` for no delay.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.rate.as_ref()?.wait(self.clock.micros())
     }

@@ -1,11 +1,12 @@
-//! The clock of a job.
+//! Clock of a job.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use fetchmill_model::object::Micros;
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since 1970 UTC. The job's start time comes from the system clock. Time since then is monotonic.
+/// Clock in milliseconds since 1970 UTC. The job's start time comes from the system clock, and later times are measured
+/// from there with a monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,

@@ -1,18 +1,19 @@
-//! Coalescing (`--coalesce`): the maximum distance between parts that are requested together, and the observations so
-//! far. All workers of the job share this state.
+//! Coalescing (`--coalesce`): the maximum gap between parts that are requested together, and the results so far. All
+//! workers of the job share this state.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of consecutive replies without the coalesced range after which coalescing ends. A single one may be chance.
+/// Coalescing ends after this many consecutive replies that do not contain the coalesced range. A single such reply can
+/// be a coincidence.
 const REFUSED_MAX: u32 = 2;
 
-/// See the [module documentation](self). It is read once per request. Only rejected requests, and the first success
-/// after them, change it.
+/// Coalescing state of a job. See the [module documentation](self). It is read once per request. Only a rejected range
+/// and the next success change it.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
-    /// Maximum number of bytes between two parts. `None` requests each part separately.
+    /// Maximum number of bytes between two parts. `None` means that each part is requested separately.
     gap_max: Option<u64>,
-    /// Number of replies without the requested range since the last success. It stays at `REFUSED_MAX` once reached.
+    /// Number of replies without the requested range since the last success. It stops counting at `REFUSED_MAX`.
     refused: AtomicU32,
 }
 
@@ -21,7 +22,7 @@ impl Coalescing {
         Coalescing { gap_max, refused: AtomicU32::new(0) }
     }
 
-    /// Returns the maximum number of bytes between parts that are requested together. Returns `None` if parts are not
+    /// Returns the maximum number of bytes between parts that are requested together, or `None` if parts are not
     /// coalesced.
     pub(crate) fn gap_max(&self) -> Option<u64> {
         self.gap_max.filter(|_| !self.has_ended())
@@ -31,7 +32,7 @@ impl Coalescing {
         self.refused.load(Ordering::Relaxed) >= REFUSED_MAX
     }
 
-    /// Records that the server sent a different range from the requested one, or the whole object.
+    /// Records that the server sent the whole object or a range that was not requested.
     pub(crate) fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -46,7 +47,7 @@ impl Coalescing {
     /// Returns a notice for the user if coalescing was turned off.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
-            "--coalesce was turned off: the replies did not match the coalesced ranges; later ranges were \
+            "--coalesce was turned off: the server did not return the coalesced ranges; later ranges were \
              requested one by one"
                 .into()
         })

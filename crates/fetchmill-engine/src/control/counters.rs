@@ -9,7 +9,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// May decrease, because some name conflicts are detected only after the object was fetched.
+    /// Can decrease, because some name conflicts are detected only after the object was fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -38,7 +38,7 @@ impl Default for Counters {
     }
 }
 
-/// Counts not yet added to a thread's counters.
+/// Counts to be added to a thread's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) tally: Tally,
@@ -59,7 +59,7 @@ impl Delta {
 }
 
 impl Delta {
-    /// Adds another delta and empties it.
+    /// Adds the counts of another delta and resets it.
     pub(crate) fn append(&mut self, other: &mut Delta) {
         self.tally.add(&std::mem::take(&mut other.tally));
         self.received += std::mem::take(&mut other.received);
@@ -91,13 +91,13 @@ impl Counters {
         self.skipped.fetch_add(skipped, Ordering::Relaxed);
     }
 
-    /// Turns a fetched object into a failed one, because it could not be moved into place.
+    /// Counts a fetched object as failed, because it could not be moved into place.
     pub(crate) fn refuse(&self, kind: FailureKind) {
         self.fetched.fetch_sub(1, Ordering::Relaxed);
         self.fail(kind);
     }
 
-    /// Counts the effect of a transform, which may change the outcome or the size.
+    /// Counts the effect of a transform, which can change the outcome or the size.
     pub(crate) fn transform(&self, outcome: Outcome, bytes: u64, bytes_before: u64) {
         self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
         match outcome {
@@ -110,13 +110,13 @@ impl Counters {
         }
     }
 
-    /// Counts a failed target that got no reply.
+    /// Counts a target that failed without a reply.
     pub(crate) fn fail(&self, kind: FailureKind) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes back the counts of an outcome that will never be durable.
+    /// Subtracts an outcome that will never be durable.
     pub(crate) fn take_back(&self, outcome: Outcome, bytes: u64) {
         self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
         match outcome {
@@ -138,11 +138,11 @@ impl Counters {
 /// Sum of all counters in this run.
 #[derive(Debug, Clone, Default)]
 pub struct Sum {
-    /// Outcomes of this run.
+    /// Outcomes in this run.
     pub tally: Tally,
     /// Body bytes received for fetched objects.
     pub received: u64,
-    /// Requests made.
+    /// Requests sent.
     pub attempts: u64,
     /// Requests currently in flight.
     pub in_flight: u64,

@@ -7,16 +7,16 @@ use crossbeam_channel::{Receiver, Sender};
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::probing::HealthCheck;
 
-/// Question about an origin.
+/// Question about an origin that the checking thread answers.
 #[derive(Debug)]
 pub(crate) enum OriginQuestion {
     /// Does the origin work?
     Health(HealthCheck),
-    /// Does the origin still return a previously fetched object, after refusals with this status?
+    /// After refusals with this status, does the origin still return a previously fetched object?
     Access(Box<[u8]>, u16),
 }
 
-/// See the [module documentation](self).
+/// Channel to the checking thread. See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct HealthCheckLink {
     sender: Mutex<Option<Sender<OriginQuestion>>>,

@@ -1,4 +1,4 @@
-//! The channel to the journal's thread, and the requests sent through the channel.
+//! Channel to the journal's thread, and the requests that it carries.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub(crate) enum ListingRequest {
     Page(ListedPage),
     /// A folder that could not be listed.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// Splits a range of keys: the keys after `at` become a separate range.
+    /// A range of keys was split: the keys after `at` become a separate range.
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     End,
@@ -28,7 +28,7 @@ pub(crate) enum ListingRequest {
     Restart,
 }
 
-/// Number of the sealed shard, if the receipt reports one.
+/// Number of the shard that was sealed with the receipt, if any.
 pub(crate) type CommitAnswer = Option<ShardNumber>;
 
 /// Data that must be durable before its sender continues.
@@ -36,7 +36,7 @@ pub(crate) type CommitAnswer = Option<ShardNumber>;
 pub(crate) enum CommitRequest {
     /// A receipt from a worker's sink.
     Receipt(Box<Receipt>),
-    /// These targets are about to be requested and must not be requested twice.
+    /// These targets are about to be requested, and must never be requested twice.
     Begin(Runs),
     /// The progress of a shard's upload.
     Upload(ShardNumber, UploadState),
@@ -47,7 +47,8 @@ pub(crate) enum CommitRequest {
 /// Point at which a listing with continuation tokens starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenStart {
-    /// At the page with this token, or at the first page. The journal already contains everything before that page.
+    /// At the page with this token, or at the first page if there is none. The journal already contains everything
+    /// before that page.
     At(Option<String>),
     /// At the first page, for the second time.
     Again,
@@ -58,39 +59,40 @@ pub(crate) enum TokenStart {
 pub(crate) enum JournalRequest {
     /// Data of a listing.
     Listing(ListingRequest),
-    /// Data that must be durable before its sender continues. The answer is sent as soon as it is durable.
+    /// Data that must be durable before its sender continues. The answer is sent once the data is durable.
     Commit(CommitRequest, SyncSender<CommitAnswer>),
-    /// These targets get no outcome in this run although their requests were sent.
+    /// Targets that were requested but get no outcome in this run.
     Leave(Runs),
-    /// Finished targets that a late reply made doubtful, with their names.
+    /// Finished targets, with their names, that a late reply made doubtful.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
-    /// Targets that wait for longer than a commit window.
+    /// Targets that have to wait for longer than a commit window.
     Waiting(Vec<WaitingTarget>),
-    /// Outages that the job is waiting out, as JSON for readers of the journal.
+    /// Outages that the job is waiting for, as JSON for readers of the journal.
     Waits(String),
-    /// Samples as JSON with their end times, and the current speed. Several samples replace all earlier ones.
+    /// Samples as JSON with their end times, and the current speed. If there are several samples, they replace all
+    /// earlier ones.
     Samples(Vec<(f64, String)>, String),
-    /// Requests waiting targets, because the planner has room.
+    /// Asks for waiting targets, because the planner has room for them.
     LoadWaiting { from: DueKey, max: usize },
-    /// Recovers the files of a dead worker process. The answer lists the targets that are finished as a result.
+    /// Recovers the files of a dead worker process. The answer lists the targets that this finishes.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// Requests those of these names that no page of the walk has listed yet.
+    /// Asks which of these names no page of the listing has contained so far.
     KeepUnlisted(Names, Sender<Names>),
-    /// Requests the next folder to list.
+    /// Asks for the next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
-    /// Requests an earlier run's next page with unfinished targets.
+    /// Asks for the next page of an earlier run that has unfinished targets.
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
-/// Returns the error for other threads after the journal's thread has failed. The job already has the actual error.
+/// Returns the error for threads that find the journal's thread gone. The job already has the error that caused this.
 pub(crate) fn ended() -> Error {
     Error::Internal("the journal's thread has ended".into())
 }
 
-/// See the [module documentation](self).
+/// Sending side of the channel. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JournalLink {
-    /// `None` after the end, because the journal's thread runs until all senders are gone.
+    /// `None` after the end. The journal's thread runs until all senders have been dropped.
     sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
     /// Number of waiting targets not yet written to the journal.
     unwritten: AtomicUsize,
@@ -101,8 +103,7 @@ impl JournalLink {
         JournalLink { sender: Mutex::new(Some(sender)), unwritten: AtomicUsize::new(0) }
     }
 
-    /// Sends a request. Fails silently if the journal's thread has ended, because the job already has the error and is
-    /// ending.
+    /// Sends a request. If the journal's thread has ended, does nothing: the job already has the error and is ending.
     pub(crate) fn send(&self, request: JournalRequest) {
         if let JournalRequest::Waiting(targets) = &request {
             self.unwritten.fetch_add(targets.len(), Ordering::Relaxed);
@@ -132,8 +133,8 @@ impl JournalLink {
         acknowledged
     }
 
-    /// Sends data and waits until it is durable. If this fails, the job already has the actual error, which the user
-    /// sees.
+    /// Sends data and waits until it is durable. If this fails, the job already has the error that caused the failure,
+    /// and reports it to the user.
     pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
         self.begin_commit(request).recv().map_err(|_| ended())
     }
@@ -148,7 +149,7 @@ impl JournalLink {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Returns whether targets should no longer be deferred, because the journal still has many to write.
+    /// Returns whether no more targets should be deferred, because the journal still has many to write.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }

@@ -1,8 +1,9 @@
-//! Limits how far a job may read its list. A worker of a shared job allows rows in steps, and may end the list early.
+//! Limit on how far a job reads its list. A worker of a shared job allows the rows step by step, and can end the list
+//! early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// See the [module documentation](self).
+/// Limit on the rows that are read. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct ListGate {
     /// Number of rows that may be read.
@@ -10,11 +11,11 @@ pub(crate) struct ListGate {
     /// Number of rows read so far.
     read: AtomicU64,
     is_ended: AtomicBool,
-    /// Whether the gate ended the listing before the end of the list.
+    /// Whether the gate ended the listing before the list ended.
     is_cut: AtomicBool,
 }
 
-/// The next step of the listing.
+/// Next step of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListTurn {
     /// Read another page.
@@ -36,7 +37,7 @@ impl ListGate {
         }
     }
 
-    /// Sets the total number of rows that may be read. The last page may exceed it.
+    /// Sets the number of rows that can be read in total. The last page can exceed it.
     pub(crate) fn allow(&self, rows: u64) {
         self.allowed.store(rows, Ordering::Relaxed);
     }
@@ -51,7 +52,7 @@ impl ListGate {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Returns the number of rows that were read before the gate ended the listing. `None` if it did not.
+    /// If the gate ended the listing, returns the number of rows read until then.
     pub(crate) fn cut_at(&self) -> Option<u64> {
         self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }

@@ -1,4 +1,4 @@
-//! The shared state of a job's threads, grouped by purpose.
+//! State that the threads of a job share, grouped by purpose.
 
 pub(super) mod block_sender;
 pub(super) mod body_memory;
@@ -64,7 +64,7 @@ use fetchmill_model::verdict::RetriedStatuses;
 /// Denominator of `list_share`, which stores a fraction as an integer.
 const LIST_SHARE_UNIT: f64 = 1e12;
 
-/// See the [module documentation](self).
+/// Shared state of a job. See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) clock: Clock,
@@ -73,12 +73,12 @@ pub(super) struct Control {
     pub(super) origins: JobOrigins,
     pub(super) journal: JournalLink,
     pub(super) health_checks: HealthCheckLink,
-    /// Statuses that are retried like 503.
+    /// Statuses that are retried in the same way as 503.
     pub(super) retried: RetriedStatuses,
-    /// Detects that the only origin refuses every request.
+    /// Detector of an only origin that refuses every request.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
-    /// What is known about S3 stores, if the job uses any.
+    /// State of the S3 store, if the job uses one.
     pub(super) store: Arc<Access>,
     /// Bearer tokens from a command, for requests to the source's origin.
     pub(super) tokens: Option<Arc<BearerTokens>>,
@@ -86,32 +86,33 @@ pub(super) struct Control {
     pub(super) pace: Option<Pace>,
     /// The hosts' robots.txt. `None` if robots.txt is not obeyed.
     pub(super) robots: Option<Arc<RobotsBoard>>,
-    /// Counts received body bytes, if needed.
+    /// Counter of received body bytes, if an option needs it.
     pub(super) body_meter: Option<Arc<BodyMeter>>,
     /// `None` if free space is not checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
     /// Number of listing pages in this run.
     pub(super) listed_pages: AtomicU64,
-    /// Number of objects that the listing announces, or 0 if it announces none.
+    /// Number of objects that the listing announces. 0 if it announces none.
     pub(super) told_total: AtomicU64,
     /// Fraction of the list read so far, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
     list_share: AtomicU64,
     /// Limits how far the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Limit that protects the server. It is set once: before workers exist, or as soon as the list's server is known.
+    /// Concurrency limit that protects the server. It is set once: before any workers exist, or as soon as the list's
+    /// server is known.
     courtesy: OnceLock<Option<Courtesy>>,
-    /// Whether the server is taken from the list, because the engine's connections are not visible here.
+    /// Whether the server of the list determines the limit, because the engine's connections are not visible here.
     heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,
-    /// Unsolicited replies, for notices at the end.
+    /// Unsolicited replies, which are reported at the end.
     pub(super) stray: StrayReplies,
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
-    /// The most frequent body, updated by receipts.
+    /// Most frequent body, updated by receipts.
     same_bodies: Mutex<SameBodies>,
     /// Hosts with an untrusted certificate that were already reported to the user.
     distrusted: Mutex<BTreeSet<String>>,
@@ -128,7 +129,7 @@ impl Control {
         let request = &job.request;
         let planner = PlannerOptions {
             workers,
-            // Every worker has its own hosts and needs at least one slot.
+            // Each worker has its own hosts and needs at least one slot.
             limit: job.concurrency_of_hosts().max(workers),
             host_limit: job.only_host_limit(),
             auto: job.concurrency_bounds(workers),
@@ -140,8 +141,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // In a check, a host's answers are results, even if it is the only host. With robots.txt, a host's rules
-            // are applied by a single worker.
+            // In a check, a host's answers are the results, even if it is the only host. With robots.txt, one worker
+            // applies all rules of a host.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -149,7 +150,7 @@ impl Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlanner::new(planner, wakers),
-            // Not used if targets are only listed.
+            // Unused if targets are only listed.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
@@ -166,12 +167,12 @@ impl Control {
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
-            // A Parquet list releases the rows of its range step by step.
+            // The rows of a Parquet range are released step by step.
             list_gate: ListGate::new(request.list.row_count.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,
-            // One per worker, and one for the listing.
+            // One for each worker, and one for the listing.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
@@ -204,8 +205,8 @@ impl Control {
         }
         if turn.is_given_up {
             self.stop.fail(Error::Temporary(
-                "the server returned no valid reply within the --give-up-after time; run the same command \
-                 again to resume"
+                "the server returned no valid reply within the --give-up-after time; to resume, run the \
+                 same command again"
                     .into(),
             ));
         }
@@ -215,8 +216,8 @@ impl Control {
         turn.next
     }
 
-    /// Returns whether a target may get this outcome. It may not if the server refuses everything. In that case the job
-    /// ends and the target stays pending.
+    /// Returns whether a target can get this outcome. It cannot if the server refuses everything: the job ends, and the
+    /// target stays pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
@@ -244,7 +245,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // No thread can perform the check.
+                    // There is no thread for the check.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -252,7 +253,7 @@ impl Control {
         }
     }
 
-    /// Handles the result of the check that follows many `refused` replies. The check requests a previously fetched
+    /// Handles the result of the check that follows many refusals in a row. The check requests a previously fetched
     /// object again.
     pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
         if answered == Some(refused) {
@@ -261,7 +262,7 @@ impl Control {
             if answered.is_some_and(|status| (200..300).contains(&status)) {
                 self.notice(&format!(
                     "many targets in a row were refused ({refused}); the job continued, because the server \
-                     still sends an object that was fetched earlier"
+                     still returns an object that was fetched earlier"
                 ));
             }
             self.refusals.go_on();
@@ -276,25 +277,24 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Records that a listing page fails, with the reason, and the start and end of the wait. `None` means that the
-    /// page has arrived.
+    /// Records why a listing page fails, and when the wait starts and ends. `None` means that the page has arrived.
     pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
         if self.waits.set_page(failing) {
             self.note_waits();
         }
     }
 
-    /// Writes the current waits to the journal for other programs to read.
+    /// Writes the current waits to the journal, where other programs read them.
     fn note_waits(&self) {
         self.journal
             .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
     }
 
-    /// Passes the listing's observations of the origin on to the planner.
+    /// Passes what the listing observed about the origin to the planner.
     pub(super) fn observe_listing(&self, observed: Observations) {
         self.plan.observe_listing(observed, self.clock.now());
         if observed.successes == 0 {
-            // A worker must check the origin.
+            // One of the workers must check the origin.
             self.plan.wake_all();
         }
     }
@@ -323,26 +323,26 @@ impl Control {
         }
     }
 
-    /// Adds a notice that the user sees at the end.
+    /// Adds a notice, which the user sees at the end.
     pub(super) fn notice(&self, text: &str) {
         lock(&self.notices).push(hide_secrets(text).into_owned());
     }
 
-    /// Notifies the user that one of many hosts failed certificate verification. Reports each host once, up to a
+    /// Notifies the user that one of several hosts failed certificate verification. Reports each host once, up to a
     /// maximum number of hosts.
     pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
         let mut told = lock(&self.distrusted);
         if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
-            self.notice(&format!("{error}; the targets of this host fail"));
+            self.notice(&format!("{error}; all targets of this host fail"));
         }
     }
 
-    /// Adds the bodies of a commit window.
+    /// Adds the bodies of a commit window to the most frequent body.
     pub(super) fn note_same_bodies(&self, bodies: &SameBodies) {
         lock(&self.same_bodies).add(bodies);
     }
 
-    /// Takes all notices.
+    /// Removes and returns all notices.
     pub(super) fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
@@ -353,16 +353,16 @@ impl Control {
         notices
     }
 
-    /// Returns a notice if a limit kept the concurrency low. The notice names the server that the limit protects.
+    /// Returns a notice if a limit kept the concurrency down. It names the server that the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto reached {most} in flight, the maximum");
         Some(match self.courtesy_of(most) {
             Some(courtesy) => format!(
-                "{ended} for {} by default; if its owner agrees to more, raise --concurrency-max",
+                "{ended} for {} by default; if its owner allows more, raise --concurrency-max",
                 courtesy.whom
             ),
-            None => format!("{ended} that auto uses here; a higher number may be faster"),
+            None => format!("{ended} that auto uses here; a higher number might be faster"),
         })
     }
 
@@ -378,13 +378,12 @@ impl Control {
         }
     }
 
-    /// Returns the limit that protects a server, if it equals `most`.
+    /// Returns the limit that protects a server if that limit is `most`.
     fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
         self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
     }
 
-    /// Applies the limit that protects the job's server. `None` means that the server needs no limit. Only the first
-    /// call has an effect.
+    /// Applies the limit that protects the job's server, or no limit if `None`. Only the first call has an effect.
     pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
         let courtesy = courtesy.filter(|_| self.finds_concurrency);
         if let (Ok(()), Some(courtesy)) = (self.courtesy.set(courtesy), courtesy) {
@@ -392,15 +391,15 @@ impl Control {
         }
     }
 
-    /// Applies the limit of a list's server. This is the server that the first connection reaches. `address` is `None`
-    /// with a proxy.
+    /// Applies the limit of the list's server, which is the first server that a connection reaches. `address` is `None`
+    /// if a proxy is used.
     pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
         if self.courtesy.get().is_none() {
             self.heed_courtesy(courtesy::of_host(key.host(), address.as_ref().map(slice::from_ref), false));
         }
     }
 
-    /// Records that a page is in the journal, with the total that it announces.
+    /// Records that the journal contains another page, and the total that the page announces.
     pub(super) fn note_listed_page(&self, total: Option<u64>) {
         self.listed_pages.fetch_add(1, Ordering::Relaxed);
         self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
@@ -412,13 +411,13 @@ impl Control {
         self.list_share.store(share, Ordering::Relaxed);
     }
 
-    /// Returns the fraction of the list read so far. `None` if unknown.
+    /// Returns the fraction of the list read so far, or `None` if it is unknown.
     pub(super) fn list_share(&self) -> Option<f64> {
         let share = self.list_share.load(Ordering::Relaxed);
         (share > 0).then(|| share as f64 / LIST_SHARE_UNIT)
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job is ending.
+    /// Waits until the planner has room for another page. Returns `false` if the job is ending.
     pub(super) fn wait_for_room(&self) -> bool {
         self.plan.wait_for_room(&self.stop)
     }
@@ -429,7 +428,8 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Records the error unless there is one already, and ends the listing. Targets already listed are still fetched.
+    /// Ends the listing, and records the error unless there is one already. Targets that were already listed are still
+    /// fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);
         self.end_listing();

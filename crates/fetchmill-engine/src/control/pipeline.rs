@@ -1,12 +1,13 @@
-//! Pipelining (`--pipeline`): the number of requests sent together on a connection, and the observations so far. All
-//! workers of the job share this state.
+//! Pipelining (`--pipeline`): the number of requests sent together on a connection, and the results so far. All workers
+//! of the job share this state.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of broken batches after which pipelining ends. A single one may be chance.
+/// Pipelining ends after this many broken batches. A single one can be a coincidence.
 const BROKEN_MAX: u32 = 2;
 
-/// See the [module documentation](self). It is read once per batch, and changed only when a batch breaks.
+/// Pipelining state of a job. See the [module documentation](self). It is read once per batch, and changes only when a
+/// batch breaks.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     /// Maximum number of requests per batch.
@@ -28,7 +29,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the maximum number of requests to send together on a connection that has received `replies` replies.
+    /// Returns how many requests can be sent together on a connection that has received `replies` replies.
     pub(crate) fn batch_max(&self, replies: u64) -> u64 {
         if self.requests <= 1 || self.is_off() {
             return 1;
@@ -51,7 +52,7 @@ impl Pipeline {
         self.has_large.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the server closes the connection after this many replies. It will probably do so again.
+    /// Records that the server closed the connection after this many replies. It will probably do so again.
     pub(crate) fn note_end(&self, replies: u64) {
         self.replies_max.fetch_min(replies, Ordering::Relaxed);
     }

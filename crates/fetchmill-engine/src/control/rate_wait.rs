@@ -1,12 +1,12 @@
-//! Waits required by rate limits.
+//! Waits that rate limits require.
 
 use std::time::Duration;
 
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_net::Deadlines;
 
-/// Reserves a time slot in each of these rates and waits for it. Returns `false` if the watch expires first. `micros`
-/// is the clock shared by all users of the rates.
+/// Reserves a time slot of each rate and waits for all of them. Returns `false` if the watch expires first. `micros` is
+/// the clock that all users of the rates share.
 pub(crate) async fn keep_pace<'p>(
     paces: impl Iterator<Item = &'p Pace>,
     micros: impl Fn() -> u64,

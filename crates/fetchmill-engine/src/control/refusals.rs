@@ -1,5 +1,5 @@
-//! Detects that a job's only origin refuses everything. Many identical 401 or 403 replies in a row, without a success,
-//! mean that the credentials are wrong or expired. Further requests would only make more targets fail.
+//! Detector of an only origin that refuses everything. Many 401 or 403 replies in a row mean that the credentials are
+//! wrong or have expired. Further requests would only make more targets fail.
 //!
 //! After each success, a worker reads one counter. While there are no refusals, no thread writes to that counter.
 
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
-/// Position of the status in the streak counter.
+/// Bit offset of the status in the streak counter.
 const STATUS_SHIFT: u32 = 48;
-/// Factor by which the bound grows when a check finds that only the refused targets are forbidden.
+/// Factor by which the bound grows after a check has found that only the refused targets are forbidden.
 const GROWTH: u64 = 4;
 
 /// Meaning of a refusal.
@@ -19,16 +19,17 @@ pub(crate) enum Refusal {
     OfTarget,
     /// All targets are refused, and this run has fetched none.
     OfAll,
-    /// Many targets in a row are refused, but others were fetched. To decide, a fetched object must be requested again.
+    /// Many targets in a row are refused, but others were fetched. To decide, one of the fetched objects must be
+    /// requested again.
     InDoubt,
 }
 
-/// See the [module documentation](self).
+/// Detector of refusals. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct AccessRefusals {
-    /// Status of the current streak of refusals, and its length since the last success.
+    /// Status of the current streak of refusals, and the length of the streak.
     streak: AtomicU64,
-    /// Length of a streak that triggers a check.
+    /// Streak length that triggers a check.
     bound: AtomicU64,
     has_success: AtomicBool,
     is_asking: AtomicBool,
@@ -58,7 +59,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Records a target refused with this status, which is 401 or 403.
+    /// Records a target that was refused with this status, which is 401 or 403.
     pub(crate) fn note(&self, status: u16) -> Refusal {
         if self.is_off {
             return Refusal::OfTarget;
@@ -81,7 +82,7 @@ impl AccessRefusals {
         }
     }
 
-    /// Continues after the object was fetched again, which shows that only the refused targets are forbidden.
+    /// Continues after the object was fetched again. This shows that only the refused targets are forbidden.
     pub(crate) fn go_on(&self) {
         self.bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bound| bound.checked_mul(GROWTH)).ok();
         self.streak.store(0, Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl AccessRefusals {
     }
 }
 
-/// Returns the advice for the user when everything is refused.
+/// Returns the error text for an origin that refuses everything.
 pub(crate) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row: the credentials are \

@@ -1,5 +1,5 @@
-//! The robots.txt files of a list's hosts (`--robots`). All workers share them, so each file is requested only once. A
-//! worker takes the lock when it meets a host, rather than once per object.
+//! Board of the robots.txt files of a list's hosts (`--robots`). All workers share it, so that each file is requested
+//! only once. A worker takes the lock when it meets a new host, not once per object.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use fetchmill_model::panics::lock;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::recent_hosts::RecentHosts;
 
-/// See the [module documentation](self).
+/// Shared robots.txt files. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct RobotsBoard(Mutex<RecentHosts<RobotsEntry>>);
 

@@ -1,4 +1,4 @@
-//! A command that prints credentials: a profile's `credential_process`, or `--bearer-command`.
+//! Commands that print credentials: the `credential_process` of a profile, or `--bearer-command`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,13 @@ use fetchmill_model::panics;
 
 /// Poll interval for a running command.
 const POLL: Duration = Duration::from_millis(10);
-/// Time to wait for output after the command exits. Its child processes may keep the output open.
+/// Time to wait for output after the command exits. Its child processes can keep the pipe open.
 const REST: Duration = Duration::from_millis(500);
 /// Size of one read in bytes.
 const PIECE_BYTES: usize = 4096;
 
-/// Runs a command in a shell, as other programs do, and returns its output. If the job ends, so does the command.
-/// `what` names the command in messages. Errors quote the first line of standard error, but never standard output.
+/// Runs a command in a shell and returns its output. If the job ends first, the command is killed. `what` names the
+/// command in messages. Errors quote the first line of standard error, but never standard output.
 pub(crate) fn run_command(
     command: &str,
     what: &str,
@@ -57,7 +57,7 @@ pub(crate) fn run_command(
     Ok(read_rest(&output))
 }
 
-/// Returns the output so far, and any that arrives soon after. A child process may keep the output open.
+/// Returns the output so far, plus any that arrives shortly afterwards. A child process can keep the pipe open.
 fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     let end = Instant::now() + REST;
     let mut bytes = Vec::new();
@@ -76,7 +76,7 @@ struct CommandProcess {
     is_waited_for: bool,
 }
 
-/// Kills a process group once the process that created it has ended for any reason.
+/// Process that kills a process group after the process that created the group has ended for any reason.
 struct Guard {
     shell: Child,
     /// Pipe that the kernel closes when this process ends.
@@ -114,7 +114,7 @@ impl CommandProcess {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        // Without a guard, the command survives only if this process is killed.
+        // Without a guard, the command outlives this process only if this process is killed.
         let guard = Guard::start(child.id()).ok();
         Ok(CommandProcess { shell: child, guard, is_waited_for: false })
     }
@@ -127,8 +127,8 @@ impl CommandProcess {
         read(self.shell.stderr.take())
     }
 
-    /// If the command has exited, returns its exit status and kills the rest of its process group. The group is killed
-    /// before the shell is reaped, because its id cannot be reused until then.
+    /// If the command has exited, kills the rest of its process group and returns its exit status. The group is killed
+    /// before the shell is reaped, because the group id cannot be reused until then.
     fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         let Some(pid) = Pid::from_raw(self.shell.id() as i32) else { return Ok(None) };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -144,7 +144,7 @@ impl CommandProcess {
 
     fn end_group(&mut self) {
         if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
-            // The group may be empty.
+            // The group can be empty by now.
             let _ = kill_process_group(group, Signal::KILL);
         }
         self.guard = None;
@@ -153,7 +153,7 @@ impl CommandProcess {
 
 impl Drop for CommandProcess {
     fn drop(&mut self) {
-        // Once the shell is reaped, another process group may have the same id.
+        // Once the shell has been reaped, its id can belong to another process group.
         if !self.is_waited_for {
             self.end_group();
             let _ = self.shell.wait();
@@ -161,17 +161,17 @@ impl Drop for CommandProcess {
     }
 }
 
-/// Reads on a separate thread, so that a command with a lot of output does not block.
+/// Reads the pipe on a separate thread, so that a command with a lot of output does not block.
 fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     let work = move || {
         let Some(pipe) = pipe else { return };
         let mut pipe = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64);
         let mut piece = vec![0; PIECE_BYTES];
-        // Ignore read errors, because the caller judges the output.
+        // Read errors are ignored: the caller checks the output.
         while let Ok(count @ 1..) = pipe.read(&mut piece) {
             if sender.send(piece[..count].to_vec()).is_err() {
-                // The receiver is gone.
+                // The receiver was dropped.
                 return;
             }
         }

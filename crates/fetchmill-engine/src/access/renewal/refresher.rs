@@ -1,4 +1,4 @@
-//! Renews the credentials of a job. A thread replaces them before they expire, or when a server reports that they have
+//! Renewal of a job's credentials. A thread replaces them before they expire, or when a server reports that they have
 //! expired. Requests never wait for that thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,13 +28,13 @@ pub(crate) struct LoadedCredentials<C> {
     pub(crate) expires_at: Option<u64>,
     /// Source, as shown to users: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
     pub(crate) from: String,
-    /// Whether the source may return different credentials later.
+    /// Whether a later search can return different credentials.
     pub(crate) is_renewable: bool,
 }
 
 /// A source of credentials.
 pub(crate) trait CredentialSource: Send + 'static {
-    /// The credentials that requests use.
+    /// Type of the credentials that requests use.
     type Credentials;
 
     /// Searches for the current credentials. Returns `None` if there are none. Blocks, but returns soon after `is_over`
@@ -42,9 +42,9 @@ pub(crate) trait CredentialSource: Send + 'static {
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
 }
 
-/// The holder of credentials that are renewed.
+/// Holder of credentials that the refresher replaces.
 pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
-    /// The credentials that requests use.
+    /// Type of the credentials that requests use.
     type Credentials: Clone + PartialEq + Send;
 
     /// Returns a number that increases each time the credentials are replaced.
@@ -52,18 +52,18 @@ pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
 
     fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
-    /// Returns the current time in seconds since 1970, on the clock that determines the expiry.
+    /// Returns the current time in seconds since 1970, according to the clock that expiry times refer to.
     fn now(&self) -> u64;
 }
 
 const EXPIRED: &str = "the credentials have expired; renew them and run the same command again";
 
-/// State shared by both sides.
+/// State shared by the callers and the refresh thread.
 #[derive(Debug, Default)]
 struct RefreshState {
     /// Whether a search was requested or is running.
     is_wanted: bool,
-    /// Reason for the last failure, and the time until which callers get the same answer.
+    /// Reason for the last failure. Until the given time, callers get the same answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -80,8 +80,9 @@ impl RefreshShared {
     }
 }
 
-/// See the [module documentation](self). Ends its thread when dropped, or soon after the job is over. The owner of the
-/// credentials may hold this value, because the reference from here to the owner is weak.
+/// Refresher of a job's credentials. See the [module documentation](self). Its thread ends when this value is dropped,
+/// or soon after the job is over. The credential holder can own this value, because the refresher refers to the holder
+/// weakly.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,
@@ -113,7 +114,7 @@ impl<H: CredentialHolder> Refresher<H> {
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Requests newer credentials after a server reported that those of `seen_generation`
+    /// Requests newer credentials after a server reported that the credentials of `seen_generation`
     /// ([`CredentialHolder::generation`]) have expired. Returns immediately. Concurrent callers share one search.
     pub(crate) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
@@ -149,7 +150,7 @@ impl<H> Drop for Refresher<H> {
     }
 }
 
-/// Returns the error for a job that ended during the search for credentials.
+/// Returns the error for a job that is stopped while it searches for credentials.
 pub(crate) fn stopped() -> Error {
     Error::Temporary("stopped while requesting credentials; run the same command again".into())
 }
@@ -162,7 +163,7 @@ impl Drop for Ending {
     }
 }
 
-/// The thread's side of the refresher.
+/// State of the refresh thread.
 struct RefreshThread<H, S: CredentialSource> {
     access: Weak<H>,
     shared: Arc<RefreshShared>,
@@ -170,7 +171,7 @@ struct RefreshThread<H, S: CredentialSource> {
     loaded: LoadedCredentials<S::Credentials>,
     /// Time of the next scheduled renewal.
     due: Option<Instant>,
-    /// Delay after the next failure.
+    /// Delay before the next search if this one fails.
     wait: Duration,
 }
 
@@ -218,12 +219,12 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
-            // The credentials are the same but may have a later expiry.
+            // The credentials are the same, but their expiry can be later.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
-                format!("{EXPIRED} ({} provides no newer ones)", self.loaded.from)
+                format!("{EXPIRED} ({} provides no newer credentials)", self.loaded.from)
             }
-            Ok(None) => format!("{EXPIRED} ({} no longer provides any)", self.loaded.from),
+            Ok(None) => format!("{EXPIRED} ({} no longer provides credentials)", self.loaded.from),
             Err(error) => error.to_string(),
         };
         self.fail(why);
@@ -253,8 +254,8 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         self.due = self.due().map(|due| due.max(again));
     }
 
-    /// Returns the time of the next renewal: `CREDENTIALS_AHEAD` before expiry, or after three quarters of the
-    /// remaining time if that is later.
+    /// Returns the time of the next renewal: `CREDENTIALS_AHEAD` before the expiry, or when three quarters of the
+    /// remaining time have passed, whichever is later.
     fn due(&self) -> Option<Instant> {
         let left = Duration::from_secs(self.loaded.expires_at?.saturating_sub(self.access.upgrade()?.now()));
         let ahead = (left / 4).min(limits::CREDENTIALS_AHEAD);

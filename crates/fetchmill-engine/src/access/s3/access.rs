@@ -1,5 +1,5 @@
 //! Shared state of an S3 store: its credentials, the regions of its buckets, and its clock offset. Each signing thread
-//! keeps a copy. One atomic load shows whether the copy is current.
+//! keeps a copy, and compares one atomic counter to see whether that copy is current.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Credentials, REGION_DEFAULT
 use fetchmill_model::verdict::Correction;
 use fetchmill_net::PoolSettings;
 
-/// State that may change while a job runs.
+/// State that can change while a job runs.
 #[derive(Debug, Default)]
 struct AccessState {
     /// `None` if requests are not signed.
@@ -32,7 +32,7 @@ struct AccessState {
     origins: HashMap<OriginKey, String>,
 }
 
-/// See the [module documentation](self). Memory use: one table row for each of the job's buckets, up to
+/// State of an S3 store. See the [module documentation](self). Memory use: one table row per bucket of the job, up to
 /// `limits::S3_BUCKETS_MAX`.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -60,7 +60,7 @@ pub(crate) struct Access {
 enum LoadState {
     Done,
     Failed,
-    /// A thread is searching.
+    /// A thread is still searching.
     Pending,
 }
 
@@ -89,22 +89,23 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Sets the connection settings for credential requests, and the known offset of the store's clock. Call this
-    /// before the first request.
+    /// Sets the connection settings for credential requests and the known offset of the store's clock. Call this before
+    /// the first request.
     pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
         let _ = self.pool.set(pool);
         self.clock_offset.store(clock_offset, Ordering::Relaxed);
     }
 
-    /// Searches for credentials once, which may take one or two seconds. Keeps them fresh until [`Access::close`].
+    /// Searches for credentials once, which can take one or two seconds. The credentials are then renewed until
+    /// [`Access::close`].
     pub(crate) fn load(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let mut loaded = lock(&self.loaded);
         let done = loaded.get_or_insert_with(|| self.load_now(is_over).map_err(Arc::new));
         done.clone().map_err(|error| again(&error))
     }
 
-    /// Searches like [`Access::load`], but returns immediately. The first call starts a thread, which ends after the
-    /// search or soon after [`Access::close`].
+    /// Starts the search of [`Access::load`] on a thread and returns immediately. The thread ends after the search, or
+    /// soon after [`Access::close`].
     fn load_beside(self: &Arc<Self>) -> LoadState {
         match self.loaded.try_lock().as_deref() {
             Ok(Some(Ok(()))) => return LoadState::Done,
@@ -125,11 +126,11 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// Returns the time since the search for credentials began, unless the search has failed. As long as it has not
-    /// failed, targets without credentials are tried again.
+    /// Returns the time since the search for credentials began, or `None` if the search has failed. Until the search
+    /// fails, the caller retries targets that need credentials.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
-        // The credentials may have arrived after the caller checked.
+        // The credentials can have arrived since the caller checked.
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 
@@ -150,12 +151,12 @@ impl Access {
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
-    /// Requests newer credentials after the store reported that those of `generation` have expired.
+    /// Requests newer credentials after the store reported that the credentials of `generation` have expired.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
             None => {
-                Renewal::Failed("the store reports expired credentials, but the requests had none".into())
+                Renewal::Failed("the store reports expired credentials, but the requests carried none".into())
             }
         }
     }
@@ -165,7 +166,7 @@ impl Access {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // The loader and its process will exit soon. A panic in the loader is harmless.
+            // The loader and its process exit soon. A panic in the loader is harmless.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();
@@ -183,12 +184,13 @@ impl Access {
         known.regions.values().next().filter(|_| known.regions.len() == 1).cloned()
     }
 
-    /// Returns the number of seconds by which the store's clock is ahead.
+    /// Returns how many seconds the store's clock is ahead.
     pub(crate) fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of a bucket, as far as known. From now on, requests to its origin are signed.
+    /// Returns the address of a bucket, in the bucket's region if that is known. From now on, requests to its origin
+    /// are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -220,13 +222,13 @@ impl Access {
         self.changed();
     }
 
-    /// Records the store's time, in seconds since 1970.
+    /// Records the store's current time, in seconds since 1970.
     fn learn_clock(&self, store: u64) {
         self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
     }
 
     /// Corrects a setting that the store rejected in its reply to a request for `bucket`. The request was signed with
-    /// the credentials of `generation`. Returns whether the request may be repeated now.
+    /// the credentials of `generation`. Returns whether the request can be repeated now.
     pub(crate) fn correct(
         &self,
         bucket: Option<&BucketName>,
@@ -245,8 +247,8 @@ impl Access {
         Renewal::Newer
     }
 
-    /// Signs a request that another library sends, and returns the signed fields. The library must send them unchanged,
-    /// except for `Host`.
+    /// Signs a request that another library sends, and returns the signed fields. The library must send all fields
+    /// except `Host` unchanged.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
@@ -259,7 +261,7 @@ impl Access {
     }
 
     /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never mistaken
-    /// for those that were used.
+    /// for the ones that signed the request.
     pub(crate) fn generation(&self) -> u64 {
         self.credentials_generation.load(Ordering::Acquire)
     }
@@ -314,8 +316,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Converts `s3://` URLs to HTTP URLs. Each thread has its own resolver, so no lock is needed per object. Uses as much
-/// memory as [`Access`].
+/// Resolver that converts `s3://` URLs to HTTP URLs. Each thread has its own, so that no object needs a lock. Its
+/// memory use is that of [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,
@@ -324,7 +326,7 @@ pub(crate) struct BucketResolver {
 
 #[derive(Debug, Default)]
 struct ResolvedBuckets {
-    /// Generation of the state copied to `bases`.
+    /// Generation of the shared state that `bases` was copied from.
     generation: u64,
     /// Origin and path prefix of each bucket.
     bases: HashMap<String, String>,
@@ -335,8 +337,8 @@ impl BucketResolver {
         BucketResolver { access, known: RefCell::default() }
     }
 
-    /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which may take
-    /// up to a minute. Fails with `credentials` during the search, or if the search found none. [`Access::loading`]
+    /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which can take
+    /// up to a minute. During the search, and if the search found none, fails with `credentials`. [`Access::loading`]
     /// distinguishes these two cases.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
@@ -360,13 +362,13 @@ impl BucketResolver {
     }
 }
 
-/// The [`Authority`] of a job. It gives each thread the signers for its origins.
+/// [`Authority`] of a job with an S3 store. It provides each thread with signers for its origins.
 #[derive(Debug)]
 pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
     /// Whether the requests are for objects.
     pub(crate) are_of_objects: bool,
-    /// Another origin that the user named, in addition to the store.
+    /// Origin that the user named in addition to the store.
     pub(crate) named: Option<OriginKey>,
 }
 

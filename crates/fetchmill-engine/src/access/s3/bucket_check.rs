@@ -1,6 +1,5 @@
-//! The first contact with a bucket: requests one short listing page. The page reveals the bucket's region, the clock
-//! offset, and whether access is allowed, before anything is created. For each problem, an error line tells the user
-//! what to do.
+//! First contact with a bucket: a request for one short listing page. It reveals the region, the clock offset and
+//! whether access is allowed, before anything is created. For each problem, the error tells the user what to do.
 
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. The client's `Access` stores what the answers reveal about
-/// the store.
+/// Requests a page until the bucket answers as expected. What the answers reveal about the store is recorded in the
+/// client's `Access`.
 pub(crate) async fn contact(
     client: &Client,
     bucket: &BucketName,
@@ -49,7 +48,7 @@ async fn wait(client: &Client, delay: Millis) {
     }
 }
 
-/// Returns the error for a bucket that does not answer as expected.
+/// Returns the error for a bucket that did not answer as expected.
 fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attempts: u32) -> Error {
     match answered {
         Ok(answer) => Error::Listing(complaint(client, bucket, answer)),
@@ -70,7 +69,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// Describes an answer that the store sent instead of a page, and the remedy.
+/// Describes a reply that is not a page, and says what the user can do.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

@@ -1,4 +1,4 @@
-//! Makes the requests to a store other than those for a job's objects ([`crate::attempt`]). Each request uses a
+//! Requests to a store for anything except the objects of a job, which [`crate::attempt`] requests. Each request uses a
 //! connection that is new or has rested.
 
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
 impl Client {
-    /// Sends a request. Repeats it with corrected settings if the store rejects some. The returned verdict is never
-    /// `Again`, `Correct` or `Redirect`. An error ends the job.
+    /// Sends a request. If the store rejects a setting, corrects the setting and repeats the request. The returned
+    /// verdict is never `Again`, `Correct` or `Redirect`. An error ends the job.
     pub(crate) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -41,7 +41,7 @@ impl Client {
         match attempt.end {
             BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
             BucketEnd::Error(error) => Err(error),
-            // The job is ending before newer credentials are available.
+            // The job is ending, and newer credentials are not available yet.
             BucketEnd::Nothing => {
                 Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
             }
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// A request from a client.
+/// Sender of one request for a client.
 struct BucketRequester<'a> {
     client: &'a Client,
     ask: &'a BucketRequest<'a>,
@@ -63,7 +63,7 @@ struct BucketAttempt {
     place: Option<BucketAddress>,
     /// Generation of the credentials used for signing.
     generation: u64,
-    /// The last reply, or the reason why there is none.
+    /// Last reply, or the reason why there is none.
     answer: BucketAnswer,
     /// Result of the request.
     end: BucketEnd,
@@ -109,7 +109,7 @@ impl BucketRequester<'_> {
         Self::renewed(attempt, renewal)
     }
 
-    /// Continues with newer credentials or corrected settings. The address of the bucket may have changed.
+    /// Continues with newer credentials or corrected settings. The bucket's address can change with them.
     fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
         match renewal {
             Renewal::Newer => AttemptEnd::Redirected,

@@ -1,5 +1,5 @@
-//! Requests to a store other than those for a job's objects: the first contact, listing pages, and uploads. Any number
-//! of them may run concurrently, each on its own connection.
+//! Requests to a store for anything except the objects of a job: the first contact, listing pages, and uploads. Any
+//! number of requests can run concurrently, each on its own connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,24 +29,24 @@ pub(crate) struct BucketRequest<'a> {
     /// Key of the object. `None` addresses the bucket itself.
     pub(crate) key: Option<&'a [u8]>,
     /// Query in canonical form for signing: sorted, encoded, and with `=` in every parameter. It has no leading `?` and
-    /// may be empty.
+    /// can be empty.
     pub(crate) query: &'a str,
     pub(crate) fields: &'a [(String, String)],
     pub(crate) body: Option<&'a [u8]>,
 }
 
 impl BucketRequest<'_> {
-    /// Returns whether an error may follow a success status. This is possible if the reply is a document that the store
+    /// Returns whether an error can follow a success status. This happens when the reply is a document that the store
     /// generates.
     pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
 }
 
-/// A reply, or the reason why there is none.
+/// Reply to a request, or the reason why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// A reply. Its body is at most as long as a listing page.
+/// Reply of a store. Its body is no longer than a listing page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,
@@ -57,7 +57,7 @@ pub(crate) struct BucketReply {
     region: Option<String>,
     /// The store's time (`Date`), unparsed.
     date: Option<String>,
-    /// Modification time by the store's clock (`Last-Modified`), unparsed.
+    /// Modification time according to the store's clock (`Last-Modified`), unparsed.
     modified: Option<String>,
     /// Region for which the request was signed.
     pub(super) signed_for: String,
@@ -78,7 +78,7 @@ impl BodySink for BucketReply {
 }
 
 impl BucketReply {
-    /// Returns the facts that the verdict needs.
+    /// Returns the parts of the reply that the verdict is based on.
     pub(super) fn facts(&self) -> StoreReply<'_> {
         StoreReply {
             start: &self.body[..self.body.len().min(ERROR_BYTES_MAX)],
@@ -119,13 +119,13 @@ impl BucketReply {
         parse_http_date(self.date.as_ref()?.as_bytes())
     }
 
-    /// Returns the modification time by the store's clock, if the reply contains it.
+    /// Returns the modification time according to the store's clock, if the reply contains it.
     pub(crate) fn modified_at(&self) -> Option<u64> {
         parse_http_date(self.modified.as_ref()?.as_bytes())
     }
 }
 
-/// See the [module documentation](self).
+/// Client of a store. See the [module documentation](self).
 pub(crate) struct Client {
     pub(super) access: Arc<Access>,
     pub(super) pool: Pool,
@@ -143,8 +143,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client. `now` is the job's clock. After `is_over` returns true, requests soon end with
-    /// `total-timeout`.
+    /// Creates a client. `now` is the job's clock. Requests end with `total-timeout` soon after `is_over` returns true.
     pub(crate) fn new(
         access: Arc<Access>,
         pool: PoolSettings,
@@ -182,7 +181,7 @@ impl Client {
         (self.is_over)()
     }
 
-    /// Returns the known regions, clock offset and credentials.
+    /// Returns the store's shared state: regions, clock offset and credentials.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
     }
@@ -247,7 +246,7 @@ impl Client {
         connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }
 
-    /// Checks the deadlines and whether the job is ending.
+    /// Checks the deadlines, and whether the job is ending.
     pub(super) async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {

@@ -25,7 +25,7 @@ use fetchmill_net::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CredentialEndpoint {
     pub(super) key: OriginKey,
-    /// Path with query.
+    /// Path, including the query.
     pub(super) path: String,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct CredentialRequest<'a> {
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// Whether the server is part of this machine's environment and therefore reached without a proxy.
+    /// Whether the server is part of this machine's environment and is therefore reached without a proxy.
     pub(super) is_near: bool,
 }
 
@@ -91,14 +91,14 @@ impl BodySink for CredentialReply {
     }
 }
 
-/// Connection settings, and the check whether the job is ending.
+/// Client for credential requests. It ends its requests when the job ends.
 pub(super) struct CredentialClient<'a> {
     pub(super) pool: &'a PoolSettings,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl CredentialClient<'_> {
-    /// Returns the first reply other than a server error, after up to `CREDENTIALS_TRIES` tries.
+    /// Sends the request up to `CREDENTIALS_TRIES` times, and returns the first reply that is not a server error.
     pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
         let mut wait = limits::CREDENTIALS_WAIT;
         let mut tries = 1;
@@ -122,7 +122,7 @@ impl CredentialClient<'_> {
         }
     }
 
-    /// Tries once. Returns the failure kind on failure.
+    /// Sends the request once.
     pub(super) fn ask_once(
         &self,
         question: &CredentialRequest<'_>,
@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The only deadline is that of the whole request, so the clock may stand still.
+        // The only deadline is the one of the whole request, so this clock does not have to advance.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -186,7 +186,7 @@ impl CredentialClient<'_> {
         })
     }
 
-    /// Returns the job's settings without those for objects: user fields, signature and rate.
+    /// Returns the job's connection settings without those that apply to objects: user fields, signature and rate.
     fn settings(&self, timeouts: Timeouts, is_near: bool) -> PoolSettings {
         let pool = self.pool.clone();
         PoolSettings {
@@ -198,17 +198,17 @@ impl CredentialClient<'_> {
             paces: None,
             tls: Arc::new(pool.tls.without_http2()),
             idle_max: 0,
-            // Cookies are meant for the sites from which the user fetches.
+            // Cookies belong to the sites that the user fetches from.
             cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
-            // The owner of this machine chose these servers. They do not come from a list.
+            // These servers are not taken from a list: the owner of this machine chose them.
             reach: AddressPolicy::Anywhere,
             times_phases: false,
             ..pool
         }
     }
 
-    /// Waits, unless the job is ending.
+    /// Waits for this time. Fails if the job is ending.
     pub(super) fn sleep(&self, wait: Duration) -> Result<()> {
         let end = Instant::now() + wait;
         while Instant::now() < end {

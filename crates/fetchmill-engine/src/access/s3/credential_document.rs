@@ -1,4 +1,4 @@
-//! Parses the JSON credentials printed by commands or served to containers and machines.
+//! Parser of the JSON credentials that commands print and that containers and machines receive.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::parse_utc;
 
-/// Credentials with the field names that all these sources use.
+/// JSON credentials. All these sources use the same field names.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct CredentialDocument {
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)
     Ok((checked(credentials, from)?, expires_at))
 }
 
-/// Checks that the credentials can be used in a request.
+/// Checks that the credentials can be part of a request.
 pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credentials> {
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let token = credentials.token.as_deref();
@@ -50,7 +50,7 @@ pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credential
     )))
 }
 
-/// Parses a date such as `2026-11-22T05:00:00Z`. It may have a fraction, or an offset instead of `Z`.
+/// Parses a date such as `2026-11-22T05:00:00Z`. It can have a fraction, and an offset instead of `Z`.
 pub(super) fn expiry(date: &str, from: &str) -> Result<u64> {
     parse_expiry(date).ok_or_else(|| {
         Error::Usage(format!(

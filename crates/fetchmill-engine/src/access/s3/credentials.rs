@@ -1,6 +1,5 @@
-//! The credentials for signing requests. They come from the environment, a token, a profile, the container or the
-//! machine. Sources are searched in boto3's order, and the first credentials found are used
-//! (docs/internals/decisions/0019).
+//! Credentials for signing requests. They come from the environment, a token, a profile, the container or the machine.
+//! The sources are searched in boto3's order, and the first credentials found are used (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,8 +19,8 @@ use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Wraps credentials that were found. The environment is fixed, but any other source may return different credentials
-/// later.
+/// Wraps credentials that were found. The environment never changes, but any other source can return different
+/// credentials later.
 fn loaded(
     (credentials, expires_at): (Credentials, Option<u64>),
     from: impl Into<String>,
@@ -30,7 +29,7 @@ fn loaded(
     LoadedCredentials { credentials, expires_at, is_renewable: from != ENVIRONMENT, from }
 }
 
-/// See the [module documentation](self).
+/// Chain of credential sources. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct CredentialChain {
     environment: Environment,
@@ -42,13 +41,13 @@ pub(crate) struct CredentialChain {
 }
 
 impl CredentialChain {
-    /// Creates the chain from the user's settings and this process's environment. Takes name lookups, TLS and the proxy
-    /// from `pool`.
+    /// Creates the chain from the user's settings and this process's environment. `pool` provides the settings for name
+    /// lookups, TLS and the proxy.
     pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// Creates the chain like [`CredentialChain::new`], but for a different environment.
+    /// Creates the chain like [`CredentialChain::new`], but with this environment instead of the process's.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -64,8 +63,8 @@ impl CredentialChain {
 impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
-    /// Searches for the current credentials, which takes up to `METADATA_TIMEOUT`. Returns `None` if there are none, so
-    /// that requests are not signed. Fails if a configured source provides no credentials, and soon after `is_over`
+    /// Searches for the current credentials, which can take up to `METADATA_TIMEOUT`. Returns `None` if there are none,
+    /// and then requests are not signed. Fails if a configured source provides no credentials, and soon after `is_over`
     /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
@@ -124,7 +123,7 @@ impl CredentialSearch<'_> {
         self.of_profile(&profiles, &name, limits::PROFILES_CHAINED_MAX)
     }
 
-    /// Returns a profile's credentials, if it has any. Follows references to up to `left` more profiles.
+    /// Returns a profile's credentials, if it has any. Follows up to `left` references to other profiles.
     fn of_profile(
         &self,
         profiles: &Profiles,
@@ -138,7 +137,7 @@ impl CredentialSearch<'_> {
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
             let environment = &self.chain.environment;
-            // Do not use the endpoint that applies to all services, because a store must not see the token.
+            // The endpoint for all services is not used here, because a store must not see the token.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(
@@ -161,8 +160,9 @@ impl CredentialSearch<'_> {
         }
         if profile.contains_key("login_session") {
             return Err(Error::Usage(format!(
-                "{from} signs in with `aws login`; add a profile with credential_process = aws configure \
-                 export-credentials --profile {} --format process, and use the new profile",
+                "{from} signs in with `aws login`, which fetchmill does not support; add a profile with \
+                 credential_process = aws configure export-credentials --profile {} --format process, and \
+                 use that profile",
                 for_display(name.as_bytes())
             )));
         }
@@ -197,7 +197,7 @@ impl CredentialSearch<'_> {
         Ok(loaded(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
     }
 
-    /// Returns the credentials used to assume a role.
+    /// Returns the credentials that assume a role.
     fn source_of_role(
         &self,
         profiles: &Profiles,
@@ -211,8 +211,7 @@ impl CredentialSearch<'_> {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }
             (Some(_), _) if left == 0 => Err(Error::Usage(format!(
-                "the source_profile settings after {from} form a loop; give one of these profiles its own \
-                 keys"
+                "the source_profile settings after {from} form a loop; add keys to one of these profiles"
             ))),
             (Some(source), _) => self.of_profile(profiles, source, left - 1),
             (None, Some("Environment")) => of_environment(&self.chain.environment),
@@ -266,7 +265,7 @@ fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Opt
     Ok(Some((credential_document::checked(credentials, from)?, None)))
 }
 
-/// Returns the seconds since 1970 by this machine's clock.
+/// Returns the seconds since 1970 according to this machine's clock.
 fn machine_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,5 +1,5 @@
-//! Environment variables and the files that they refer to. Tests use their own variables, because a process has only
-//! one environment.
+//! Environment variables and the files that they refer to. Tests replace the variables, because all tests of a process
+//! share one environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use fetchmill_model::limits;
 /// A function that returns the value of a variable.
 type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// See the [module documentation](self).
+/// Source of environment variables. See the [module documentation](self).
 #[derive(Clone)]
 pub(crate) struct Environment {
     lookup: Arc<VariableReader>,
@@ -28,27 +28,27 @@ impl Environment {
         Environment::new(|name| std::env::var(name).ok())
     }
 
-    /// Creates an environment from a function.
+    /// Creates an environment whose variables a function returns.
     pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Environment { lookup: Arc::new(lookup) }
     }
 
-    /// Returns a variable. `None` if it is unset or empty.
+    /// Returns the value of a variable, or `None` if it is unset or empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    /// Returns the first of these variables that is set.
+    /// Returns the value of the first of these variables that is set.
     pub(super) fn first(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// Returns whether a switch is on.
+    /// Returns whether the variable is `true`.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// Expands a path that may start with `~/`. Returns `None` if it does and there is no home directory.
+    /// Expands a leading `~/` in a path. Returns `None` if this requires a home directory and there is none.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
         match text.strip_prefix("~/") {
             Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),

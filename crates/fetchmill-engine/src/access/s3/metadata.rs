@@ -1,4 +1,4 @@
-//! Credentials that the platform provides to a container or machine.
+//! Credentials that the platform provides to a container or a machine.
 
 use serde::Deserialize;
 
@@ -10,12 +10,12 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::s3::Credentials;
 
-/// Server for ECS containers.
+/// Server that provides credentials to ECS containers.
 const CONTAINER: &str = "http://169.254.170.2";
-/// Agents of ECS and EKS. Without TLS, tokens are sent only to them and to this machine.
+/// Hosts of the ECS and EKS agents. Without TLS, tokens are sent only to these hosts and to this machine.
 const CONTAINER_HOSTS: [&str; 6] =
     ["169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "::1", "localhost"];
-/// Servers for EC2 machines, over IPv4 and IPv6.
+/// Servers that provide credentials to EC2 machines, over IPv4 and IPv6.
 const MACHINE: &str = "http://169.254.169.254";
 const MACHINE_V6: &str = "http://[fd00:ec2::254]";
 const TOKEN_PATH: &str = "/latest/api/token";
@@ -25,7 +25,7 @@ const TOKEN_SECONDS: &str = "300";
 
 type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
 
-/// Returns a container's credentials. `None` outside a container.
+/// Returns a container's credentials, or `None` outside a container.
 pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     let Some(place) = container_place(environment)? else { return Ok(None) };
     let fields = container_token(environment)?.map(|token| ("Authorization".to_owned(), token));
@@ -34,8 +34,8 @@ pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>
     let reply = web.ask(&question)?;
     if reply.status != 200 {
         return Err(Error::Temporary(format!(
-            "{} returned no credentials (status {}); check that AWS_CONTAINER_CREDENTIALS_* and their token \
-             are still valid",
+            "{} returned no credentials (status {}); check that AWS_CONTAINER_CREDENTIALS_* are set \
+             correctly and that their token is still valid",
             place.key.text(),
             reply.status
         )));
@@ -54,8 +54,8 @@ fn container_place(environment: &Environment) -> Result<Option<CredentialEndpoin
     let place = CredentialEndpoint::parse(&url, full)?;
     if !place.key.is_tls() && !CONTAINER_HOSTS.contains(&place.key.host()) {
         return Err(Error::Security(format!(
-            "{full}: credentials must not be requested from {} without TLS; use an https URL, or a server on \
-             this machine",
+            "{full}: fetchmill does not request credentials from {} without TLS; use an https URL, or a \
+             server on this machine",
             for_display(place.key.host().as_bytes())
         )));
     }
@@ -70,14 +70,14 @@ fn container_token(environment: &Environment) -> Result<Option<String>> {
     }
 }
 
-/// The metadata service's answer about the machine's role.
+/// Error document of the metadata service about the machine's role.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MetadataError {
     code: Option<String>,
 }
 
-/// Returns the credentials of a machine that has a role. `None` if no server answers.
+/// Returns the credentials of the machine's role, or `None` if no server answers.
 pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     if environment.is_true("AWS_EC2_METADATA_DISABLED") {
         return Ok(None);
@@ -113,7 +113,7 @@ pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) 
     }
 }
 
-/// Returns whether a name can be part of a path.
+/// Returns whether a role name can be part of a path.
 fn is_role(role: &str) -> bool {
     !role.is_empty() && role.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@-_".contains(&byte))
 }
@@ -133,8 +133,8 @@ fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
-/// Requests a token. A server that does not return a token has no credentials for this program. Most machines have no
-/// such server.
+/// Requests a token. A server that returns no token has no credentials for this program. Most machines have no such
+/// server.
 fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
     let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),

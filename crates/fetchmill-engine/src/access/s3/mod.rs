@@ -1,5 +1,5 @@
-//! S3 and compatible stores: credentials, knowledge about buckets, interpretation of replies, and requests other than
-//! those for objects.
+//! S3 and compatible stores: credentials, bucket state, interpretation of replies, and all requests except those for
+//! objects.
 
 mod access;
 mod bucket_check;

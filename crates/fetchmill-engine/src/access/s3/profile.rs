@@ -11,8 +11,8 @@ const NAME_DEFAULT: &str = "default";
 /// Settings of a profile, by lower-case key.
 pub(super) type Profile = HashMap<String, String>;
 
-/// See the [module documentation](self). The settings of both files are merged. In a conflict, the credentials file
-/// wins.
+/// Profiles of both files. See the [module documentation](self). If a profile is in both, its settings are merged, and
+/// the credentials file takes precedence.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
@@ -47,7 +47,7 @@ impl Profiles {
     }
 
     /// Parses lines by the rules of Python's configparser: an indented line continues the value of the key above it.
-    /// Lines below a key without a value are nested keys. For example, `addressing_style` below `s3 =` becomes
+    /// Indented lines below a key without a value are nested keys. For example, `addressing_style` below `s3 =` becomes
     /// `s3.addressing_style`.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
@@ -83,7 +83,7 @@ impl Profiles {
         }
     }
 
-    /// Returns the section with this header. `None` if the section is not needed.
+    /// Returns the section with this header, or `None` if the section is not needed.
     fn section(&mut self, header: &str, in_config: bool) -> Option<&mut Profile> {
         let (sections, name) = if let Some(name) = name_of(header, in_config) {
             (&mut self.by_name, name)
@@ -95,7 +95,7 @@ impl Profiles {
         Some(sections.entry(name.to_owned()).or_default())
     }
 
-    /// Returns the SSO session section that a profile refers to.
+    /// Returns the section of the SSO session that a profile refers to.
     pub(super) fn need_session(&self, name: &str, profile: &str) -> Result<&Profile> {
         self.sessions.get(name).ok_or_else(|| {
             Error::Usage(format!(
@@ -140,14 +140,13 @@ fn name_of(header: &str, in_config: bool) -> Option<&str> {
     name_behind(header, "profile")
 }
 
-/// Returns the name in the header of a section of this kind.
+/// Returns the name after `kind` in a section header.
 fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
     let name = header.strip_prefix(kind)?;
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
-/// Returns the name of the selected profile, and whether the user selected it. A profile that the user selected must
-/// exist.
+/// Returns the name of the profile to use, and whether the user selected it. A selected profile must exist.
 pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
     let said =
         option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));

@@ -1,4 +1,4 @@
-//! S3 connection settings: the user's options, completed by the environment and the profile.
+//! S3 connection settings: the user's options, with missing values taken from the environment and the profile.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Switches for AWS endpoints, each with its profile keys and its environment variable, if there is one.
+/// Switches that select AWS endpoints. Each has its profile keys and, in some cases, an environment variable.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
@@ -32,8 +32,8 @@ const KEY_FILE_BYTES_MAX: u64 = 1024;
 /// Prefixes of regions in AWS partitions that use different endpoint names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
 
-/// See the [module documentation](self). Fields without a comment correspond to the option of the same name
-/// ([`S3Options`]), completed from the environment and the profile.
+/// Settings of the connections to a store. See the [module documentation](self). A field without a comment corresponds
+/// to the option of the same name in [`S3Options`].
 #[derive(Debug, Clone)]
 pub(crate) struct S3Settings {
     pub(crate) endpoint_url: Option<OriginUrl>,
@@ -56,12 +56,12 @@ struct Switch {
 }
 
 impl S3Settings {
-    /// Completes the options from this process's environment and the profile.
+    /// Adds values from this process's environment and the profile to the options.
     pub(crate) fn of_process(options: &S3Options) -> Result<Self> {
         Self::within(&Environment::of_process(), options)
     }
 
-    /// Completes the options from another environment.
+    /// Adds values from `environment` and the profile to the options.
     pub(super) fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
         let endpoint_url = match &options.endpoint_url {
             Some(url) => Some(url.clone()),
@@ -85,7 +85,7 @@ impl S3Settings {
         })
     }
 
-    /// Returns the options without any environment or profile.
+    /// Returns settings that contain only the options, without values from any environment or profile.
     pub(super) fn without_environment(options: &S3Options) -> Self {
         S3Settings {
             endpoint_url: options.endpoint_url.clone(),
@@ -101,7 +101,7 @@ impl S3Settings {
         }
     }
 
-    /// Returns the settings for a region that the store reported. `None` keeps the region.
+    /// Returns the settings for a region that the store reported. `None` leaves the region unchanged.
     pub(crate) fn in_region(&self, region: Option<String>) -> Self {
         S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
     }
@@ -116,7 +116,7 @@ impl S3Settings {
         Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
     }
 
-    /// Returns the signer for requests to the store. For objects, the signer also sends their encryption key.
+    /// Returns the signer for requests to the store. For objects, it also adds their encryption key.
     pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
         let payer = self.requester_pays.then_some(REQUEST_PAYER);
         let checksums = self.checksums.then_some(CHECKSUM_MODE);
@@ -131,12 +131,12 @@ impl S3Settings {
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
 
-    /// Fails if the settings require a different AWS endpoint from the one that would be used.
+    /// Fails if the settings require an AWS endpoint that is not supported.
     pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
         if self.endpoint_url.is_some() {
             return Ok(());
         }
-        let with_endpoint = "name the endpoint with --endpoint-url";
+        let with_endpoint = "pass the URL of the endpoint with --endpoint-url";
         let refused = |what: String| Err(Error::Usage(format!("{what} is not supported; {with_endpoint}")));
         let region = self.region.as_deref().unwrap_or_default();
         if OTHER_PARTITIONS.iter().any(|partition| region.starts_with(partition)) {
@@ -154,8 +154,8 @@ fn valid_region(region: Option<String>) -> Result<Option<String>> {
     match region.as_deref().filter(|region| !is_region(region)) {
         None => Ok(region),
         Some(other) => Err(Error::Usage(format!(
-            "the region {} is not valid (allowed: up to 64 letters, digits and `-_.`); give another region \
-             with --region, or change AWS_REGION or the profile",
+            "the region {} is not valid (allowed: up to 64 letters, digits and `-_.`); choose another \
+             region with --region, or change AWS_REGION or the profile",
             for_display(other.as_bytes())
         ))),
     }
@@ -177,14 +177,14 @@ fn variant_of(options: &S3Options) -> AwsVariant {
     }
 }
 
-/// Returns the AWS endpoint variant, completed from the environment and the profile.
+/// Returns the AWS endpoint variant that the options, the environment and the profile select together.
 fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsVariant> {
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
         return Err(Error::Usage(
             "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint select AWS endpoints and \
-             cannot be combined with --endpoint-url; leave them out, or give the URL of that endpoint with \
-             --endpoint-url"
+             cannot be combined with --endpoint-url; leave them out, or pass the URL of the AWS endpoint \
+             with --endpoint-url"
                 .into(),
         ));
     }
@@ -195,7 +195,8 @@ fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsV
         accelerate: given.accelerate || is_on(&ACCELERATE),
     };
     if variant.fips && variant.accelerate {
-        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out one of the two".into()));
+        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out use_fips_endpoint or \
+        use_accelerate_endpoint".into()));
     }
     Ok(variant)
 }
@@ -222,7 +223,7 @@ fn must_hide(url: &OriginUrl) -> Result<()> {
 fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     let refused = |why: String| {
         Error::Usage(format!(
-            "--sse-c-key-file {}: {why}; give a file with the 32 bytes of the key, raw or in base64",
+            "--sse-c-key-file {}: {why}; pass a file that contains the 32 bytes of the key, raw or in base64",
             path.display()
         ))
     };
@@ -269,7 +270,7 @@ fn addressing_within(environment: &Environment, options: &S3Options) -> Result<A
         Some("virtual") => Ok(Addressing::Virtual),
         Some(other) => Err(Error::Usage(format!(
             "the profile's s3 addressing_style must be auto, path or virtual, not {}; change it in \
-             ~/.aws/config, or give --addressing-style",
+             ~/.aws/config, or use --addressing-style",
             for_display(other.as_bytes())
         ))),
     }

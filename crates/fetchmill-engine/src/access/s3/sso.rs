@@ -1,6 +1,6 @@
-//! IAM Identity Center (SSO): exchanges the token stored by `aws sso login` for a role's credentials.
+//! IAM Identity Center (SSO), which exchanges the token stored by `aws sso login` for a role's credentials.
 //!
-//! The settings and the token file are those of the AWS SDKs
+//! The settings and the token file are described in the AWS SDK reference
 //! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>). The request is
 //! `GetRoleCredentials`
 //! (<https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html>).
@@ -17,7 +17,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{for_display, to_hex};
 use fetchmill_model::s3::{AwsVariant, Credentials};
 
-/// A role in an account, and its SSO session.
+/// Role in an account, and the SSO session that provides it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SsoRole {
     account: String,
@@ -29,7 +29,7 @@ pub(super) struct SsoRole {
     profile: String,
 }
 
-/// The file written by `aws sso login`.
+/// Token file written by `aws sso login`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredToken {
@@ -54,7 +54,7 @@ struct RoleCredentials {
 }
 
 impl SsoRole {
-    /// Returns a profile's role. `None` if the profile does not use SSO.
+    /// Returns a profile's role, or `None` if the profile does not use SSO.
     pub(super) fn of_profile(profiles: &Profiles, name: &str, profile: &Profile) -> Result<Option<Self>> {
         let shown = for_display(name.as_bytes());
         let (session, settings) = match (profile.get("sso_session"), profile.get("sso_start_url")) {
@@ -64,7 +64,7 @@ impl SsoRole {
         };
         let need = |from: &Profile, key: &str| {
             from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
-                Error::Usage(format!("profile {shown} uses SSO, but has no {key}; run aws configure sso"))
+                Error::Usage(format!("profile {shown} uses SSO but has no {key}; run aws configure sso"))
             })
         };
         Ok(Some(SsoRole {
@@ -76,10 +76,10 @@ impl SsoRole {
         }))
     }
 
-    /// Returns the role's credentials in exchange for the session's stored token.
+    /// Exchanges the session's stored token for the role's credentials.
     ///
-    /// `endpoint` replaces the endpoint of the region and variant. `now` is in seconds since 1970. Never renews the
-    /// token, because its file belongs to the AWS command line.
+    /// `endpoint` replaces the endpoint of the region and variant. `now` is in seconds since 1970. The token is never
+    /// renewed, because its file belongs to the AWS command line.
     pub(super) fn credentials(
         &self,
         web: &CredentialClient<'_>,
@@ -128,7 +128,7 @@ impl SsoRole {
         let (role, account) = (for_display(self.role.as_bytes()), for_display(self.account.as_bytes()));
         match reply.status {
             200 => {}
-            401 => return Err(self.not_signed_in("the SSO token was refused")),
+            401 => return Err(self.not_signed_in("SSO rejected the token")),
             status => {
                 return Err(Error::Usage(format!(
                     "SSO returned no credentials for the role {role} of account {account} (status \

@@ -1,4 +1,4 @@
-//! Security Token Service (STS), which exchanges other credentials or a token for a role's credentials.
+//! Security Token Service (STS). It exchanges other credentials, or a token, for a role's credentials.
 
 use quick_xml::events::Event;
 
@@ -12,7 +12,7 @@ use fetchmill_model::s3::{AwsVariant, Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 
-/// A role, with the settings used to request it.
+/// Role to assume, with the parameters of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Role {
     pub(super) arn: String,
@@ -23,7 +23,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// Returns a profile's role, if it has one. `now` is part of the session name.
+    /// Returns a profile's role, if it has one. The session name contains `now`.
     pub(super) fn of_profile(profile: &Profile, now: u64) -> Option<Self> {
         Some(Role {
             arn: profile.get("role_arn")?.clone(),
@@ -33,7 +33,7 @@ impl Role {
         })
     }
 
-    /// Returns the role from the environment, which is used together with a token.
+    /// Returns the role in the environment, which is assumed with a token.
     pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
         Some(Role {
             arn: environment.get("AWS_ROLE_ARN")?,
@@ -48,7 +48,7 @@ fn session_name(now: u64) -> String {
     format!("fetchmill-{now}")
 }
 
-/// Endpoint of STS, and the region for signing.
+/// Client of STS: its endpoint, and the region for signing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sts {
     place: CredentialEndpoint,
@@ -56,8 +56,8 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// Uses the configured endpoint, otherwise the endpoint of the region. If there is neither a region nor a variant,
-    /// uses the global endpoint.
+    /// Uses the configured endpoint, or the endpoint of the region. If there is neither a region nor a variant, uses
+    /// the global endpoint.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
@@ -72,7 +72,7 @@ impl Sts {
         Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
     }
 
-    /// Returns a role's credentials in exchange for other credentials. `now` is the time of the request.
+    /// Exchanges other credentials for a role's credentials. `now` is the time of the request.
     pub(super) fn assume(
         &self,
         web: &CredentialClient<'_>,
@@ -81,7 +81,7 @@ impl Sts {
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let query = query("AssumeRole", role, None);
-        // Everything is in the query, because a body would require another signed field.
+        // All parameters are in the query, because a body would require another signed field.
         let place = CredentialEndpoint { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
         let mut lines = Vec::new();
         let mut signer = Signer::for_sts(&self.region, place.key.authority());
@@ -91,14 +91,14 @@ impl Sts {
         read(&web.ask(&question)?, role)
     }
 
-    /// Returns a role's credentials in exchange for a token.
+    /// Exchanges a token for a role's credentials.
     pub(super) fn assume_with_token(
         &self,
         web: &CredentialClient<'_>,
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
-        // Use a body rather than a query, because the token is secret and long.
+        // The token goes into the body rather than the query, because it is secret and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         let question = CredentialRequest {

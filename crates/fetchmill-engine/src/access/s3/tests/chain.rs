@@ -1,4 +1,4 @@
-//! Tests of the sources of credentials: their order, and the error if a configured source has no credentials.
+//! Tests of the order of credential sources, and of the errors when a configured source provides no credentials.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const KEYS: &str = "aws_access_key_id = FILE\naws_secret_access_key = secret\n";
 #[test]
 fn without_any_credentials_requests_are_not_signed() {
     assert_eq!(World::new().found(), "none");
-    // A profile may contain only other settings.
+    // A profile can consist of other settings.
     assert_eq!(World::new().config("[default]\nregion = x\n").found(), "none");
 }
 
@@ -139,7 +139,7 @@ fn a_command_ends_with_the_job_and_so_does_what_it_has_started() {
     let number: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let end = Instant::now() + Duration::from_secs(5);
     while is_alive(number) {
-        assert!(Instant::now() < end, "what the command has started is alive");
+        assert!(Instant::now() < end, "a child process of the command is still running");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -210,7 +210,7 @@ fn a_token_file_that_is_missing_is_an_error() {
     );
 }
 
-/// Answers like version 2 of the metadata service on a machine with a role.
+/// Answers like version 2 of the metadata service on a machine that has a role.
 fn machine(request: &str) -> (u16, String) {
     let has_token = request.to_ascii_lowercase().contains("\r\nx-aws-ec2-metadata-token: tok\r\n");
     match request.split(" HTTP").next().unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Tests of the endpoint derived from options, environment and profile.
+//! Tests of the endpoint that is derived from options, environment and profile.
 
 use super::World;
 use crate::access::s3::options::S3Options;
@@ -54,7 +54,7 @@ fn what_does_not_go_together_is_refused() {
     assert!(host(&with(named)).unwrap_err().to_string().contains("cannot be combined with --endpoint-url"));
     let both = S3Options { use_accelerate_endpoint: true, use_fips_endpoint: true, ..S3Options::default() };
     assert!(host(&with(both)).unwrap_err().to_string().contains("no accelerated FIPS endpoints"));
-    // The setting in the environment applies only to requests to AWS.
+    // The endpoint variant in the environment applies only to requests to AWS.
     let other = World { options: S3Options { endpoint_url: url, ..S3Options::default() }, ..world("") };
     assert_eq!(host(&other.set("AWS_USE_FIPS_ENDPOINT", "true")).unwrap(), "http://127.0.0.1:1");
 }

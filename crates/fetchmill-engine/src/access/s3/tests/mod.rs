@@ -1,5 +1,5 @@
-//! In these tests, a server on loopback returns credentials, and the environment is a map. No test sends requests to
-//! other machines or reads a variable of this process.
+//! In these tests, a server on loopback returns the credentials, and a map replaces the environment. No test sends
+//! requests to other machines or reads a variable of this process.
 
 mod chain;
 mod endpoints;
@@ -41,7 +41,7 @@ fn pool() -> PoolSettings {
     }
 }
 
-/// A separate home directory, and variables.
+/// A home directory and an environment of its own.
 struct World {
     home: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -58,7 +58,7 @@ impl World {
         world.set("HOME", &path).set("AWS_EC2_METADATA_DISABLED", "true")
     }
 
-    /// Sets a variable. The last value that is set counts.
+    /// Sets a variable. A later value replaces an earlier one.
     fn set(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
@@ -101,7 +101,7 @@ impl World {
         CredentialChain::within(self.environment(), &S3Settings::without_environment(&self.options), pool())
     }
 
-    /// Returns the access key that is found and its source, as `KEY of FROM`.
+    /// Returns the access key that the search finds and its source, as `KEY of FROM`.
     fn found(&self) -> String {
         match self.chain().load(&|| false) {
             Ok(Some(loaded)) => format!("{} of {}", loaded.credentials.access_key, loaded.from),

@@ -1,4 +1,4 @@
-//! Tests of the renewal of credentials, both before they expire and after a reply says that they have expired.
+//! Tests of the renewal of credentials, both before they expire and after a server reports that they have expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// The credentials of a job. They come from a container that returns new ones each time: `KEY0`, `KEY1`, ...
+/// Holder of a job's credentials. They come from a container that returns new ones each time: `KEY0`, `KEY1`, ...
 struct Job {
     access: Arc<Access>,
     refresher: Refresher<Access>,
@@ -38,7 +38,7 @@ struct Job {
     is_over: Arc<AtomicBool>,
 }
 
-/// Creates a job. `life` is the number of seconds until the first credentials expire. The others never expire.
+/// Creates a job. Its first credentials expire after `life` seconds, and all later ones never expire.
 fn job(life: u64) -> Job {
     let (count, is_down, is_over) =
         (AtomicU64::new(0), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -65,10 +65,10 @@ fn credentials_are_replaced_before_they_expire() {
     let job = job(4);
     let (seen, start) = (job.access.generation(), now());
 
-    await_that("they are not replaced", || job.access.generation() > seen);
+    await_that("the credentials were not replaced", || job.access.generation() > seen);
 
     assert_eq!(job.server.asked().len(), 2);
-    assert!(now() >= start + 2, "they are replaced at once");
+    assert!(now() >= start + 2, "the credentials were replaced too early");
     // The new credentials do not expire.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(job.server.asked().len(), 2);
@@ -84,7 +84,7 @@ fn a_burst_of_expired_replies_makes_one_look() {
                 await_that("nothing newer comes", || {
                     let start = Instant::now();
                     let renewal = job.refresher.renew(seen);
-                    assert!(start.elapsed() < Duration::from_secs(2), "who asks has to wait");
+                    assert!(start.elapsed() < Duration::from_secs(2), "the caller had to wait");
                     assert!(!matches!(renewal, Renewal::Failed(_)), "{renewal:?}");
                     renewal == Renewal::Newer
                 });
@@ -104,11 +104,11 @@ fn the_old_ones_stay_while_there_are_no_new_ones_and_it_is_tried_again() {
     job.is_down.store(true, Ordering::Relaxed);
     let failed = || matches!(job.refresher.renew(seen), Renewal::Failed(why) if why.contains("status 403"));
     assert_eq!(job.refresher.renew(seen), Renewal::Pending);
-    await_that("the failure is not told", failed);
+    await_that("the failure was not reported", failed);
     assert!(job.access.is_signed() && job.access.generation() == seen);
 
     job.is_down.store(false, Ordering::Relaxed);
-    await_that("it is not tried again", || job.refresher.renew(seen) == Renewal::Newer);
+    await_that("the search was not repeated", || job.refresher.renew(seen) == Renewal::Newer);
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn what_a_user_has_not_renewed_is_told() {
     let refresher = Refresher::start(&access, chain, loaded, || false).unwrap();
     let seen = access.generation();
     let expected = "the credentials have expired; renew them and run the same command again (profile \
-                    default provides no newer ones)";
-    await_that("the failure is not told", || refresher.renew(seen) == Renewal::Failed(expected.into()));
+                    default provides no newer credentials)";
+    await_that("the failure was not reported", || refresher.renew(seen) == Renewal::Failed(expected.into()));
 
     let world = world.credentials("[default]\naws_access_key_id = B\naws_secret_access_key = s\n");
-    await_that("the new file is not read", || refresher.renew(seen) == Renewal::Newer);
+    await_that("the new file was not read", || refresher.renew(seen) == Renewal::Newer);
     drop(world);
 }
 
@@ -157,7 +157,7 @@ fn it_ends_with_the_job_whatever_it_waits_for() {
     drop(waiting);
     drop(job.refresher);
 
-    assert!(start.elapsed() < Duration::from_secs(3), "a thread is left behind");
+    assert!(start.elapsed() < Duration::from_secs(3), "a thread is still running");
     drop(stream);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of roles. STS issues credentials in exchange for other credentials or a token.
+//! Tests of roles, which STS provides in exchange for other credentials or a token.
 
 use fetchmill_model::s3::{Credentials, Signer};
 
@@ -6,7 +6,7 @@ use super::World;
 use super::server::{Server, assumed};
 use crate::access::renewal::CredentialSource as _;
 
-/// Starts a server that returns credentials with the key `ROLE` for the requested action.
+/// Starts an STS server that returns credentials with the key `ROLE`, in the document of the requested action.
 fn sts() -> Server {
     Server::start(|request| {
         let action = if request.contains("AssumeRoleWithWebIdentity") {
@@ -166,7 +166,7 @@ fn requests_to_sts_are_signed_as_botocore_signs_them() {
     let mut signer = Signer::for_sts("eu-west-1", "sts.eu-west-1.amazonaws.com");
     signer.write_fields(&credentials, "GET", target.as_bytes(), &[], 1_795_320_000, &mut lines);
 
-    // The signature of botocore.auth.SigV4Auth for the same request at 2026-11-22 04:00 UTC.
+    // Signature by botocore.auth.SigV4Auth of the same request at 2026-11-22 04:00 UTC.
     let expected = "Authorization: AWS4-HMAC-SHA256 Credential=AK/20261122/eu-west-1/sts/aws4_request, \
                     SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token, \
                     Signature=f0856275abd7131bba7cffabeeeb4f31653ec11ab9c45848e07258cdfe7faf5e\r\n";

@@ -1,11 +1,11 @@
-//! A server that sends one answer per connection, and records the requests.
+//! Server that sends one answer per connection and records the requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A function that returns the status and body of the answer to a request. The request is its head and body as text.
+/// Function that returns the status and body of the answer. Its argument is the head and body of the request, as text.
 type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
 pub(super) struct Server {
@@ -14,7 +14,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Answers every request until the tests end.
+    /// Starts a server that answers every request until the tests end.
     pub(super) fn start(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
     asked.lock().unwrap().push(request.clone());
     let (status, body) = answer(&request);
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that stopped waiting may have closed the connection.
+    // The client can have stopped waiting and closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
@@ -64,7 +64,7 @@ fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Returns credentials in the form that containers and machines use.
+/// Returns credentials in the format that containers and machines receive.
 pub(super) fn document(access_key: &str, expiration: &str) -> String {
     format!(
         r#"{{"Code": "Success", "AccessKeyId": "{access_key}", "SecretAccessKey": "secret", "Token": "token",
@@ -72,7 +72,7 @@ pub(super) fn document(access_key: &str, expiration: &str) -> String {
     )
 }
 
-/// Returns credentials in the form that STS uses.
+/// Returns credentials in the format of STS.
 pub(super) fn assumed(action: &str, access_key: &str) -> String {
     format!(
         "<{action}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{action}Result><Credentials>\

@@ -1,4 +1,4 @@
-//! Tests of SSO, which returns a role's credentials in exchange for the token that the AWS command line has stored.
+//! Tests of SSO, which exchanges the token stored by the AWS command line for a role's credentials.
 
 use super::World;
 use super::server::Server;
@@ -6,7 +6,7 @@ use crate::access::renewal::CredentialSource as _;
 
 const PROFILE: &str = "[profile p]\nsso_session = mine\nsso_account_id = 1\nsso_role_name = read only\n\
                        [sso-session mine]\nsso_region = eu-west-1\nsso_start_url = https://start.test/start\n";
-// Names of token files: the SHA-1 of `mine`, and of the start URL.
+// Names of token files: the SHA-1 of `mine`, and the SHA-1 of the start URL.
 const OF_SESSION: &str = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
 const OF_START_URL: &str = "8f5f88472d93311799e4d7c40100ad6d95a1f793";
 
@@ -18,7 +18,7 @@ fn portal() -> Server {
     })
 }
 
-/// Creates a world with a profile, and with a token in this file.
+/// Creates a world with a profile and a token in this file.
 fn signed_in(config: &str, file: &str, expires_at: &str) -> World {
     let world = World::new().config(config).profile("p");
     std::fs::create_dir_all(world.path().join(".aws/sso/cache")).unwrap();
@@ -87,7 +87,7 @@ fn who_must_sign_in_is_told_how_and_the_token_is_not_shown() {
     for (world, why) in [
         (never, "there is no SSO token"),
         (expired, "the SSO token has expired"),
-        (refused, "the SSO token was refused"),
+        (refused, "SSO rejected the token"),
         (broken, "an invalid expiration date"),
     ] {
         let said = world.found();
@@ -107,7 +107,7 @@ fn what_a_profile_lacks_is_named() {
     let said = lacking("[profile p]\nsso_session = mine\n");
     assert!(said.starts_with("exit 2: profile p names the SSO session mine, which"), "{said}");
     let said = lacking(&PROFILE.replace("sso_account_id = 1\n", ""));
-    assert!(said.starts_with("exit 2: profile p uses SSO, but has no sso_account_id"), "{said}");
+    assert!(said.starts_with("exit 2: profile p uses SSO but has no sso_account_id"), "{said}");
     let world = signed_in(&PROFILE.replace("eu-west-1", "a.test/"), OF_SESSION, "2100-01-01T00:00:00Z");
     assert!(world.found().contains("sso_region of profile p is not a valid region"), "{}", world.found());
 }
