@@ -136,7 +136,7 @@ pub(crate) trait Requester {
     /// Fails a request that has an uncertain reply and must not be repeated.
     fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
-    /// Waits until the server closes a connection after its last reply.
+    /// Ends a connection that the server closes after the last reply.
     async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);
 
     /// Handles an attempt that got no complete reply. `broken` is `None` if there was no connection.

@@ -205,8 +205,8 @@ impl Control {
         }
         if turn.is_given_up {
             self.stop.fail(Error::Temporary(
-                "the server returned no valid reply within the --give-up-after time; to resume, run the \
-                 same command again"
+                "the server returned no valid reply within the --give-up-after time; run the same command \
+                 again to resume"
                     .into(),
             ));
         }
@@ -262,7 +262,7 @@ impl Control {
             if answered.is_some_and(|status| (200..300).contains(&status)) {
                 self.notice(&format!(
                     "many targets in a row were refused ({refused}); the job continued, because the server \
-                     still returns an object that was fetched earlier"
+                     still sends an object that was fetched earlier"
                 ));
             }
             self.refusals.go_on();

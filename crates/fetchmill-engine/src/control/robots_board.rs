@@ -20,10 +20,10 @@ enum RobotsEntry {
     Known(Arc<HostRobots>),
 }
 
-/// Answer to a worker that wants to request a host's file.
+/// Answer to a worker that claims a host's file.
 #[derive(Debug)]
 pub(crate) enum RobotsClaim {
-    /// The caller may request the file. No other worker does so until the caller settles or withdraws the claim.
+    /// The caller can request the file. No other worker requests it until the caller settles or withdraws the claim.
     Granted,
     /// Another worker is requesting the file.
     Asked,
@@ -49,12 +49,12 @@ impl RobotsBoard {
         RobotsClaim::Granted
     }
 
-    /// Stores the answer.
+    /// Stores the answer to a claim.
     pub(crate) fn settle(&self, host: HostId, robots: &Arc<HostRobots>) {
         lock(&self.0).insert(host, RobotsEntry::Known(Arc::clone(robots)), robots.bytes());
     }
 
-    /// Withdraws an unanswered claim, so that another worker may request the file.
+    /// Withdraws an unanswered claim, so that another worker can request the file.
     pub(crate) fn withdraw(&self, host: HostId) {
         lock(&self.0).remove(host);
     }

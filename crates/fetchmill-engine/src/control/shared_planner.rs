@@ -1,4 +1,4 @@
-//! The planner behind a lock, with copies of the values that threads read once per object without taking the lock.
+//! Planner behind a lock, with copies of the values that threads read once per object. Reading a copy takes no lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
 use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
 
-/// Sentinel: no target has this number.
+/// Value of `probe` if no target checks the origin.
 const NO_PROBE: u64 = u64::MAX;
 
-/// See the [module documentation](self).
+/// Planner that all threads share. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct SharedPlanner {
     planner: Mutex<Planner>,
     wakers: Arc<Wakers>,
     /// Total size of the names in memory.
     pub(crate) live_bytes: LiveBytes,
-    /// Until this time, targets that have not started are held. Read before each target.
+    /// Time until which targets that have not started are held. Read before each target.
     held_until: AtomicU64,
-    /// Number of the target that checks the origin and is therefore not held.
+    /// Number of the target that checks the origin, and is therefore not held.
     probe: AtomicU64,
     /// Maximum number of requests in flight. Set at each turn, read at each tick.
     concurrency: AtomicUsize,
@@ -36,15 +36,15 @@ pub(crate) struct SharedPlanner {
     pub(crate) origin_pace: Pace,
 }
 
-/// Result of a worker's turn, and its consequences for others.
+/// Result of a worker's turn, and its consequences for other workers.
 pub(crate) struct Turn {
     pub(crate) next: NextWork,
     pub(crate) is_given_up: bool,
     /// Trouble at the origin, if the job is waiting for it to end.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// Health check of the origin to perform, if any.
+    /// Health check to perform on the origin, if any.
     pub(crate) health_check: Option<HealthCheck>,
-    /// Whether held targets may start now.
+    /// Whether held targets can start now.
     pub(crate) is_freed: bool,
 }
 
@@ -71,9 +71,9 @@ impl SharedPlanner {
 
     /// Reports a worker's progress and returns its next work. Takes one lock.
     ///
-    /// Sends its requests to the journal while holding the lock. Sending never blocks, because the journal's queue is
-    /// unbounded. The lock prevents reordering: if another worker requests a load, it cannot overtake the targets that
-    /// this worker has deferred.
+    /// Sends the worker's requests to the journal while it holds the lock. Sending never blocks, because the journal's
+    /// queue is unbounded. The lock keeps the order: if another worker requests a load, that request cannot overtake
+    /// the targets that this worker has deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,
@@ -108,7 +108,8 @@ impl SharedPlanner {
         self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
-    /// Sets the values that a job sends to its worker process: the end of the hold, and the target exempt from it.
+    /// Sets the values that a job sends to its worker process: the end of the hold, and the target that is exempt from
+    /// the hold.
     pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
         self.held_until.store(held_until, Ordering::Relaxed);
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
@@ -127,18 +128,18 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Returns a worker's share of the requests in flight.
+    /// Returns a worker's share of the allowed requests in flight.
     pub(crate) fn share(&self, worker: usize) -> usize {
         let (all, workers) = (self.concurrency.load(Ordering::Relaxed), self.workers());
         all / workers + usize::from(worker < all % workers)
     }
 
-    /// Returns the entry of the last object that a worker reported as fetched.
+    /// Returns the entry of the last object that any worker reported as fetched.
     pub(crate) fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.lock().last_fetched()
     }
 
-    /// Holds targets that have not started until this time. A time in the past releases them.
+    /// Holds targets that have not started until `until`. A time in the past releases them.
     pub(crate) fn pause(&self, until: Millis, now: Millis) {
         let mut planner = self.lock();
         planner.pause(until);
@@ -159,8 +160,8 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Accepts waiting targets loaded from the journal. If there is no room, the targets return to the journal, after
-    /// those already on their way there.
+    /// Accepts waiting targets that the journal has loaded. If there is no room, they go back to the journal, after the
+    /// targets already on their way there.
     pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
         let mut planner = self.lock();
         let to_journal = planner.loaded_waiting(rows, complete);
@@ -176,7 +177,7 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// Passes the listing's observations of the origin on to the planner.
+    /// Passes what the listing observed about the origin to the planner.
     pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
         let mut planner = self.lock();
         planner.observe_listing(observed, now);
@@ -191,12 +192,12 @@ impl SharedPlanner {
     }
 
     /// Returns whether targets that have not started are held, because the origin rests or is being checked. The target
-    /// that checks the origin is not held.
+    /// that checks the origin is never held.
     pub(crate) fn is_held(&self, first: impl FnOnce() -> Option<Sequence>, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now && !first().is_some_and(|first| self.is_probe(first))
     }
 
-    /// Returns whether nothing may start now, because the origin rests or is being checked.
+    /// Returns whether nothing can start now, because the origin rests or is being checked.
     pub(crate) fn is_closed(&self, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now
     }
@@ -206,7 +207,7 @@ impl SharedPlanner {
         self.probe.load(Ordering::Relaxed) == sequence
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job is ending.
+    /// Waits until the planner has room for another page. Returns `false` if the job is ending.
     pub(crate) fn wait_for_room(&self, stop: &StopSignal) -> bool {
         let mut planner = self.lock();
         while stop.get() == Stop::No {
@@ -272,7 +273,7 @@ mod tests {
         SharedPlanner::new(planner, Wakers::new(WORKERS))
     }
 
-    /// Takes targets until there are none. Each target waits once before it is finished.
+    /// Takes targets until none are left. Each target waits once before it is finished.
     fn work(plan: &SharedPlanner, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
         let (mut report, mut settled) = (WorkerReport::default(), 0);
         loop {
@@ -295,7 +296,7 @@ mod tests {
                         Retry { target, retry_after: None, not_before: Some(clock.now() + 3) }
                     }));
                 }
-                NextWork::Batch(Batch::Picked(..)) => panic!("there is one host"),
+                NextWork::Batch(Batch::Picked(..)) => panic!("there is only one host"),
                 NextWork::Done => return settled,
                 NextWork::Wait | NextWork::WaitUntil(_) => std::thread::yield_now(),
             }

@@ -1,4 +1,4 @@
-//! The end of a job: the requested kind of stop, and the first error. Code that fails or ends the job needs only this
+//! End of a job: the requested kind of stop, and the first error. Code that fails or ends the job needs no other
 //! module.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 use fetchmill_model::panics::lock;
 
-/// The requested way to end.
+/// How the job was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {
@@ -26,11 +26,11 @@ pub(crate) enum Stop {
     Abort = 2,
 }
 
-/// Wakes a job's waiting threads, which then check their conditions again.
+/// Wakers for a job's waiting threads, which then check their conditions again.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     pub(crate) workers: Vec<Notify>,
-    /// Signalled when there may be room for a page.
+    /// Signalled when there might be room for a page.
     pub(crate) room: Condvar,
 }
 
@@ -45,19 +45,19 @@ impl Wakers {
     }
 }
 
-/// See the [module documentation](self).
+/// Stop state of a job. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     clock: Clock,
     stop: AtomicU8,
     /// Time of the first stop request, in microseconds on the clock.
     stopped_at: AtomicU64,
-    /// The rule that stopped the job, or 0.
+    /// Rule that stopped the job, or 0.
     reason: AtomicU8,
     failure: Mutex<Option<Error>>,
     /// Panics in any of the job's threads.
     pub(crate) panics: Arc<PanicNote>,
-    /// Sender of a dispatcher that may never return.
+    /// Sender of a dispatcher that might never return.
     sender: Mutex<Option<SharedSender>>,
     wakers: Arc<Wakers>,
 }
@@ -84,13 +84,13 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender, and drops it if the job is aborted, so that the writer does not wait for the
+    /// Keeps a dispatcher's sender, and drops it if the job is aborted. Otherwise the writer would wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
     }
 
-    /// Returns whether the job was asked to stop and waits for nothing more.
+    /// Returns whether the job was asked to stop and has nothing left to wait for.
     pub(crate) fn is_drained(&self) -> bool {
         let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
         self.get() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64

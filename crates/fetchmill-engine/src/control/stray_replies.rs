@@ -1,8 +1,8 @@
-//! Counts and reports unsolicited replies.
+//! Counter of unsolicited replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the [module documentation](self). Normal replies do not touch it.
+/// Number of unsolicited replies. See the [module documentation](self). Normal replies do not touch it.
 #[derive(Debug, Default)]
 pub(crate) struct StrayReplies {
     surplus: AtomicU64,
@@ -10,13 +10,13 @@ pub(crate) struct StrayReplies {
 }
 
 impl StrayReplies {
-    /// Records an unsolicited reply. `again` is the number of targets that are fetched again as a result.
+    /// Records an unsolicited reply, because of which `again` targets are fetched again.
     pub(crate) fn note(&self, again: usize) {
         self.surplus.fetch_add(1, Ordering::Relaxed);
         self.again.fetch_add(again as u64, Ordering::Relaxed);
     }
 
-    /// Returns a notice for the user at the end. `None` if there was no unsolicited reply.
+    /// Returns a notice for the end of the job, or `None` if there were no unsolicited replies.
     pub(crate) fn notice(&self) -> Option<String> {
         let surplus = self.surplus.load(Ordering::Relaxed);
         let again = self.again.load(Ordering::Relaxed);

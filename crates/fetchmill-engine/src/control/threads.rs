@@ -23,7 +23,7 @@ pub(crate) fn spawn<T: Send + 'static>(
         .map_err(|error| Error::storage("start a thread in", "this process", error))
 }
 
-/// Returns the result of a thread. `None` after an error, which the job already has.
+/// Returns the result of a thread, or `None` after an error. The job already has that error.
 pub(crate) fn join<T>(thread: JoinHandle<Option<T>>) -> Option<T> {
     thread.join().ok().flatten()
 }

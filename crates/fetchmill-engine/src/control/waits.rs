@@ -1,4 +1,4 @@
-//! Outages that a job is waiting out, of its origin or of a listing page. Each wait has a time limit
+//! Outages that a job is waiting for, either of its origin or of a listing page. Each wait has a time limit
 //! (`--give-up-after`) and a description.
 
 use std::fmt::Write;
@@ -13,7 +13,7 @@ fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
 }
 
-/// All current waits, at most two.
+/// Current waits of a job, at most two.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<KnownWaits>);
 
@@ -32,8 +32,8 @@ impl Waits {
         has_changed
     }
 
-    /// Sets the failing page of the listing, the reason, and the start and end of the wait. `None` means that the page
-    /// has arrived. Returns whether the wait has changed.
+    /// Sets the listing page that fails, the reason, and the start and end of the wait. `None` means that the page has
+    /// arrived. Returns whether the wait has changed.
     pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
         let mut shown = lock(&self.0);
         let listing = failing.map(|(page, reason, since, until)| {
@@ -71,7 +71,7 @@ mod tests {
         let trouble = OriginTrouble { since: 60_000, until: 120_000, kind: Some(FailureKind::Reset) };
 
         assert!(waits.set_origin(Some(trouble)));
-        assert!(!waits.set_origin(Some(OriginTrouble { kind: None, ..trouble })), "it is the same wait");
+        assert!(!waits.set_origin(Some(OriginTrouble { kind: None, ..trouble })), "the wait should not have changed");
         assert!(waits.set_page(Some(("/list?2", "status 500", 1_000, 61_000))));
 
         let text = |wait: &Wait| format!("{} | {} | {}", wait.what, wait.since, wait.until);

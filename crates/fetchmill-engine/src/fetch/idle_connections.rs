@@ -1,5 +1,5 @@
-//! Connections without a target. The one that became idle last is woken first, because it is still warm. Unused
-//! connections are eventually closed.
+//! Connections without a target. The connection that became idle last is woken first, because it is still warm.
+//! Connections that stay unused are eventually closed.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use fetchmill_net::{Connection, Deadlines};
 
-/// Whether the connection was woken, and the deadlines object that wakes it.
+/// Whether the connection was woken, and the deadlines that wake it.
 type IdleConnection = (Rc<Cell<bool>>, Rc<Deadlines>);
 
 #[derive(Default)]

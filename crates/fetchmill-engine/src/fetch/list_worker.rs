@@ -1,8 +1,8 @@
-//! The worker of a job that writes out its list. Each target becomes a row without a request.
+//! Worker of a job that writes out its list. Each target becomes a row without a request.
 //!
 //! Rows are sent to the writer in blocks, as in a check. If the program that started the job reads the rows itself, it
-//! gets them as chunks of JSON lines, at its own speed. In this case no rows are stored, and the writer only records
-//! outcomes. Items of an API are sent to the writer as complete objects.
+//! receives them as chunks of JSON lines, at its own speed. In that case no rows are stored, and the writer only
+//! records outcomes. Items of an API are sent to the writer as complete objects.
 
 mod item_rows;
 mod target_urls;
@@ -36,21 +36,21 @@ pub(crate) struct ListWorkerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) row_source: RowSource,
     pub(crate) block_input: BlockInput,
-    /// Channel for row chunks. `None` stores the rows in the job's shards.
+    /// Channel for chunks of rows. `None` stores the rows in the job's shards.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
-    /// Whether the program receives its rows as lines of a manifest.
+    /// Whether the program receives its rows as manifest lines.
     pub(crate) is_manifest: bool,
 }
 
 /// Source of the rows.
 pub(crate) enum RowSource {
-    /// Targets as listed.
+    /// Targets as they were listed.
     Targets(TargetUrls),
-    /// Items of an API. Each item is its own target.
+    /// Items of an API. Each item is a target of its own.
     Items(ItemRows),
 }
 
-/// See the [module documentation](self).
+/// The only worker of such a job. See the [module documentation](self).
 struct ListWorker {
     setup: ListWorkerSetup,
     target: CurrentTarget,
@@ -86,7 +86,7 @@ impl ListWorker {
                     report.settled = self.write(queue).await;
                 }
                 NextWork::Wait | NextWork::WaitUntil(_) => {
-                    // Rows that are ready must not wait for later ones.
+                    // Finished rows must not wait for later ones.
                     self.send_rows_chunk();
                     self.send_block().await;
                     let _ = tokio::time::timeout(limits::TICK, control.plan.wake(INDEX).notified()).await;
@@ -101,7 +101,8 @@ impl ListWorker {
         control.turn(INDEX, report, 0);
     }
 
-    /// Writes the rows of a batch and returns their number. If the job is ending, the remaining targets stay pending.
+    /// Writes the rows of a batch and returns the number of rows. If the job is ending, the remaining targets stay
+    /// pending.
     async fn write(&mut self, mut queue: TargetQueue) -> usize {
         let mut settled = 0;
         while queue.take(&mut self.target) {
@@ -147,7 +148,7 @@ impl ListWorker {
         block.push_row(target.sequence, outcome, 0, 0, 0, kept);
     }
 
-    /// Sends the collected rows to the program, waiting until it has room. Returns whether the job continues.
+    /// Sends the collected rows to the program, once the program has room. Returns whether the job continues.
     fn send_rows_chunk(&mut self) -> bool {
         let Some(rows_chunks) = &self.setup.rows_chunks else { return true };
         let mut rows_chunk = std::mem::take(&mut self.rows_chunk);
@@ -163,7 +164,7 @@ impl ListWorker {
         true
     }
 
-    /// Sends the block to the writer, and waits if the writer cannot keep up.
+    /// Sends the block to the writer. Waits while the writer cannot keep up.
     async fn send_block(&mut self) {
         if self.block.is_empty() {
             return;
@@ -172,7 +173,7 @@ impl ListWorker {
         let fresh = block_input.empty.try_recv().unwrap_or_default();
         let block = std::mem::replace(&mut self.block, fresh);
         self.setup.control.counters[INDEX].add(&mut self.delta);
-        // If the writer has ended, so has the job.
+        // If the writer has ended, the job has ended too.
         let _ = block_input.blocks.send(block).await;
     }
 }

@@ -1,14 +1,14 @@
-//! A thread's requests in flight and received replies, for the concurrency search.
+//! Requests in flight and received replies of one thread, for the concurrency search.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// A rate counts as slowing a job down if at least 1 / `PACED_SHARE` of the targets in flight wait for it.
+/// A rate counts as slowing down a job if at least 1 / `PACED_SHARE` of the targets in flight wait for it.
 const PACED_SHARE: usize = 4;
 
-/// Counters that are read once per tick. Their own thread updates them once per reply, so they have no lock.
+/// Counters that are read once per tick. Their own thread updates them once per reply, so they need no lock.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounter {
     replies: Cell<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct LoadCounter {
     is_starved: Cell<bool>,
 }
 
-/// Guard that increments a counter while it lives.
+/// Guard that keeps a counter incremented until it is dropped.
 pub(crate) struct Counted<'c>(&'c Cell<usize>);
 
 impl<'c> Counted<'c> {
@@ -49,12 +49,12 @@ impl LoadCounter {
         (self.exchanging.get(), self.pacing.get())
     }
 
-    /// Counts a request as being exchanged while the guard lives.
+    /// Counts a request as being exchanged until the guard is dropped.
     pub(crate) fn count_exchange(&self) -> Counted<'_> {
         Counted::new(&self.exchanging)
     }
 
-    /// Counts a target as waiting for a rate while the guard lives.
+    /// Counts a target as waiting for a rate until the guard is dropped.
     pub(crate) fn wait_for_pace(&self) -> Counted<'_> {
         Counted::new(&self.pacing)
     }

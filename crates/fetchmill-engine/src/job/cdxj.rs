@@ -1,10 +1,10 @@
-//! Writes an index for each WARC shard at the end of a job, unless the job uses `--no-cdxj`.
+//! Indexes of WARC shards, which are written at the end of a job unless it uses `--no-cdxj`.
 //!
 //! An index depends only on its sealed shard, so it can be written again after a kill. It is written to the folder of
 //! open shards and synced. Its checksum is then recorded in the journal, and the index is renamed without replacing a
 //! file. If an index is in the journal but no longer among the open shards, it was renamed. In that case, the file with
-//! its final name belongs to the job. At the end of the job, missing and damaged indexes are written, and those of
-//! removed shards are deleted.
+//! its final name belongs to the job. At the end of the job, missing and damaged indexes are written, and the indexes
+//! of removed shards are deleted.
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
@@ -18,7 +18,7 @@ use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 const STRETCH_RECORDS: u64 = 1024;
 
 /// Removes from the journal the indexes that an earlier run did not rename. This happens before their files are
-/// deleted. A file with the final name of one of these indexes does not belong to the job.
+/// deleted. A file with the final name of such an index does not belong to the job.
 pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> Result<()> {
     for CdxjFile { shard, data } in journal.cdxj_files()? {
         if shard_folder.open_path().join(&data.path).exists() {
@@ -28,8 +28,8 @@ pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> 
     Ok(())
 }
 
-/// Records whether a new job has indexes by default or on the user's request. A sync may discard indexes made by
-/// default.
+/// Records whether a new job has indexes by default or because the user asked for them. A sync can discard indexes that
+/// exist by default.
 pub(crate) fn note_choice(journal: &Journal, is_indexed: bool, asked: Option<bool>) -> Result<()> {
     match asked {
         Some(true) => journal.keep_indexes_by_default(false),
@@ -38,7 +38,7 @@ pub(crate) fn note_choice(journal: &Journal, is_indexed: bool, asked: Option<boo
     }
 }
 
-/// Writes the missing indexes. Returns `false` if `goes_on` stopped it. In that case, the next run writes the rest.
+/// Writes the missing indexes. Returns `false` if `goes_on` stopped this. The next run then writes the remaining ones.
 pub(crate) fn write_indexes(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -58,7 +58,7 @@ pub(crate) fn write_indexes(
     Ok(true)
 }
 
-/// Removes useless indexes and returns the shards that have a valid one.
+/// Removes useless indexes, and returns the shards that have a valid one.
 fn keep_good(journal: &Journal, shard_folder: &ShardFolder, shards: &[Shard]) -> Result<Vec<ShardNumber>> {
     let mut good = Vec::new();
     for CdxjFile { shard, data } in journal.cdxj_files()? {

@@ -1,6 +1,6 @@
-//! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
-//! program is busy, so any excess over the shortest time is due to a queue in the network. The connection is closed
-//! immediately.
+//! Probe of the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
+//! program is busy. Any excess over the shortest time is therefore caused by a queue in the network. The connection is
+//! closed immediately.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ struct Connecting {
     since: Instant,
 }
 
-/// Runs at most one probe at a time. The longer probes are requested, the less frequent they become.
+/// Runner of one probe at a time. The longer probes are needed, the less often they run.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,
@@ -32,7 +32,7 @@ impl Default for ConnectProbe {
 }
 
 impl ConnectProbe {
-    /// Records that no probe is needed now, so that the next one may start promptly.
+    /// Records that no probe is needed now, so that the next one can start promptly.
     pub(crate) fn rest(&mut self) {
         self.pause = CONNECT_PROBE_FIRST;
     }
@@ -60,8 +60,8 @@ impl ConnectProbe {
         self.connecting.is_some()
     }
 
-    /// Waits up to `patience` and returns the connect time if the connection succeeds. Times above one second are
-    /// reported as one second.
+    /// Waits up to `patience`, and returns the connect time if the connection succeeds. Times above one second count as
+    /// one second.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
         let Connecting { socket, since } = self.connecting.as_ref()?;
         let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];
@@ -90,7 +90,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = listener.local_addr().unwrap();
         let mut probe = ConnectProbe::default();
-        assert_eq!(probe.wait(PATIENCE), None, "nothing is under way");
+        assert_eq!(probe.wait(PATIENCE), None, "no probe is running");
 
         probe.start(peer);
         assert!(probe.is_under_way());

@@ -1,8 +1,8 @@
-//! Writes a job's objects in another format. The result is itself a job, so `ls`, `verify` and resuming work as usual.
-//! A shared job is exported range by range.
+//! Export of a job's objects in another format. The result is itself a job, so `ls`, `verify` and resuming work as
+//! usual. A shared job is exported range by range.
 //!
-//! Objects are read in a fixed order, which also defines their sequence numbers. A resumed export therefore needs only
-//! the journal: it reads pending objects again, and adds those after the last page. One thread reads, encodes and
+//! Objects are read in a fixed order, which also determines their sequence numbers. A resumed export therefore needs
+//! only the journal: it reads pending objects again, and adds those after the last page. One thread reads, encodes and
 //! commits, because the disk is the bottleneck.
 
 use std::borrow::Cow;
@@ -55,11 +55,11 @@ const ABORT: u8 = 2;
 /// Sources and settings of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// Destination of the exported job, or the destinations of all ranges of a shared job.
+    /// Destination of the job to export, or destinations of all ranges of a shared job.
     pub from: Vec<ExportSource>,
-    /// Source of that job. `None` takes the source from the job's journal.
+    /// Source of that job. `None` takes the source from its journal.
     pub source: Option<String>,
-    /// Destination of the objects.
+    /// Destination of the exported objects.
     pub dest: PathBuf,
     /// Journal folder. `None` puts it inside the destination.
     pub state: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub struct ExportOptions {
     pub format: Format,
     /// Shard size in bytes. `None` selects the default of the format.
     pub shard_size: Option<u64>,
-    /// Whether output survives a power cut, rather than only a kill.
+    /// Whether the output survives a power cut, not only a kill.
     pub is_durable: bool,
 }
 
@@ -90,7 +90,8 @@ impl ExportOptions {
         }
     }
 
-    /// Returns the identity of the export. Exports of the same objects in the same order and format are the same job.
+    /// Returns the identity of the export. Exports of the same objects in the same order and format count as the same
+    /// job.
     fn identity(&self, sources: &Sources, rules: JobRules) -> Identity {
         let snapshot = sources.description();
         let source = self.source.as_deref().unwrap_or_else(|| snapshot.part("source"));
@@ -118,7 +119,7 @@ impl ExportOptions {
         )
     }
 
-    /// Returns the columns to keep. An export has rows only for objects.
+    /// Returns the columns to keep. An export has rows for objects only.
     fn columns(&self, sources: &Sources, rules: JobRules) -> ExtraColumns {
         let identity = &sources.description().identity;
         let columns = self.format.columns(&ExtraColumns::of_identity(identity).without_outcomes());
@@ -161,13 +162,13 @@ struct ExportState {
     total: u64,
     before: Tally,
     kinds_before: KindCounts,
-    /// Counts of the objects written by this run, durable or not.
+    /// Counts of the objects that this run has written, durable or not.
     written: Mutex<(Tally, KindCounts)>,
     started: Instant,
 }
 
 impl Export {
-    /// Opens all destinations, recovers the unfinished work of an earlier run, and starts.
+    /// Opens all destinations, recovers the unfinished work of an earlier run, and starts the export.
     ///
     /// If the destinations are ranges in a bucket, `copies` copies them to this machine.
     pub fn start(options: &ExportOptions, copies: Option<Box<dyn RangeCopies>>) -> Result<Self> {
@@ -196,28 +197,28 @@ impl Export {
         self.running.wait(timeout)
     }
 
-    /// Makes the written objects durable and ends the export. A later run resumes it.
+    /// Makes the written objects durable and ends the export. A later run can resume it.
     pub fn stop(&self) {
         self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
     }
 
-    /// Aborts the export without making anything durable. A later run resumes the export.
+    /// Aborts the export without making anything durable. A later run can resume it.
     pub fn abort(&self) {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
     }
 
-    /// Aborts and waits for the thread to end.
+    /// Aborts the export and waits for its thread to end.
     pub fn close(&self) {
         self.abort();
         self.running.join();
     }
 
-    /// Returns the report or the error once the export has ended. It can be taken only once.
+    /// Returns the report or the error once the export has ended. Only one call can take it.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the current state at low cost.
+    /// Returns the current state, which is cheap to read.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -367,8 +368,8 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Returns the targets that earlier runs left unfinished, as runs of sequence numbers (first, count). All of them
-    /// fit into one Parquet shard.
+    /// Returns the targets that earlier runs left unfinished, as runs of sequence numbers (first, count). They all fit
+    /// into one Parquet shard.
     fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -423,7 +424,7 @@ fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence)
     run.is_none_or(|(first, length)| sequence - first >= *length)
 }
 
-/// Content of the current commit window.
+/// Contents of the current commit window.
 #[derive(Default)]
 struct ExportWindow {
     outcomes: usize,
@@ -431,7 +432,7 @@ struct ExportWindow {
     since: Option<Instant>,
 }
 
-/// Writes an export's blocks, pages and receipts.
+/// Writer of an export's blocks, pages and receipts.
 struct ExportWriter<'w> {
     journal: &'w mut Journal,
     /// First sequence number after the pages of earlier runs.
@@ -443,7 +444,7 @@ struct ExportWriter<'w> {
     is_of_list: bool,
     decodes_names: bool,
     block: Block,
-    /// Names in the block that are not in a page yet.
+    /// Names in the block that no page contains yet.
     names: Names,
     /// Outcomes of unsuccessful targets in this window.
     gathered: WindowOutcomes,
@@ -478,8 +479,8 @@ impl ExportWriter<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Returns the stored name. If names are paths, this is the URL without its scheme, as in the `files` format for
-    /// lists.
+    /// Returns the name under which the object is stored. If names are paths, this is the URL without its scheme, as in
+    /// the `files` format for lists.
     fn name_of<'o>(&self, object: &Object<'o>) -> Cow<'o, [u8]> {
         if self.names_are_paths && self.is_of_list {
             path_of_url(object.name, self.decodes_names)
@@ -510,7 +511,7 @@ impl ExportWriter<'_> {
         Ok(())
     }
 
-    /// Writes the block. Its page belongs to the transaction that the next receipt ends.
+    /// Writes the block. Its page is part of the transaction that ends with the next receipt.
     fn write_block(&mut self) -> Result<()> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);

@@ -1,7 +1,7 @@
-//! The thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
+//! Thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
 //! discards the body. The planner decides when to check (`planner/probing.rs`).
 //!
-//! Like the listing, this thread makes its own requests, whichever engine is used. It makes one at a time, each on a
+//! Like the listing, this thread sends its own requests, whichever engine is used. It sends one at a time, each on a
 //! new connection.
 
 use std::cell::Cell;
@@ -28,10 +28,10 @@ use fetchmill_net::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
 };
 
-/// Settings and shared parts of the thread.
+/// Settings and shared parts of the checking thread.
 pub(crate) struct HealthChecker {
     pub(crate) control: Arc<Control>,
-    /// The only origin, if a server lists its own objects.
+    /// The only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,
@@ -161,7 +161,7 @@ enum Answer {
     /// An unusable reply from a server that is not in trouble.
     Unusable,
     Down,
-    /// Unknown, because this thread cannot make the request.
+    /// Unknown, because this thread cannot send the request.
     Unknown,
 }
 

@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_store::journal::Doubtful;
 use fetchmill_store::results::Summary;
 
-/// See the [module documentation](self).
+/// Shared state of a job. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JobState {
     pub(crate) control: Arc<Control>,
@@ -38,7 +38,7 @@ impl JobState {
     }
 }
 
-/// Adds two tallies.
+/// Returns the sum of two tallies.
 pub(crate) fn plus(mut one: Tally, other: Tally) -> Tally {
     one.add(&other);
     one
@@ -65,7 +65,7 @@ impl Interruption {
 
 /// Report of a job that has ended.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is independent of the others")]
 pub struct JobReport {
     /// Counts of durable outcomes.
     pub tally: Tally,
@@ -73,9 +73,9 @@ pub struct JobReport {
     pub kinds: KindCounts,
     /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// Whether requests of this run may have contained credentials.
+    /// Whether requests of this run might have contained credentials.
     pub gave_credentials: bool,
-    /// See [`Doubtful`].
+    /// Targets whose replies might belong to other requests.
     pub doubtful: Doubtful,
     /// Duration of this run.
     pub elapsed: Duration,
@@ -91,7 +91,8 @@ pub struct JobReport {
     pub is_tolerated: bool,
     /// Whether an earlier run started the job.
     pub is_resumed: bool,
-    /// The cause that limited this run for the longest time, and its share of the run. `None` if nothing was measured.
+    /// Cause that limited this run for the longest time, and its share of the run's time. `None` if nothing was
+    /// measured.
     pub limited_by: Option<(LimitedBy, f64)>,
     /// Results of a check.
     pub summary: Option<Summary>,

@@ -195,8 +195,7 @@ fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsV
         accelerate: given.accelerate || is_on(&ACCELERATE),
     };
     if variant.fips && variant.accelerate {
-        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out use_fips_endpoint or \
-        use_accelerate_endpoint".into()));
+        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out one of these options".into()));
     }
     Ok(variant)
 }
@@ -223,7 +222,7 @@ fn must_hide(url: &OriginUrl) -> Result<()> {
 fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     let refused = |why: String| {
         Error::Usage(format!(
-            "--sse-c-key-file {}: {why}; pass a file that contains the 32 bytes of the key, raw or in base64",
+            "--sse-c-key-file {}: {why}; pass a file with the 32 bytes of the key, raw or in base64",
             path.display()
         ))
     };

@@ -1,11 +1,11 @@
-//! Finds the bottleneck of a job from measurements of the last seconds. These functions use no clock and do no I/O.
+//! Finds the bottleneck of a job from measurements of the last seconds. The functions use no clock and do no I/O.
 //!
-//! A job's capacity is the maximum number of requests in flight. The use of this capacity ([`super::capacity`]) gives
+//! A job's capacity is the maximum number of requests in flight. How this capacity is used ([`super::capacity`]) gives
 //! the first hint. Empty slots wait for targets, the sink or hosts. Slots that wait for a rate limit are counted
 //! separately. If all slots are busy, the limit is the server, the network, this machine's processors, or the number of
-//! slots itself. To distinguish these, the code compares reply times with those under low load, and connect times with
-//! the shortest one seen. A cause is reported if it accounts for at least 60 % of the capacity. If none does, the
-//! result is `mixed` (docs/internals/decisions/0031).
+//! slots itself. To tell these apart, reply times are compared with reply times under low load, and connect times with
+//! the shortest connect time seen. A cause is reported if it accounts for at least 60 % of the capacity. If no cause
+//! does, the result is `mixed` (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 
@@ -19,20 +19,20 @@ use fetchmill_model::text::dates::utc;
 
 /// A cause is reported if it accounts for at least this share of the capacity.
 const DOMINANT: f64 = 0.6;
-/// A rate limits the job if at least this share of it is used. The threshold is lower for the pace of a throttling
-/// origin, because that pace fluctuates.
+/// A rate limits the job if at least this share of the rate is used. For a throttling origin, a lower threshold
+/// applies, because its pace fluctuates.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
 /// Processors are saturated if they are busy for at least this share of the time.
 const BUSY: f64 = 0.92;
-/// Processors limit the job if its fetching threads run or are runnable for at least this share of the time.
+/// Processors limit the job if its fetching threads run or could run for at least this share of the time.
 const WANTED: f64 = 0.75;
-/// Replies are queued if they take at least this many times as long as under low load.
+/// Replies are queued if they take at least this many times as long as they do under low load.
 const QUEUED: f64 = 1.5;
-/// The queue is in the network if connect times exceed the shortest one by at least this share of the queueing time,
-/// and by `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the network is the cause
-/// even if the first replies were slow too. Under low load, the first replies are slow because they wait for the first
-/// bytes of all other connections.
+/// The queue is in the network if connect times exceed the shortest one by two amounts: this share of the queueing
+/// time, and `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the cause is the
+/// network even if the first replies were slow. Under low load, the first replies are slow because they wait for the
+/// first bytes of all other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
@@ -40,7 +40,7 @@ const ON_THE_WAY_MIN: f64 = 0.002;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKind {
-    /// The source lists targets too slowly.
+    /// The source does not list targets fast enough.
     Listing,
     /// The server becomes slower when there are more requests.
     Server,
@@ -48,23 +48,23 @@ pub enum LimitKind {
     Network,
     /// This machine's processors are saturated.
     Cpu,
-    /// Storing takes too long.
+    /// Storing objects takes too long.
     Disk,
     /// The user's function takes too long.
     Transform,
-    /// `--rate`.
+    /// `--rate` is used up.
     Rate,
-    /// `--bwlimit`.
+    /// `--bwlimit` is used up.
     Bwlimit,
     /// The server refuses requests above a certain rate.
     Throttling,
     /// A limit that protects the server or a host.
     Courtesy,
-    /// The number of requests in flight.
+    /// The maximum number of requests in flight.
     Concurrency,
-    /// The name server.
+    /// Lookups at the name server.
     Names,
-    /// No replies arrive.
+    /// No replies arrive at all.
     Outage,
     /// Only a few targets are left.
     LastTargets,
@@ -95,7 +95,7 @@ impl LimitKind {
     }
 }
 
-/// The cause that limits a job, with a measurement that supports it.
+/// Cause that limits a job, with a measurement that supports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// Kind of the cause.
@@ -104,19 +104,19 @@ pub struct LimitedBy {
     pub text: String,
 }
 
-/// Source of the concurrency limit.
+/// Origin of the concurrency limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// The user set it.
+    /// The user set the limit.
     #[default]
     Given,
-    /// It is the limit of the only host.
+    /// The only host has this limit.
     OfHost { most: usize },
-    /// The search is running.
+    /// The search is still running.
     Trying,
-    /// The search has ended because a higher concurrency did not help.
+    /// The search ended because a higher concurrency did not help.
     Found,
-    /// The search reached this limit, which is this machine's or protects `whom`.
+    /// The search reached this limit. It protects `whom`, or is the limit of this machine.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
@@ -125,16 +125,16 @@ pub(crate) enum Search {
 pub(crate) struct Pacing {
     /// Requests of the whole job.
     pub(crate) rate: Option<f64>,
-    /// Requests to the only host. `None` in a job over many hosts.
+    /// Requests to the only host. `None` if the job has many hosts.
     pub(crate) rate_per_host: Option<f64>,
     /// Body bytes of the whole job.
     pub(crate) bwlimit: Option<f64>,
-    /// Requests that a throttling origin accepts, and its host.
+    /// Request rate that a throttling origin accepts, and its host.
     pub(crate) throttled: Option<(f64, String)>,
 }
 
 impl Pacing {
-    /// Returns the lowest request rate and the option that sets it.
+    /// Returns the lowest request rate, and the option that sets it.
     fn request_rate(&self) -> Option<(f64, &'static str)> {
         let of_job = self.rate.map(|rate| (rate, "--rate"));
         let of_host = self.rate_per_host.map(|rate| (rate, "--rate-per-host"));
@@ -142,7 +142,7 @@ impl Pacing {
     }
 }
 
-/// Limits per host, in a job over many hosts.
+/// Limits per host, in a job with many hosts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostBounds {
     /// Maximum number of requests in flight.
@@ -151,16 +151,16 @@ pub(crate) struct HostBounds {
     pub(crate) rate: Option<f64>,
 }
 
-/// The attempts and retries for which the last targets are waiting.
+/// Attempts and retries that the last targets are waiting for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastTargets {
-    /// Latest time at which a running attempt times out. `None` if unknown.
+    /// Latest time at which a running attempt times out, if known.
     pub(crate) attempts_until: Option<Millis>,
-    /// Time of the next retry, and the failure of that target's last attempt. `None` if no target waits.
+    /// Time of the next retry, and the kind of failure that caused it. `None` if no target waits.
     pub(crate) next: Option<(Millis, FailureKind)>,
 }
 
-/// Shares of the writers' time by activity.
+/// Shares of the writers' time, by activity.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriterShares {
     pub(crate) transforming: f64,
@@ -195,11 +195,11 @@ pub(crate) struct LimitFacts {
     pub(crate) in_flight: u64,
     pub(crate) concurrency: u64,
     pub(crate) search: Search,
-    /// Reply time in seconds, now and under low load.
+    /// Reply times in seconds: current, and under low load.
     pub(crate) latency: Option<f64>,
     pub(crate) unloaded: Option<f64>,
     pub(crate) path: Option<PathTimes>,
-    /// The outage that the job is waiting out, and when it started.
+    /// Outage that the job is waiting for, and its start time.
     pub(crate) outage: Option<String>,
     pub(crate) is_listing_done: bool,
     /// Number of targets waiting for a retry.
@@ -208,17 +208,17 @@ pub(crate) struct LimitFacts {
     pub(crate) per_host: HostBounds,
 }
 
-/// A possible cause, and the share of the capacity for which it accounts.
+/// A possible cause, with its share of the capacity.
 struct Cause {
     kind: LimitKind,
     share: f64,
     text: String,
-    /// The largest share that was merged into `share`. Its cause is described by `text`.
+    /// Largest of the shares that were merged into `share`. `text` describes that share's cause.
     of_text: f64,
 }
 
 impl Cause {
-    /// Merges another cause of the same kind. Keeps the text of the larger one.
+    /// Adds another cause of the same kind, and keeps the text of the larger one.
     fn merge(&mut self, share: f64, text: String) {
         self.share += share;
         if share > self.of_text {
@@ -227,7 +227,7 @@ impl Cause {
     }
 }
 
-/// Returns the job's bottleneck. `None` before the first measurement.
+/// Returns the job's bottleneck, or `None` before the first measurement.
 pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
     if let Some(text) = &facts.outage {
         return Some(LimitedBy { kind: LimitKind::Outage, text: text.clone() });
@@ -289,7 +289,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker without targets for its own hosts is waiting for the hosts of other workers.
+        // A worker that has no targets for its own hosts is waiting for the hosts of other workers.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -310,7 +310,7 @@ impl LimitFacts {
         causes
     }
 
-    /// Describes targets that wait for a rate that is not fully used: they arrive in bursts, or the rate has just
+    /// Describes targets that wait although their rate is not used up. They arrive in bursts, or the rate has just
     /// changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
@@ -386,7 +386,7 @@ impl LimitFacts {
                 (LimitKind::Courtesy, text)
             }
             (CapacityUse::HostRests, _) => {
-                let text = "paused hosts: they asked for fewer requests or did not answer";
+                let text = "paused hosts: they asked for fewer requests, or did not answer";
                 (LimitKind::Throttling, text.to_owned())
             }
             (CapacityUse::HostPlaces, _) => {
@@ -415,18 +415,18 @@ impl LimitFacts {
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        // Other programs on the processors matter only if the job needs the processors.
+        // Load from other programs matters only if the job needs the processors.
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
-                "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them with this \
-                 job"
+                "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them because of \
+                 this job"
             );
             (LimitKind::Cpu, text)
         })
     }
 
-    /// Describes a job that always has the maximum number of requests in flight.
+    /// Describes a job in which the maximum number of requests is always in flight.
     fn of_exchanges(&self) -> (LimitKind, String) {
         if let Some(used_up) = self.used_up_processors() {
             return used_up;
@@ -459,8 +459,8 @@ impl LimitFacts {
         let is_queued = latency >= unloaded * QUEUED || self.longer_way(latency).is_some();
         if self.search != Search::Found && !is_queued {
             let text = format!(
-                "--concurrency: {} in flight, and replies take {}, no longer than with few: a higher number \
-                 may be faster",
+                "--concurrency: {} in flight, and replies take {}, no longer than with few in flight: a \
+                 higher number might be faster",
                 whole(self.concurrency),
                 duration(latency)
             );
@@ -469,8 +469,8 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// Describes a job that always has the maximum number of requests in flight but has no reply times. Either the
-    /// engine does not report them, or there were no recent replies.
+    /// Describes a job in which the maximum number of requests is always in flight, but reply times are unknown. Either
+    /// the engine does not report them, or there were no recent replies.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);
         // Attempts without a reply count as requests.
@@ -486,15 +486,14 @@ impl LimitFacts {
         let took = duration(self.in_flight as f64 / ended);
         if self.search == Search::Found {
             let text = format!(
-                "the server: more than {most} in flight would not be faster, replies take \
-                                {took}"
+                "the server: a concurrency above {most} would not be faster, replies take {took}"
             );
             return (LimitKind::Server, text);
         }
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
-    /// Returns the connect times if packets queued in the network cause a large share of `waited` seconds.
+    /// Returns the connect times if packets that queue in the network account for a large share of `waited` seconds.
     fn longer_way(&self, waited: f64) -> Option<PathTimes> {
         self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
     }
@@ -511,7 +510,7 @@ impl LimitFacts {
             return (LimitKind::Network, text);
         }
         let text = format!(
-            "the server: replies take {} with {} in flight, but {} with few in flight",
+            "the server: replies take {} with {} in flight, but only {} with few in flight",
             duration(latency),
             whole(self.in_flight),
             duration(unloaded)

@@ -1,30 +1,30 @@
-//! Measures how a worker uses its capacity, which is the maximum number of requests in flight. It counts slots with a
-//! request in flight, slots whose target waits, and empty slots by reason.
+//! Measurement of how a worker uses its capacity, which is the maximum number of requests in flight. It counts slots
+//! whose request is in flight, slots whose target waits, and empty slots by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Use of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapacityUse {
-    /// Its request is in flight.
+    /// A request is in flight.
     Exchanging,
-    /// Its target waits for a connection or credentials.
+    /// The target waits for a connection or for credentials.
     Preparing,
-    /// Its target waits for a rate.
+    /// The target waits for a rate limit.
     Paced,
     /// Empty: bodies are waiting to be stored.
     Sink,
     /// Empty: the origin rests or is being checked.
     Held,
-    /// Empty: there are no targets.
+    /// Empty: there are no targets left.
     NoTargets,
-    /// Empty: every host has its maximum number of requests.
+    /// Empty: every host has reached its maximum number of requests.
     HostTurns,
-    /// Empty: targets wait for the rates of their hosts.
+    /// Empty: targets wait for the rate limits of their hosts.
     HostRates,
-    /// Empty: targets wait for a slot that prompt hosts do not use.
+    /// Empty: targets wait for a slot that fast hosts leave free.
     HostPlaces,
-    /// Empty: the hosts are resting.
+    /// Empty: all hosts with targets are resting.
     HostRests,
     /// Empty: targets wait for name lookups.
     Names,
@@ -36,7 +36,7 @@ pub(super) const OF_HOSTS: [CapacityUse; 4] =
 
 /// Number of uses.
 const USES: usize = CapacityUse::Names as usize + 1;
-/// Number of units that represent a worker's whole capacity at one tick.
+/// Units that make up a worker's whole capacity at one tick.
 const WHOLE: u64 = 1_000;
 
 /// Counters that one worker updates once per tick.
@@ -57,7 +57,7 @@ impl CapacityCounters {
     }
 }
 
-/// Share of the capacity per use. The shares add up to 1, or to 0 if nothing was counted.
+/// Share of the capacity for each use. The shares add up to 1, or to 0 if nothing was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Shares([f64; USES]);
 
@@ -80,7 +80,7 @@ impl Shares {
         self.0[of as usize]
     }
 
-    /// Returns the weighted mean. Ignores shares for which nothing was counted.
+    /// Returns the weighted mean, ignoring shares that contain no counts.
     pub(crate) fn mean<'s>(shares: impl Iterator<Item = (&'s Shares, f64)>) -> Self {
         let (mut sum, mut weights) = (Shares::default(), 0.0);
         for (part, weight) in shares.filter(|(part, _)| !part.are_unknown()) {
@@ -96,12 +96,12 @@ impl Shares {
     }
 }
 
-/// The previous counts, from which the shares since then are computed.
+/// Previous counts, from which later shares are computed.
 #[derive(Debug, Default)]
 pub(crate) struct CountedCapacity([u64; USES]);
 
 impl CountedCapacity {
-    /// Returns the combined shares of all workers since the last call.
+    /// Returns the shares of all workers together since the last call.
     pub(crate) fn shares<'c>(&mut self, counters: impl Iterator<Item = &'c CapacityCounters>) -> Shares {
         let mut sums = [0; USES];
         for counted in counters {

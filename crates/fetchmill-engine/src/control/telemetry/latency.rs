@@ -1,14 +1,14 @@
-//! Histograms of reply times, based on the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
+//! Histograms of reply times. They use the crate `hdrhistogram`, a port of Gil Tene's `HdrHistogram`.
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Upper end of the histograms: one hour. They start at one microsecond, and longer times count as one hour. A
+/// Upper end of the histograms: one hour. Longer times count as one hour, and the lower end is one microsecond. A
 /// histogram takes 13 KiB with two significant digits and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Number of samples in the recent latency.
+/// Number of histograms in the recent latency.
 const RECENT: usize = 10;
 
 /// Reply times in seconds, from the request to the last byte.
@@ -24,14 +24,15 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// See the [module documentation](self). Has `DIGITS` significant digits. Uses no memory while empty.
+/// Histogram of reply times with `DIGITS` significant digits. See the [module documentation](self). It uses no memory
+/// while empty.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
 
 impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
         if self.0.is_none() {
-            // The bounds are constants and always valid.
+            // The bounds are constants, and they are valid.
             self.0 = Histogram::new_with_bounds(1, HIGHEST_MICROS, DIGITS).ok();
         }
         self.0.as_mut()
@@ -44,7 +45,7 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
         }
     }
 
-    /// Adds another histogram and empties it. The other one keeps its allocation.
+    /// Adds another histogram and empties it. The other histogram keeps its allocation.
     pub(crate) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;
@@ -85,7 +86,7 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     }
 }
 
-/// Histograms of the last seconds, using 140 KiB.
+/// Histograms of the last seconds. They use 140 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLatency(VecDeque<LatencyHistogram>);
 
@@ -98,7 +99,7 @@ impl RecentLatency {
         self.0.push_back(histogram);
     }
 
-    /// Returns the last `seconds` histograms, summed.
+    /// Returns the sum of the last `seconds` histograms.
     pub(crate) fn last(&self, seconds: usize) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for recent in self.0.iter().rev().take(seconds) {

@@ -1,4 +1,4 @@
-//! Load of the processors that this process may use, from the kernel's counters (proc(5), cgroups(7)).
+//! Load of the processors that this process can use, from the kernel's counters (proc(5), cgroups(7)).
 
 use std::fs;
 use std::time::Instant;
@@ -7,19 +7,19 @@ use std::time::Instant;
 const TICKS_A_SECOND: f64 = 100.0;
 /// Maximum number of threads that are inspected per second.
 const THREADS_MAX: usize = 256;
-/// Quota of this process's cgroup, at the path visible in a container.
+/// Quota of this process's cgroup, at the path that a container sees.
 const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 
 /// Processor use over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processors {
-    /// Number of processors that this process may use. A quota can reduce it to less than one.
+    /// Number of processors that this process can use. A quota can reduce it to less than one.
     pub(crate) allowed: f64,
-    /// Number of these processors that were busy, for this process or others.
+    /// Number of these processors that were busy, with this process or another.
     pub(crate) busy: f64,
     /// Number of processors that this process used.
     pub(crate) own: f64,
-    /// Number of processors that this process could have used: the sum over its running and runnable threads.
+    /// Number of processors that this process could have used, summed over its running and runnable threads.
     pub(crate) wanted: f64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Processors {
 struct Ticks {
     idle: u64,
     own: u64,
-    /// Nanoseconds during which threads ran or waited to run.
+    /// Nanoseconds that threads spent running or waiting to run.
     wanted: u64,
 }
 
-/// Measures processor use. Each measurement covers the time since the previous one.
+/// Meter of processor use. Each measurement covers the time since the previous one.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processors: Vec<usize>,
@@ -49,7 +49,7 @@ impl Machine {
         Machine { processors, quota, before, at: Instant::now() }
     }
 
-    /// Returns the use since the previous call.
+    /// Returns the processor use since the previous call.
     pub(crate) fn look(&mut self) -> Processors {
         let (now, at) = (ticks(&self.processors), Instant::now());
         let before = std::mem::replace(&mut self.before, now);
@@ -61,13 +61,13 @@ impl Machine {
             allowed: self.quota.map_or(count, |quota| quota.min(count)),
             busy: (count - used(before.idle, now.idle)).clamp(0.0, count),
             own,
-            // If the kernel does not count this, use at least the processors that were used.
+            // If the kernel does not count this time, use at least the time that was used.
             wanted: (now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds).max(own),
         }
     }
 }
 
-/// Parses the list of processors that a process may run on, such as `Cpus_allowed_list: 0-1,4`.
+/// Parses the list of processors that a process can run on, such as `Cpus_allowed_list: 0-1,4`.
 fn allowed(status: &str) -> Vec<usize> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
     let range = |part: &str| {
@@ -77,7 +77,8 @@ fn allowed(status: &str) -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// Parses a quota and returns it as a number of processors. `200000 100000` means two, `max 100000` means no quota.
+/// Parses a quota and returns it as a number of processors. `200000 100000` means two processors, and `max 100000`
+/// means no quota.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
@@ -90,7 +91,8 @@ fn ticks(processors: &[usize]) -> Ticks {
     Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
 }
 
-/// Sums the wanted time of up to `THREADS_MAX` threads. The times of a thread are lost when it ends.
+/// Returns the nanoseconds that up to `THREADS_MAX` threads spent running or waiting to run. The times of a thread are
+/// lost when the thread ends.
 fn wanted_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
     tasks
@@ -99,12 +101,13 @@ fn wanted_nanos() -> u64 {
         .sum()
 }
 
-/// Returns the nanoseconds that a thread ran or waited to run. Ignores the third field, the number of time slices.
+/// Returns the nanoseconds that a thread spent running or waiting to run. Ignores the third field, which is the number
+/// of time slices.
 fn ready_nanos(schedstat: &str) -> u64 {
     schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
 
-/// Returns the number of ticks for which processors were idle or waited for a disk.
+/// Returns the number of ticks that processors spent idle or waiting for a disk.
 fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let (processor, times) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -114,8 +117,8 @@ fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Returns the processor time of all threads, in user and kernel mode. The program name may contain any byte, but the
-/// last closing parenthesis ends it.
+/// Returns the processor time of all threads, in user and kernel mode. The program name can contain any byte, but it
+/// ends at the last closing parenthesis.
 fn own_ticks(stat: &str) -> u64 {
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
     fields.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum()

@@ -1,6 +1,6 @@
-//! Measurements of a running job in addition to its counters: capacity use, reply times, writer activity, and a sample
-//! per second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads
-//! them ([`crate::job::sampler`]).
+//! Measurements of a running job beyond its counters: capacity use, reply times, writer activity, and one sample per
+//! second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads them
+//! ([`crate::job::sampler`]).
 
 mod bottleneck;
 mod capacity;
@@ -38,7 +38,7 @@ use fetchmill_model::planner::origin::Millis;
 pub(crate) enum WriterActivity {
     /// Waiting for a block.
     Idle = 0,
-    /// A transform processes replies.
+    /// Running a transform on replies.
     Transforming = 1,
     /// Storing, syncing, or waiting for the journal.
     Storing = 2,
@@ -69,7 +69,7 @@ impl WorkerTelemetry {
         std::mem::take(&mut *lock(&self.latency))
     }
 
-    /// Adds the worker's own histograms by origin to the totals, and empties them. Used in a job over many origins.
+    /// Adds the worker's own histograms per origin to the totals, and empties them. Used in jobs with many origins.
     pub(crate) fn add_origins(&self, own: &mut OriginHistograms) {
         lock(&self.origins).append(own);
     }
@@ -96,19 +96,19 @@ impl WorkerTelemetry {
     }
 }
 
-/// See the [module documentation](self).
+/// Measurements of a job. See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     pub(crate) workers: Vec<WorkerTelemetry>,
-    /// Peer address of the first connection that any worker opened. It is set only once, so later connections take no
-    /// lock.
+    /// Peer address of the first connection that any worker opened. It is set only once, so that later connections take
+    /// no lock.
     peer: OnceLock<SocketAddr>,
-    /// Shortest, previous and last TCP connect time to this address, in microseconds. 0 means unknown.
+    /// Shortest, second-to-last and last TCP connect time to this address, in microseconds. 0 means unknown.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
     connect_before: AtomicU64,
     latest: Mutex<Progress>,
-    /// Causes that limited this run, with their total seconds and latest text.
+    /// Causes that limited this run, with their total duration in seconds and their latest text.
     causes: Mutex<Vec<(LimitedBy, f64)>>,
     series: Mutex<Series>,
 }
@@ -121,7 +121,7 @@ impl Telemetry {
         }
     }
 
-    /// Records a new connection and its connect time. Returns whether it is the first.
+    /// Records a new connection and its connect time. Returns whether it is the first connection.
     pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) -> bool {
         let peer = peer.filter(|_| self.peer.get().is_none());
         let is_first = peer.is_some_and(|peer| self.peer.set(peer).is_ok());
@@ -148,8 +148,8 @@ impl Telemetry {
         (least > 0.0).then_some(PathTimes { now, least })
     }
 
-    /// Returns the latest time at which a running attempt times out. `None` if no attempt is running, or if the time is
-    /// unknown.
+    /// Returns the latest time at which a running attempt times out. Returns `None` if no attempt is running or the
+    /// time is unknown.
     pub(crate) fn attempts_until(&self) -> Option<Millis> {
         let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
         self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
@@ -164,7 +164,7 @@ impl Telemetry {
         (replies > 0).then(|| sum(|worker| &worker.unloaded_micros) as f64 / replies as f64 / 1e6)
     }
 
-    /// Takes the merged histograms of all workers since the last call.
+    /// Takes the histograms recorded since the last call, merged over all workers.
     pub(crate) fn take_latency(&self) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for worker in &self.workers {
@@ -173,7 +173,7 @@ impl Telemetry {
         all
     }
 
-    /// Takes the histograms by origin since the last call. Used in a job over many origins.
+    /// Takes the histograms per origin that were recorded since the last call. Used in jobs with many origins.
     pub(crate) fn take_origins(&self) -> OriginHistograms {
         let mut all = OriginHistograms::default();
         for worker in &self.workers {
@@ -198,7 +198,7 @@ impl Telemetry {
         }
     }
 
-    /// Returns the cause that limited the run for the longest time, and its share of the run.
+    /// Returns the cause that limited the run for the longest time, and its share of the run's time.
     pub(crate) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
         let causes = lock(&self.causes);
         let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();
@@ -225,7 +225,7 @@ impl Telemetry {
         *lock(&self.series) = Series::of(samples);
     }
 
-    /// Returns the samples after `after`, in seconds since 1970 UTC.
+    /// Returns the samples after the time `after`, in seconds since 1970 UTC.
     pub(crate) fn samples(&self, after: f64) -> Vec<Sample> {
         lock(&self.series).after(after)
     }

@@ -1,30 +1,30 @@
-//! Reply times by origin, in a job over many origins. Covers at most [`ORIGINS_MAX`] origins.
+//! Reply times per origin, in a job with many origins. At most [`ORIGINS_MAX`] origins are covered.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Maximum number of origins recorded at a time. The first origins to reply are recorded.
+/// Maximum number of origins recorded at a time: the first ones that reply.
 const ORIGINS_MAX: usize = 64;
-/// Number of samples in the recent latency.
+/// Number of entries in the recent latency.
 const RECENT: usize = 10;
 
-/// A histogram with one significant digit, which takes 2 KiB.
+/// Histogram with one significant digit, which takes 2 KiB.
 type OriginHistogram = LatencyHistogram<1>;
 
-/// Replies of an origin over the last ten seconds.
+/// Replies of an origin during the last ten seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginLatency {
     /// The origin, such as `https://files.example.com`.
     pub origin: String,
-    /// Number of complete replies per second that indicate no trouble.
+    /// Complete replies per second, not counting those that indicate trouble.
     pub replies_per_second: f64,
     /// Reply times, with one significant digit.
     pub latency: Latency,
 }
 
-/// Histograms since the last take, using up to 128 KiB.
+/// Histograms since they were last taken. They use up to 128 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct OriginHistograms(HashMap<OriginKey, OriginHistogram>);
 
@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds the histograms of `other` as far as there is room, and empties `other`.
+    /// Adds the histograms of `other` for which there is room, and empties `other`.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {
@@ -48,12 +48,12 @@ impl OriginHistograms {
     }
 }
 
-/// Histograms of the last seconds, using up to 1.3 MiB.
+/// Histograms of the last seconds. They use up to 1.3 MiB.
 #[derive(Debug, Default)]
 pub(crate) struct RecentOrigins(VecDeque<(f64, OriginHistograms)>);
 
 impl RecentOrigins {
-    /// Adds the histograms of another sample, which is `seconds` long.
+    /// Adds the histograms of another sample, which covers `seconds` seconds.
     pub(crate) fn push(&mut self, seconds: f64, histograms: OriginHistograms) {
         if self.0.len() >= RECENT {
             self.0.pop_front();

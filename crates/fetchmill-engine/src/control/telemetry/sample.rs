@@ -1,4 +1,4 @@
-//! A job's activity during an interval of one or more seconds.
+//! Activity of a job during an interval of one or more seconds.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use super::latency::Latency;
 use super::origins::OriginLatency;
 use fetchmill_model::limits::PACE_KEPT;
 
-/// See the [module documentation](self). Unless noted otherwise, values are counts within the interval.
+/// One sample of a job's activity. See the [module documentation](self). Unless noted otherwise, values are counts
+/// within the interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// End of the interval, in seconds since 1970 UTC.
@@ -39,9 +40,9 @@ pub struct Sample {
     /// Number of failed targets by kind.
     #[serde(default)]
     pub failures: BTreeMap<String, u64>,
-    /// Reply times. `None` if there were no replies or the engine does not report times.
+    /// Reply times. `None` if there were no replies, or if the engine does not report times.
     pub latency: Option<Latency>,
-    /// The cause that limited the job.
+    /// Cause that limited the job.
     pub limited_by: Option<LimitKind>,
 }
 
@@ -58,16 +59,17 @@ pub(crate) struct Progress {
     pub(crate) concurrency: u64,
     /// Reply times of the last ten seconds.
     pub(crate) latency: Option<Latency>,
-    /// Reply times by origin, in a job over many origins. They are for live displays and not stored in the journal.
+    /// Reply times per origin, in a job with many origins. They are for live displays and are not stored in the
+    /// journal.
     #[serde(skip)]
     pub(crate) origins: Vec<OriginLatency>,
     pub(crate) limited_by: Option<LimitedBy>,
-    /// Requests per second that the only origin accepts while it throttles.
+    /// Requests per second that the only origin accepts while it throttles requests.
     pub(crate) pace: Option<f64>,
 }
 
 impl Progress {
-    /// Returns the pace that an earlier run found, if it is recent. `now` is in seconds since 1970 UTC.
+    /// Returns the pace that an earlier run determined, if it is recent. `now` is in seconds since 1970 UTC.
     pub(crate) fn pace_to_resume(&self, now: f64) -> Option<f64> {
         let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
         self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
@@ -76,7 +78,7 @@ impl Progress {
 
 impl Sample {
     /// Merges this sample with the next one. Percentiles are averaged, weighted by the number of replies, because the
-    /// histograms no longer exist. The limiting cause is that of the longer sample.
+    /// histograms no longer exist. The limiting cause is taken from the longer sample.
     #[must_use]
     pub(super) fn merged(mut self, next: Sample) -> Sample {
         self.latency = merged_latency(&self, &next);
@@ -128,7 +130,7 @@ mod tests {
 
         assert_eq!(found.pace_to_resume(1_060.0), Some(200.0));
         assert_eq!(found.pace_to_resume(1_000.0 + 2.0 * PACE_KEPT.as_secs_f64()), None);
-        assert_eq!(found.pace_to_resume(900.0), None, "a clock that was set back tells nothing");
+        assert_eq!(found.pace_to_resume(900.0), None, "a clock that was set back proves nothing");
         assert_eq!(Progress { pace: None, ..found.clone() }.pace_to_resume(1_001.0), None);
         let read: Progress = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
         assert_eq!(read, found);

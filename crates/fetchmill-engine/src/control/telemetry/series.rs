@@ -1,22 +1,23 @@
-//! A bounded time series of samples. When there are too many, neighbours are merged, and later samples are longer.
+//! Bounded time series of samples. When there are too many samples, neighbours are merged, and later samples become
+//! longer.
 
 use super::sample::Sample;
 use fetchmill_model::limits::SAMPLES_MAX;
 
-/// See the [module documentation](self). A sample takes about 200 bytes.
+/// Series of samples. See the [module documentation](self). A sample takes about 200 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
-    /// Length of a sample in seconds. 0 keeps samples unchanged.
+    /// Length of a sample in seconds. 0 leaves samples as they are.
     seconds: f64,
-    /// The incomplete sample.
+    /// Sample that is not complete yet.
     open: Option<Sample>,
 }
 
 impl Series {
     /// Continues a series with existing samples, which keep their length.
     pub(crate) fn of(samples: Vec<Sample>) -> Self {
-        // Samples at the end of a run are shorter than others.
+        // The last sample of a run is shorter than the others.
         let seconds = samples.iter().map(|sample| sample.interval).fold(0.0, f64::max);
         let seconds = if seconds < 2.0 { 0.0 } else { seconds };
         let mut series = Series { samples, seconds, open: None };
@@ -24,13 +25,13 @@ impl Series {
         series
     }
 
-    /// Adds a sample. Returns the samples that are newly complete. If neighbours were merged, these are all samples.
+    /// Adds a sample. Returns the samples that this completes, or all samples if neighbours were merged.
     pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
         let sample = match self.open.take() {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Measured lengths are inexact, so half a second may be missing.
+        // Measured lengths are inexact, so a sample can be up to half a second short.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();
@@ -43,7 +44,7 @@ impl Series {
         }
     }
 
-    /// Takes the incomplete sample at the end of a run. It stays shorter than others.
+    /// Takes the incomplete sample at the end of a run. It stays shorter than the others.
     pub(crate) fn finish(&mut self) -> Option<Sample> {
         let open = self.open.take()?;
         self.samples.push(open.clone());
@@ -110,7 +111,7 @@ mod tests {
         let covered = kept.iter().map(|sample| sample.interval).sum::<f64>();
         assert!((covered - seconds as f64).abs() < 1e-6, "{covered}");
         assert_eq!(kept.last().unwrap().in_flight, seconds);
-        assert_eq!(kept[..stored.len()], stored, "what is stored is what is kept");
+        assert_eq!(kept[..stored.len()], stored, "the stored samples must match the kept ones");
         assert!(kept.len() > SAMPLES_MAX / 4, "{}", kept.len());
         assert!(kept.windows(2).all(|pair| pair[0].time < pair[1].time));
         assert_eq!(series.after(kept[3].time), kept[4..]);

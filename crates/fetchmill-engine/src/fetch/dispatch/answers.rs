@@ -1,4 +1,4 @@
-//! Applies an engine's answers to their targets.
+//! The dispatcher's handling of an engine's answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 
 impl Dispatcher {
-    /// Records answers, one per target that was handed out. Waits if the sink cannot keep up.
+    /// Records the engine's answers, one per target that was handed out. Blocks while the sink cannot keep up.
     pub fn report<'a>(&mut self, answers: impl IntoIterator<Item = WorkerAnswer<'a>>) -> Result<()> {
         let mut count = 0;
         for answer in answers {
@@ -20,7 +20,7 @@ impl Dispatcher {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Report now if other workers may be waiting for the freed slots, or if the end of the job waits for the last
+        // Report now if other workers can be waiting for the freed slots, or if the end of the job waits for the last
         // answers. Observations of the origin are reported as often as by a native worker.
         if self.held.is_empty()
             || !self.done.retries.is_empty()
@@ -36,7 +36,7 @@ impl Dispatcher {
         let (WorkerAnswer::Replied { sequence, .. } | WorkerAnswer::Broken { sequence, .. }) = answer;
         self.done.attempts += 1;
         let Some(target) = self.held.remove(&sequence) else {
-            return Err(Error::Usage(format!("target {sequence} has an answer, but is not being fetched")));
+            return Err(Error::Usage(format!("target {sequence} has an answer but is not being fetched")));
         };
         if let Some(rate) = &self.rules.byte_rate {
             let came = if let WorkerAnswer::Replied { body, .. } = answer { body.len() } else { 0 };

@@ -1,5 +1,5 @@
-//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
-//! and concurrency by a second. A mismatched reply only makes the pace slightly less exact.
+//! Observation of replies on arrival, before they are matched to requests. Waiting for the match would delay changes of
+//! pace and concurrency by a second. A reply that is later rejected only makes the pace slightly less exact.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,8 @@ use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::RetriedStatuses;
 
-/// See the [module documentation](self). Shared by the connections of a Python engine and its dispatcher.
+/// Replies that have arrived. See the [module documentation](self). The connections of a Python engine and its
+/// dispatcher share them.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     seen: Mutex<SeenReplies>,
@@ -27,7 +28,7 @@ struct SeenReplies {
 }
 
 impl Arrivals {
-    /// Treats these statuses like 503 from now on.
+    /// Treats these statuses in the same way as 503 from now on.
     pub(super) fn retry(&self, statuses: RetriedStatuses) {
         lock(&self.seen).retried = statuses;
     }
@@ -42,7 +43,7 @@ impl Arrivals {
                 let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
                 seen.observed.note_failure(kind, 0, asked);
             }
-            // Whether this is a failure depends on the target's earlier attempts.
+            // Earlier attempts decide whether this counts as a failure.
             Err(kind) if kind.is_retryable() => {}
             _ => {
                 seen.observed.successes += 1;
@@ -57,7 +58,7 @@ impl Arrivals {
         std::mem::take(&mut lock(&self.seen).observed)
     }
 
-    /// Takes the unreported replies. Requests in flight are counted elsewhere.
+    /// Takes the replies that were not reported yet. Requests in flight are counted elsewhere.
     pub(super) fn take_load(&self) -> Load {
         std::mem::take(&mut lock(&self.seen).load)
     }

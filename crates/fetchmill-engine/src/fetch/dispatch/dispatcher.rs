@@ -1,4 +1,4 @@
-//! The dispatcher: how it reports to the job, and how it ends.
+//! The dispatcher: its reports to the job, and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,35 +24,35 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::target::Sequence;
 
-/// Time for which a block collects more outcomes before it is sent. The sink's commit window starts when the block
+/// Time during which a block collects outcomes before it is sent. The sink's commit window starts when the block
 /// arrives.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
-/// Interval between load reports. During it, an engine reports to the dispatcher several times.
+/// Interval between load reports. An engine reports to the dispatcher several times per interval.
 const LOAD_EVERY: Duration = Duration::from_millis(100);
-/// Up to 1 / `IDLE_SHARE` of an engine's slots may be empty although it has enough targets.
+/// Up to 1 / `IDLE_SHARE` of an engine's slots can be empty although it has enough targets.
 const IDLE_SHARE: usize = 8;
 /// Interval at which a dispatcher measures its answer rate.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
-/// See the [module documentation](self).
+/// Link between an engine and its job. See the [module documentation](self).
 pub struct Dispatcher {
     pub(super) control: Arc<Control>,
     pub(super) link: Box<dyn JobLink>,
     pub(super) rules: DispatchRules,
     pub(super) block_sender: BlockSender,
     pub(super) queue: TargetQueue,
-    /// A target that the rate limit keeps from being handed out.
+    /// Target that was not handed out because of the rate limit.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered targets to hand out again after a correction, at most as many as were handed out.
+    /// Answered targets to hand out again after a correction. There are never more than were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Targets handed out but not answered yet, at most as many as the engine has requested.
+    /// Targets that were handed out but not answered yet. There are never more than the engine requested.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
-    /// The rate allows no request before this time.
+    /// Time before which the rate allows no request.
     pub(super) paced_until: Option<Instant>,
     pub(super) done: TurnReport,
-    /// Source of observations about the origin that arrive before the answers do.
+    /// Source of observations about the origin that arrive before the answers.
     pub(super) arrivals: Option<Arc<Arrivals>>,
     /// Requests in progress, if the engine reports them.
     pub(super) running: Option<RunningRequests>,
@@ -70,13 +70,13 @@ pub struct Dispatcher {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Maximum number of requests, and of targets waiting for a slot, since the last load report. Maxima are used
-    /// because replies come in waves, and engines mostly report right after a wave.
+    /// Maximum number of requests, and of targets waiting for a slot, since the last load report. Replies come in
+    /// waves, and engines usually report right after a wave. Current numbers would therefore be too low.
     most: usize,
     waiting: usize,
 }
 
-/// Recent rate of answers per second, which determines how many targets to take.
+/// Recent number of answers per second, which determines how many targets to take.
 pub(super) struct AnswerRate {
     answers: u64,
     since: Instant,
@@ -150,13 +150,13 @@ impl Dispatcher {
         Ok(fields.chain(signed).collect())
     }
 
-    /// Uses `arrivals` instead of the answers for observations of the origin from now on.
+    /// From now on, takes observations of the origin from `arrivals` instead of the answers.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
         arrivals.retry(self.rules.rules.retried);
         self.arrivals = Some(arrivals);
     }
 
-    /// Records the engine's requests in flight and the number of targets waiting for a slot.
+    /// Records how many of the engine's requests are in flight, and how many targets are waiting for a slot.
     pub fn note_running(&mut self, requests: usize, waiting: usize) {
         let known = self.running.unwrap_or_default();
         self.running = Some(RunningRequests {
@@ -166,12 +166,12 @@ impl Dispatcher {
         });
     }
 
-    /// Returns the maximum number of requests in flight for this dispatcher. Each turn may change it.
+    /// Returns the maximum number of requests in flight for this dispatcher. It can change at each turn.
     pub fn concurrency(&self) -> usize {
         self.link.share()
     }
 
-    /// Returns whether the job was asked to stop. Requests in flight may still finish.
+    /// Returns whether the job was asked to stop. Requests in flight can still finish.
     pub fn is_stopping(&self) -> bool {
         self.control.stop.get() != Stop::No
     }
@@ -197,7 +197,7 @@ impl Dispatcher {
         self.is_done || self.control.stop.get() != Stop::No
     }
 
-    /// Returns the number of targets to request: as many as are answered per second, but at least one per slot.
+    /// Returns the number of targets to request: one second's worth of answers, but at least one target per slot.
     pub(super) fn wanted(&self, max: usize) -> usize {
         (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)
     }
@@ -224,7 +224,7 @@ impl Dispatcher {
     fn take_arrivals(&self) -> Observations {
         let observed = self.arrivals.as_ref().map(|arrivals| arrivals.take()).unwrap_or_default();
         if self.link.has_many_origins() {
-            // In a job over many hosts, a refusal affects only its host.
+            // In a job with many hosts, a refusal affects only its host.
             return Observations { successes: observed.successes, ..Observations::default() };
         }
         observed
@@ -246,9 +246,9 @@ impl Dispatcher {
         let seen = self.arrivals.as_ref().map(|arrivals| arrivals.take_load()).unwrap_or_default();
         Some(Load {
             in_flight: in_flight as u32,
-            // Only the engine knows whether a request is being sent or its connection is still being opened.
+            // Only the engine can tell whether a request is being sent or its connection is still being opened.
             exchanging: in_flight as u32,
-            // While threads and tasks start, slots are empty for a moment although there are enough targets.
+            // While threads and tasks start, slots are briefly empty although there are enough targets.
             is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
             ..seen
         })

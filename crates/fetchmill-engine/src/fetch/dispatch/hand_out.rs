@@ -1,4 +1,4 @@
-//! Hands out targets that may be requested now.
+//! Hands out the targets that can be requested now.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::Sequence;
 
-/// Minimum interval between checks of targets held back by a rate. Each check hands out all targets that are due.
+/// Minimum interval between checks of targets that wait for a rate. Each check hands out all targets that are due.
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
-    /// Returns up to `max` targets to fetch. If there are none, waits up to `patience` and may return an empty batch.
-    /// Returns `None` if there will be no more targets, or if the job was asked to stop.
+    /// Returns up to `max` targets to fetch. If there are none, waits up to `patience`, and can then return an empty
+    /// batch. Returns `None` if no more targets will come, or if the job was asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();
@@ -31,7 +31,7 @@ impl Dispatcher {
             if !batch.is_empty() || max == 0 {
                 return Ok(Some(batch));
             }
-            // Targets waiting for credentials block others only if there are many of them.
+            // Targets that wait for credentials block others only if there are many of them.
             let has_room = self.corrected.len() < max;
             if self.queue.is_empty() && self.paced.is_none() && !self.hosts.has_targets() && has_room {
                 let next = self.turn(self.wanted(max), left)?;
@@ -39,7 +39,7 @@ impl Dispatcher {
                     return Ok((!self.is_over()).then_some(batch));
                 }
             } else {
-                // The remaining targets wait for the rate or for their host.
+                // The remaining targets wait for the rate or for their hosts.
                 self.turn(0, Duration::ZERO)?;
                 if left.is_zero() {
                     return Ok((!self.is_over()).then_some(batch));
@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the target that is not handed out yet, if exactly one is left.
+    /// Returns the target that has not been handed out yet, if there is exactly one.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -86,8 +86,8 @@ impl Dispatcher {
         }
     }
 
-    /// Gives back to the job the targets that were not handed out, because the origin is in trouble. This does not
-    /// count as an attempt.
+    /// Returns targets that were not handed out to the job, because the origin is in trouble. This does not count as an
+    /// attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -117,7 +117,7 @@ impl Dispatcher {
         self.held.insert(target.sequence, target);
     }
 
-    /// Returns the next target that may be requested now.
+    /// Returns the next target that can be requested now.
     fn next_target(&mut self, by_hosts: bool, now: Millis) -> Option<CurrentTarget> {
         loop {
             let admitted = match self.hosts.take_ready() {
@@ -143,7 +143,8 @@ impl Dispatcher {
         self.queue.take(&mut target).then_some(target)
     }
 
-    /// Takes the next target with a valid name and URL. Targets to be handed out again come before those of the batch.
+    /// Takes the next target with a valid name and URL. Targets that are handed out again precede the targets of the
+    /// batch.
     fn take(&mut self, now: Millis) -> Option<CurrentTarget> {
         loop {
             let mut target = match self.take_corrected(now) {
@@ -175,14 +176,15 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the delay before this request that the job's rate, or that of a throttling origin, requires.
+    /// Returns the delay before the next request that is required by the job's rate or by the rate of a throttling
+    /// origin.
     fn wait_of_rate(&self) -> Option<Duration> {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// Returns the delay before the next target that `--bwlimit` requires. The target's size is estimated as the mean
+    /// Returns the delay before the next target that `--bwlimit` requires. A target's size is estimated as the mean
     /// size of the bodies so far. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;

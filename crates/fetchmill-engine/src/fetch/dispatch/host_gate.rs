@@ -1,6 +1,6 @@
-//! Decides which of a dispatcher's targets may be sent to their host. In a job over many hosts, each host belongs to
-//! one worker and therefore to one dispatcher (docs/internals/decisions/0013). If there is only one host, the
-//! dispatchers share its limits.
+//! Admission of a dispatcher's targets to their hosts. In a job with many hosts, each host belongs to one worker and
+//! therefore to one dispatcher (docs/internals/decisions/0013). If there is only one host, the dispatchers share its
+//! limits.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
 
-/// See the [module documentation](self).
+/// Gate that admits targets to their hosts. See the [module documentation](self).
 pub(crate) struct HostGate {
     hosts: HostTable,
-    /// Rules per host, in a job over many hosts.
+    /// Rules per host, in a job with many hosts.
     many: HostRules,
     is_of_many: bool,
     /// Whether the only host has its own limit.
     is_limited: bool,
-    /// Targets whose host is at its limit, at most one batch.
+    /// Targets whose host has reached its limit, at most one batch.
     held: VecDeque<CurrentTarget>,
     ready: VecDeque<GateResult>,
 }
@@ -27,9 +27,9 @@ pub(crate) struct HostGate {
 /// Decision about a target.
 pub(crate) enum GateResult {
     Go(CurrentTarget),
-    /// The target is kept here.
+    /// The gate keeps the target.
     Held,
-    /// There is no room to keep the target. It must not return before this time.
+    /// The gate has no room for the target, which must not return before this time.
     Aside(CurrentTarget, Millis),
     /// The host is dead for the given reason.
     Closed(CurrentTarget, FailureKind),
@@ -48,8 +48,8 @@ impl HostGate {
         Self::new(many, only, dispatchers)
     }
 
-    /// Creates the gate for one of `dispatchers` dispatchers. `only` holds the limits of a single host, which are
-    /// divided among all dispatchers.
+    /// Creates the gate for one of `dispatchers` dispatchers. `only` contains the limits of a single host, which all
+    /// dispatchers share equally.
     pub(crate) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
         let only = HostRules {
             connections: only.connections.div_ceil(dispatchers as u32),
@@ -66,7 +66,7 @@ impl HostGate {
         }
     }
 
-    /// Returns whether targets need admission. `has_many_origins` says whether the job has many hosts.
+    /// Returns whether targets must be admitted. `has_many_origins` means that the job has many hosts.
     pub(crate) fn is_needed(&mut self, has_many_origins: bool) -> bool {
         if has_many_origins && !self.is_of_many {
             self.is_of_many = true;
@@ -107,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Checks once whether the kept targets may be requested.
+    /// Checks once whether the kept targets can be requested.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };
@@ -118,7 +118,7 @@ impl HostGate {
         }
     }
 
-    /// Takes a kept target that its host has admitted, or whose host has died.
+    /// Takes a kept target that its host has admitted, or whose host is dead.
     pub(crate) fn take_ready(&mut self) -> Option<GateResult> {
         self.ready.pop_front()
     }
@@ -157,7 +157,8 @@ mod tests {
         assert!(!gate.is_needed(false));
         assert!(gate.is_needed(true));
 
-        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else { panic!("it has a place") };
+        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else { panic!("the first target \
+        should be admitted") };
         assert!(matches!(gate.admit(target(2, "http://a/"), 0), GateResult::Held));
         assert!(matches!(gate.admit(target(3, "http://b/"), 0), GateResult::Go(_)));
         gate.look(1);
@@ -191,7 +192,7 @@ mod tests {
         }
 
         let GateResult::Aside(target, then) = gate.admit(target(9, "http://a/"), 0) else {
-            panic!("there is no room")
+            panic!("the gate should have no room")
         };
         assert_eq!((target.sequence, then), (9, limits::DEFERRED_FOR.as_millis() as Millis));
     }

@@ -17,7 +17,7 @@ use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence};
 
-/// Work that a dispatcher has done since its last turn.
+/// Work that a dispatcher has completed since its last turn.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TurnReport {
     pub(super) settled: Vec<Settlement>,
@@ -25,11 +25,11 @@ pub(super) struct TurnReport {
     pub(super) observed: Observations,
     /// Entry of one of the fetched targets.
     pub(super) fetched: Option<Box<[u8]>>,
-    /// Number of requests made.
+    /// Number of requests sent.
     pub(super) attempts: u64,
     /// Number of body bytes received.
     pub(super) received: u64,
-    /// Number of requests in flight. If the engine does not report it, the number of targets handed out.
+    /// Number of requests in flight, or the number of targets handed out if the engine does not report it.
     pub(super) in_flight: u64,
     /// Load report for the concurrency search.
     pub(super) load: Option<Load>,
@@ -43,9 +43,9 @@ pub(super) struct Settlement {
     pub(super) bytes: u64,
 }
 
-/// See the [module documentation](self).
+/// Connection of a dispatcher to its job. See the [module documentation](self).
 pub(super) trait JobLink: Send {
-    /// Reports finished work and requests up to `max` targets. If there are none now, waits up to `patience`.
+    /// Reports finished work and requests up to `max` targets. If there are none, waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
     /// Returns whether the job has many hosts, so that each target must be admitted by its host.
@@ -54,14 +54,14 @@ pub(super) trait JobLink: Send {
     /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Gives back to the job the targets that were not started. Returns those that the job cannot accept.
+    /// Returns targets that were not started to the job. The result contains those that the job cannot accept.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
     /// Ends the link after the last turn, once everything is durable.
     fn end(&mut self) {}
 }
 
-/// The link within the job's own process.
+/// Link within the job's own process.
 pub(super) struct LocalLink {
     worker: usize,
     control: Arc<Control>,
@@ -87,13 +87,13 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Waits for news from the job until `until` or `due`, whichever is earlier.
+    /// Waits for news from the job until the earlier of `until` and `due`.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // The caller checks again, whether it was notified or the time ran out.
+        // The caller checks again in either case: after a notification and after a timeout.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

@@ -1,5 +1,5 @@
-//! Messages between a worker process and its job. A frame on the socket is a length followed by that many bytes. Both
-//! ends run the same program.
+//! Messages between a worker process and its job. A frame on the socket consists of a length and that many bytes. Both
+//! sides run the same program.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -15,8 +15,8 @@ use fetchmill_model::target::{Sequence, WaitingTarget};
 /// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length needs a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// First message to a worker process. It tells the process to start, because its dead predecessor's files are
-/// recovered.
+/// First message to a worker process. It means that the files of a dead predecessor were recovered and that the process
+/// can start.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JoinReply {
     /// Detected region of the bucket.
@@ -32,7 +32,7 @@ pub(super) struct JoinReply {
 pub(super) enum WorkerMessage {
     /// See [`super::link::JobLink::turn`].
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
-    /// The sink or something else on this machine failed. Contains the exit code and the reason.
+    /// The sink or another part of this machine failed. Contains the exit code and the reason.
     Failed { code: i32, text: String },
     /// Everything that the process did is durable.
     Ended,
@@ -46,9 +46,9 @@ pub(super) struct JobMessage {
     pub(super) has_many_origins: bool,
     /// Maximum number of requests in flight.
     pub(super) share: u32,
-    /// Request rate for this worker while the origin throttles.
+    /// Request rate for this worker while the origin throttles requests.
     pub(super) rate: Option<f64>,
-    /// End of the hold while the origin is in trouble. `probe` is the target exempt from the hold.
+    /// End of the hold while the origin is in trouble. `probe` is the target that is exempt from the hold.
     pub(super) held_until: Millis,
     pub(super) probe: Option<Sequence>,
     pub(super) next: Assignment,
@@ -70,7 +70,7 @@ pub(super) fn send<T: Serialize>(mut socket: impl Write, message: &T) -> Result<
     socket.write_all(&frame).map_err(|error| broken(&error))
 }
 
-/// Reads a frame. Returns `None` if the other end is gone.
+/// Reads a frame. Returns `None` if the other side is gone.
 pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Option<T>> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {
@@ -99,7 +99,7 @@ fn broken(error: &std::io::Error) -> Error {
     Error::Internal(format!("the processes of the job cannot communicate: {error}"))
 }
 
-/// Returns the error reported by a worker process.
+/// Returns the error that a worker process reported.
 pub(super) fn error_of(code: i32, text: String) -> Error {
     match code {
         2 => Error::Usage(text),

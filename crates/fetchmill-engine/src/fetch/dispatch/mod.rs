@@ -1,5 +1,5 @@
-//! The dispatcher hands out targets to an engine with its own transport, and receives the answers. Everything else in
-//! the job (planning, outcomes, formats, durability) works as for the native engine.
+//! The dispatcher hands out targets to an engine that has its own transport, and receives the answers. All other parts
+//! of the job (planning, outcomes, formats, durability) work as they do for the native engine.
 //!
 //! A dispatcher belongs to one thread of its engine. Targets and answers are passed in batches, so the dispatcher
 //! locks, sends and writes once per batch. It has one sink, with a writer thread in the same process. A dispatcher in

@@ -1,4 +1,4 @@
-//! Finishes answered targets: adds an outcome to the block, or returns the target to the job for a retry.
+//! Handling of answered targets: each either adds an outcome to the block or returns to the job for a retry.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,8 @@ use fetchmill_model::text::dates::parse_http_date;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Dispatcher {
-    /// Defers a target until `not_before`, because there is no room for it here. This does not count as an attempt.
+    /// Defers a target until `not_before`, because this dispatcher has no room for it. This does not count as an
+    /// attempt.
     pub(super) fn defer(&mut self, target: &CurrentTarget, not_before: Millis) {
         self.done.retries.push(target.aside(not_before));
     }
@@ -34,7 +35,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // If the body may differ from the bytes that were sent, the engine has already decoded it.
+            // If the body can differ from the bytes that were sent, the engine has already decoded it.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
@@ -84,9 +85,9 @@ impl Dispatcher {
         self.done.observed.successes += u32::from(self.arrivals.is_none());
     }
 
-    /// Records a failed attempt, after `attempts` counted attempts.
+    /// Records a failed attempt after `attempts` counted attempts.
     pub(super) fn observe(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
-        // A refusal was already recorded on arrival. An exception in a program's own function says nothing about an
+        // A refusal was already recorded on arrival. An exception in the user's own function says nothing about an
         // origin.
         let is_observed = self.arrivals.is_some() && kind.class() == FailureClass::Throttle;
         if is_observed || self.link.has_many_origins() || kind == FailureKind::Function {

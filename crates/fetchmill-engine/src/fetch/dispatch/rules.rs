@@ -1,4 +1,4 @@
-//! Settings of a dispatcher, the targets that it hands out, and the answers to them.
+//! Settings of a dispatcher, the targets that it hands out, and the answers to those targets.
 
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_plan::JobPlan;
@@ -17,7 +17,7 @@ use fetchmill_model::verdict::Rules;
 pub(crate) struct DispatchRules {
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// The only origin, if a server lists its own objects.
+    /// The only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<(OriginKey, RequestTemplate)>,
     pub(crate) fields: OriginFields,
     pub(crate) rules: Rules,
@@ -28,14 +28,14 @@ pub(crate) struct DispatchRules {
 }
 
 impl DispatchRules {
-    /// Creates the rules for one of `dispatchers` dispatchers. The rate limits are divided among them.
+    /// Creates the settings of one of `dispatchers` dispatchers, which share the rate limits equally.
     pub(crate) fn new(plan: &JobPlan, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
             naming: plan.naming(),
             names: plan.stored_names(),
             server: plan.server()?,
             fields: plan.fields()?,
-            // Transports follow redirects themselves.
+            // The transports follow redirects themselves.
             rules: Rules { redirects_max: 0, ..plan.request.attempt_rules(plan.listing) },
             pace: plan.request.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
             byte_rate: plan.request.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
@@ -62,7 +62,7 @@ impl MeanBody {
     }
 }
 
-/// A target to hand out again. It never left this dispatcher, so its number of attempts is known.
+/// Target to hand out again. It never left this dispatcher, so the number of its attempts is known.
 pub(super) struct CorrectedTarget {
     pub(super) target: CurrentTarget,
     pub(super) not_before: Millis,
@@ -70,7 +70,7 @@ pub(super) struct CorrectedTarget {
     pub(super) is_renewing: bool,
 }
 
-/// A target handed out to a worker.
+/// Target that was handed out to a worker.
 #[derive(Debug, Clone)]
 pub struct DispatchedTarget {
     /// Sequence number of the target.
@@ -83,7 +83,7 @@ pub struct DispatchedTarget {
     pub attempt: u32,
 }
 
-/// A worker's answer for a target.
+/// Answer of a worker for a target.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkerAnswer<'a> {
     /// A complete reply.
@@ -99,7 +99,7 @@ pub enum WorkerAnswer<'a> {
         /// Header fields needed to judge the reply.
         fields: AnswerFields<'a>,
     },
-    /// No complete reply.
+    /// A failure without a complete reply.
     Broken {
         /// Sequence number of the target.
         sequence: Sequence,
@@ -110,7 +110,7 @@ pub enum WorkerAnswer<'a> {
     },
 }
 
-/// Header fields of a reply. A field is `None` if the reply does not contain it.
+/// Header fields of a reply. A field is `None` if it is missing from the reply.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
     /// Content-Type.
@@ -121,7 +121,7 @@ pub struct AnswerFields<'a> {
     pub last_modified: Option<&'a str>,
     /// Retry-After.
     pub retry_after: Option<&'a str>,
-    /// `Date`, by the server's clock.
+    /// `Date`, according to the server's clock.
     pub date: Option<&'a str>,
     /// Content-Encoding.
     pub content_encoding: Option<&'a str>,
@@ -131,6 +131,6 @@ pub struct AnswerFields<'a> {
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// Checksum header lines from a store. `None` if the body may differ from the bytes sent.
+    /// Checksum header lines from a store. `None` if the body can differ from the bytes that were sent.
     pub checksums: Option<&'a str>,
 }

@@ -1,9 +1,9 @@
-//! The job's side of a worker process. It answers the process's turns, forwards its receipts to the journal, and tracks
-//! its targets. If the process dies, its shard is truncated to the last receipt, and all later targets are planned
-//! again.
+//! Supervision of a worker process, in the job's process. The supervisor answers the process's turns, forwards its
+//! receipts to the journal, and tracks its targets. If the process dies, its shard is truncated to the last receipt,
+//! and all targets after that are planned again.
 //!
-//! A target may have killed the process. After a death, the process's targets are therefore handed out one at a time.
-//! If the process dies again, the death counts as an attempt at the single target that it held.
+//! A target can be the cause of the death. Afterwards, the targets of the dead process are therefore handed out one at
+//! a time. If the process dies again, this counts as an attempt at the single target that it held.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -34,30 +34,30 @@ use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 /// A worker process that has registered.
 #[derive(Debug)]
 pub(crate) struct AttachedProcess {
-    /// Process id, which is a prefix of the process's file names.
+    /// Process id, which is the prefix of the process's file names.
     pub(crate) pid: u32,
     pub(crate) turns: UnixStream,
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets held by processes when they died, for all workers. Any of them may have killed its process.
+/// Targets that processes held when they died, for all workers. Any of them can be the cause of the death.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
-/// See the [module documentation](self).
+/// Supervisor of one worker. See the [module documentation](self).
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// Type of the server's listing, which may have been detected.
+    /// Type of the server's listing, which can have been detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// A process's targets that no receipt contains yet: at most one batch plus those of two commit windows.
+/// Targets of a process that are not in any receipt yet: at most one batch, plus those of two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,
-    /// Targets that are committed but not yet reported in a turn.
+    /// Targets that were committed before a turn reported them.
     early: HashSet<Sequence>,
 }
 
@@ -92,14 +92,14 @@ impl ProcessTargets {
         }
     }
 
-    /// Returns whether any target has no outcome yet.
+    /// Returns whether any target still has no outcome.
     fn is_open(&self) -> bool {
         self.given.values().any(|given| given.settled.is_none())
     }
 }
 
 impl Supervisor {
-    /// Serves the worker's processes until the job no longer needs this worker.
+    /// Serves the worker's processes, one after another, until the job no longer needs this worker.
     pub(crate) fn run(self) -> Result<()> {
         let mut link = LocalLink::new(self.worker, Arc::clone(&self.control), waiting_runtime()?);
         while self.control.stop.get() == Stop::No && !self.control.plan.lock().is_done() {
@@ -122,7 +122,7 @@ impl Supervisor {
     }
 
     /// Reports the requests in flight at each tick, for the concurrency search. The process itself reports nothing
-    /// while it waits for a reply.
+    /// while it waits for replies.
     fn tell_in_flight(&self, in_flight: u32) {
         if self.control.finds_concurrency() {
             let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
@@ -141,7 +141,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let receipts = scope.spawn(|| self.take_receipts(&attached.receipts, ledger));
             let has_ended = self.take_turns(&attached.turns, link, ledger);
-            // The process sends nothing more, or the job no longer waits for it.
+            // Either the process sends nothing more, or the job no longer waits for it.
             let _ = attached.receipts.shutdown(Shutdown::Both);
             let _ = attached.turns.shutdown(Shutdown::Both);
             receipts.join().is_ok() && has_ended
@@ -178,8 +178,8 @@ impl Supervisor {
         false
     }
 
-    /// Waits for the next message from the process. Returns `false` if the job is ending and the process stays silent
-    /// for longer than a drain may take.
+    /// Waits for the next message from the process. Returns `false` if the job is ending and the process is silent for
+    /// longer than a drain can take.
     fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
@@ -218,7 +218,7 @@ impl Supervisor {
         };
         let next = link.turn(done, max, patience)?;
         if wanted > 0 && max == 0 {
-            // The process will call again immediately.
+            // The process calls again immediately.
             std::thread::sleep(patience.min(limits::TICK));
         }
         let next = match next {
@@ -240,7 +240,7 @@ impl Supervisor {
         })
     }
 
-    /// Removes the returned targets from the suspects, because they did not kill their process. Returns whether any
+    /// Removes the returned targets from the suspects, because they did not end their process. Returns whether any
     /// suspects remain.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);
@@ -264,7 +264,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles a dead process. Its durable outcomes are kept, and its other targets are planned again.
+    /// Handles the death of a process. Keeps its durable outcomes, and plans its other targets again.
     fn recover_process(&self, pid: u32, mut ledger: ProcessTargets) {
         let (reply, buried) = channel();
         self.control.journal.send(JournalRequest::Bury { worker: self.worker as u32, pid, reply });
@@ -287,7 +287,7 @@ impl Supervisor {
             retries.push(Retry { target, retry_after: None, not_before: Some(0) });
         }
         self.control.plan.lock().take_back(was_settled);
-        // No turn will report these targets.
+        // No turn reports these targets any more.
         let settled = ledger.early.len();
         counters.add(&mut Delta {
             tally: Tally { fetched: settled as u64, ..Tally::default() },
@@ -306,7 +306,7 @@ fn give(batch: Batch, ledger: &mut ProcessTargets) -> Vec<WaitingTarget> {
     targets
 }
 
-/// Returns the targets of a batch with their names.
+/// Returns the targets of a batch, with their names.
 fn waiting(batch: Batch) -> Vec<WaitingTarget> {
     if let Batch::Retries(targets) = batch {
         return targets;

@@ -1,5 +1,5 @@
-//! Carries out the verdict on an answer ([`fetchmill_model::verdict`]): store, finish, plan a retry, or correct a
-//! setting.
+//! Execution of the verdict on an answer ([`fetchmill_model::verdict`]): store the object, finish the target, plan a
+//! retry, or correct a setting.
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
@@ -17,7 +17,7 @@ use fetchmill_model::s3::is_damaged;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
-/// Details of a failed answer in addition to its kind.
+/// Details of a failed answer besides its kind.
 #[derive(Clone, Copy, Default)]
 struct AnswerNotes<'a> {
     status: u16,
@@ -84,7 +84,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Adds the reply's explanation to a verdict that is based on the status and has no other detail.
+    /// Adds the explanation in the reply to a verdict that is based on the status and has no other detail.
     fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -108,7 +108,7 @@ impl Dispatcher {
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Returns the reason for not storing a complete body, with a detail for the user.
+    /// Returns the reason for not storing a complete body, and a detail for the user.
     fn body_problem(
         &self,
         target: &CurrentTarget,
@@ -122,7 +122,7 @@ impl Dispatcher {
         Some((FailureKind::UnexpectedType, Some(refusal)))
     }
 
-    /// Returns whether an object does not match the store's checksum.
+    /// Returns whether an object does not match the checksum from the store.
     fn is_damaged(&self, target: &CurrentTarget, body: &[u8], fields: AnswerFields<'_>) -> bool {
         let Some(lines) = fields.checksums else { return false };
         if !target.is_of_store || !self.control.store.options.checksums {
@@ -139,7 +139,7 @@ impl Dispatcher {
             && self.control.is_only_origin(&key)
             && let Some(error) = distrust(&key, kind)
         {
-            // The target stays pending, because the next run may trust the server.
+            // The target stays pending, because the server can be trusted in the next run.
             self.control.stop.fail(error);
             return;
         }
@@ -151,7 +151,7 @@ impl Dispatcher {
         self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
     }
 
-    /// Carries out all verdicts except storing.
+    /// Carries out every verdict except to store the object.
     fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
         match verdict {
             Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {
@@ -204,7 +204,7 @@ impl Dispatcher {
         self.corrected.push_back(CorrectedTarget { target, not_before, is_renewing });
     }
 
-    /// Takes the next corrected target, if one may be handed out now.
+    /// Takes the next corrected target, if one can be handed out now.
     pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
         let first = self.corrected.front().filter(|first| first.not_before <= now)?;
         if first.is_renewing {

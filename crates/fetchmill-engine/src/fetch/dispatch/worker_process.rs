@@ -1,5 +1,5 @@
 //! A dispatcher in a worker process, with its own sink and writer. It sends turns and receipts to the job over separate
-//! sockets. Once the job's process is gone, nothing more becomes durable.
+//! sockets. Once the job's process is gone, nothing else becomes durable.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -41,8 +41,7 @@ pub struct WorkerProcessOptions {
     pub receipts: OwnedFd,
 }
 
-/// Creates the dispatcher of a worker process for the job's `request`. Returns `None` if the job has nothing left to
-/// do.
+/// Creates the dispatcher of a worker process for the job's `request`. Returns `None` if nothing is left to do.
 pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
     let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
@@ -85,7 +84,7 @@ pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Op
     Ok(Some(dispatcher))
 }
 
-/// Forwards receipts to the job's journal, and returns the journal's answers.
+/// Forwards receipts to the job's journal, and returns the answers to the writer.
 fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
     while let Ok(message) = messages.recv() {
         // The writer of a worker process sends nothing else.
@@ -98,7 +97,7 @@ fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStr
     }
 }
 
-/// Link over a socket to a job in another process.
+/// Link to a job in another process, over a socket.
 struct RemoteLink {
     socket: UnixStream,
     control: Arc<Control>,
@@ -120,7 +119,7 @@ impl JobLink for RemoteLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
         let Ok(Some(answer)) = self.call(&said) else {
-            // The job's process is gone, or has dropped this process.
+            // The job's process is gone, or has closed the connection.
             self.control.stop.ask(Stop::Abort);
             return Ok(NextWork::Wait);
         };
@@ -153,7 +152,7 @@ impl JobLink for RemoteLink {
     }
 
     fn end(&mut self) {
-        // If the job's process is gone, nobody needs this message.
+        // If the job's process is gone, this message is not needed.
         let _ = self.call(&WorkerMessage::Ended);
     }
 }

@@ -1,5 +1,5 @@
-//! Registry of a Python engine's workers. An engine in this process takes the job's dispatcher from here. Worker
-//! processes of an engine are registered here.
+//! Registry of a Python engine's workers. An engine in this process takes the job's dispatcher from the registry. An
+//! engine's worker processes register here.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::{AttachedProcess, Dispatcher};
 
-/// See the [module documentation](self).
+/// Registry of workers. See the [module documentation](self).
 #[derive(Default)]
 pub(crate) struct WorkerRegistry {
     dispatcher: Mutex<Option<Dispatcher>>,
     is_open: Condvar,
-    /// Receivers that no supervisor has taken yet.
+    /// Receivers that were not taken by a supervisor yet.
     attachments: Mutex<Vec<crossbeam_channel::Receiver<AttachedProcess>>>,
     process_senders: Vec<crossbeam_channel::Sender<AttachedProcess>>,
 }
@@ -42,7 +42,7 @@ impl WorkerRegistry {
         self.is_open.notify_all();
     }
 
-    /// Takes the dispatcher, which is possible only once. Waits up to `patience` until it exists.
+    /// Takes the dispatcher, after waiting up to `patience` until it exists. Succeeds only once.
     pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         let waited = self
             .is_open
@@ -55,7 +55,7 @@ impl WorkerRegistry {
     }
 
     /// Registers a worker process with the job's ends of its sockets. If there is no supervisor, the sockets are
-    /// closed, which ends the process.
+    /// closed, and then the process ends.
     pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         if let Some(sender) = self.process_senders.get(worker) {
             let _ = sender.send(AttachedProcess { pid, turns: turns.into(), receipts: receipts.into() });

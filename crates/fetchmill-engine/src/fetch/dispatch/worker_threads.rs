@@ -1,4 +1,4 @@
-//! The writer and link threads of a dispatcher in a worker process.
+//! Writer and link threads of a dispatcher in a worker process.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use crate::control::Control;
 use crate::control::threads::join;
 
-/// The writer and link threads of a dispatcher in its own process.
+/// Writer and link threads of a dispatcher.
 pub(super) struct WorkerThreads {
     pub(super) control: Arc<Control>,
     pub(super) writer: JoinHandle<Option<()>>,
@@ -14,7 +14,7 @@ pub(super) struct WorkerThreads {
 }
 
 impl WorkerThreads {
-    /// Waits until everything is durable or has failed to become durable.
+    /// Waits until everything is durable, or can no longer become durable.
     pub(super) fn wait(self) {
         join(self.writer);
         self.control.journal.end();

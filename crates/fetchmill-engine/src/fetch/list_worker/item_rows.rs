@@ -1,4 +1,4 @@
-//! Converts API items to rows. Each item is both target and object.
+//! Conversion of API items to rows. Each item is both target and object.
 
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -8,7 +8,8 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// See the [module documentation](self). A block may exceed its limit by the items of one page, which is up to 16 MiB.
+/// Converter of items. See the [module documentation](self). A block can exceed its limit by the items of one page,
+/// which are up to 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,

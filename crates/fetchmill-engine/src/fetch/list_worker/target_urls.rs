@@ -1,4 +1,4 @@
-//! The URLs at which listed targets can be requested later, and the known values of these targets.
+//! URLs at which listed targets can be requested later, and the known properties of these targets.
 
 use std::borrow::Cow;
 
@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Returns whether a list containing this URL would request it unchanged. A server that lists its objects receives
-/// names with `..` verbatim. In a list, such a URL would be normalised to a different one.
+/// Returns whether a list with this URL would request it unchanged. A server that lists its objects is asked for names
+/// with `..` as they are. In a list, such a URL would be normalised to a different one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }

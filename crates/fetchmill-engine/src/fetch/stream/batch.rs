@@ -1,5 +1,5 @@
-//! Batches of requests to the fetching thread, and of its replies. Each batch keeps its strings and bodies in one
-//! buffer.
+//! Batches of requests to the fetching thread, and batches of its replies. Each batch keeps its strings and bodies in
+//! one buffer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,7 +46,7 @@ impl RequestBatch {
         self.requested.is_empty()
     }
 
-    /// Removes all requests but keeps the allocated memory.
+    /// Removes all requests and keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.urls.clear();
         self.requested.clear();
@@ -63,13 +63,13 @@ impl RequestBatch {
 /// Timings of a request in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// From the submission to the start of the last attempt.
+    /// From the submission of the request to the start of the last attempt.
     pub queue: u64,
-    /// Time to open the connection for that attempt. 0 if the connection was already open.
+    /// Time to open the connection for the last attempt. 0 if the connection was already open.
     pub connect: u64,
-    /// From the start of that attempt to the first byte of the reply.
+    /// From the start of the last attempt to the first byte of the reply.
     pub first_byte: u64,
-    /// From the submission to the end of the reply.
+    /// From the submission of the request to the end of the reply.
     pub total: u64,
 }
 
@@ -87,12 +87,12 @@ pub enum ReplyBody {
 pub enum NoReply {
     /// No complete reply was received.
     Failed(FailureKind),
-    /// The reply opted out (`opt_out`).
+    /// The reply forbids the use of its content (`opt_out`).
     OptedOut,
 }
 
 impl NoReply {
-    /// Returns the name used in programs and rows.
+    /// Returns the name that programs and rows use.
     pub fn name(self) -> &'static str {
         match self {
             NoReply::Failed(kind) => kind.name(),
@@ -100,7 +100,7 @@ impl NoReply {
         }
     }
 
-    /// Parses a name as returned by [`NoReply::name`].
+    /// Parses a name that [`NoReply::name`] returned.
     pub fn from_name(name: &str) -> Option<Self> {
         if name == SkipReason::OPTED_OUT {
             return Some(NoReply::OptedOut);
@@ -112,17 +112,17 @@ impl NoReply {
 /// A reply, or the reason why there is none.
 #[derive(Debug)]
 pub struct ReplyRecord {
-    /// Slot of the request.
+    /// Slot of the request that this record answers.
     pub slot: u32,
     /// Status of a complete reply. 0 if there is none.
     pub status: u16,
-    /// Reason why there is no reply, with a text for the user.
+    /// Reason why there is no reply, and a text for the user.
     pub failure: Option<(NoReply, Cow<'static, str>)>,
     /// Final URL, if there were redirects.
     pub url: Option<Box<str>>,
-    /// See [`RequestTimes`].
+    /// Timings of the request.
     pub times: RequestTimes,
-    /// See [`ReplyBody`].
+    /// Location of the body.
     pub body: ReplyBody,
     head: Range<usize>,
     kept: FieldSpans,
@@ -153,7 +153,7 @@ impl ReplyBatch {
         self.records.get(position)
     }
 
-    /// Returns a mutable reference to a reply, so that its owned values can be taken.
+    /// Returns a mutable reference to a reply, so that the caller can take values from it.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
@@ -180,7 +180,7 @@ impl ReplyBatch {
         self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
     }
 
-    /// Adds a complete reply. Takes ownership of a large body's buffer, and copies a small body.
+    /// Adds a complete reply. A large body is moved, and a small one is copied.
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),
@@ -200,7 +200,7 @@ impl ReplyBatch {
         self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
     }
 
-    /// Adds a failure in place of a reply.
+    /// Adds a failure instead of a reply.
     pub(super) fn push_failure(
         &mut self,
         slot: u32,

@@ -1,5 +1,5 @@
-//! The channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock
-//! per batch.
+//! Channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock per
+//! batch.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,16 +16,16 @@ use fetchmill_model::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 /// Maximum number of batches kept for reuse.
 const SPARE_MAX: usize = 4;
 
-/// State shared by the thread and all its streams.
+/// State shared by the fetching thread and all its streams.
 #[derive(Debug)]
 pub(super) struct FetcherState {
     submitted: Mutex<Submission>,
     pub(super) wake: Notify,
-    /// Whether the thread has been requested to end.
+    /// Whether the thread was asked to end.
     pub(super) is_ended: AtomicBool,
     /// Whether the thread has ended.
     is_dead: AtomicBool,
-    /// Body bytes that were handed over but not taken yet.
+    /// Body bytes that were handed over but not taken by the program yet.
     pub(super) untaken: AtomicUsize,
     /// Whether the thread waits for `untaken` to decrease.
     pub(super) is_holding: AtomicBool,
@@ -39,7 +39,7 @@ pub(super) struct FetcherState {
 struct Submission {
     batches: Vec<(Arc<StreamState>, RequestBatch)>,
     spare: Vec<RequestBatch>,
-    /// All streams. They are notified when the thread ends.
+    /// All streams, which are notified when the thread ends.
     streams: Vec<Weak<StreamState>>,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct StreamState {
     replies: Mutex<ReplyQueue>,
     arrived: Condvar,
     is_closed: AtomicBool,
-    /// Whether replies are held until they certainly answer their requests.
+    /// Whether each reply is held until it is certain to answer its request.
     pub(super) is_certain: bool,
-    /// Replies handed over before they were certain.
+    /// Number of replies that were handed over before they were certain.
     uncertain: AtomicUsize,
     /// Slot + 1 of the reply that the program needs before it can use any later reply, or 0 if there is none. This
     /// reply is fetched even if memory is full, because the later replies that fill the memory wait for it.
@@ -62,9 +62,10 @@ pub(super) struct StreamState {
 struct ReplyQueue {
     batches: VecDeque<ReplyBatch>,
     spare: Vec<ReplyBatch>,
-    /// Input positions of handed-over replies that may belong to other requests.
+    /// Input positions of replies that were handed over but can belong to other requests.
     doubtful: Vec<u64>,
-    /// Whether the program is waiting, on the descriptor if there is one, otherwise on the condition variable.
+    /// Whether the program is waiting. If there is a descriptor, the program waits on it, and otherwise on the
+    /// condition variable.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }
@@ -87,7 +88,7 @@ impl FetcherState {
         }
     }
 
-    /// Returns whether this process is a fork of the one that runs the thread. A fork does not copy threads.
+    /// Returns whether this process is a fork of the process that runs the thread. Threads are not part of a fork.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
@@ -97,7 +98,7 @@ impl FetcherState {
         std::mem::take(&mut lock(&self.submitted).batches)
     }
 
-    /// Keeps a batch's memory for reuse.
+    /// Keeps the memory of a batch for reuse.
     pub(super) fn give_back(&self, mut requests: RequestBatch) {
         requests.clear();
         let mut submitted = lock(&self.submitted);
@@ -120,19 +121,19 @@ impl StreamState {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Records that a reply is handed over before it is certain.
+    /// Records that a reply was handed over before it is certain.
     pub(super) fn give_uncertain(&self) {
         self.uncertain.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that `count` of these replies became certain, or never will.
+    /// Records that `count` of the uncertain replies became certain or turned out to be doubtful.
     pub(super) fn decide(&self, count: usize) {
         if self.uncertain.fetch_sub(count, Ordering::SeqCst) == count {
             self.signal(&mut lock(&self.replies));
         }
     }
 
-    /// Records that the reply at this input position may belong to another request, although the program already has
+    /// Records that the reply at this input position can belong to another request, although the program already has
     /// it.
     pub(super) fn doubt(&self, index: u64) {
         let mut handed = lock(&self.replies);
@@ -140,7 +141,7 @@ impl StreamState {
         self.signal(&mut handed);
     }
 
-    /// Returns whether the program needs this reply before it can use those that it has kept.
+    /// Returns whether the program needs this reply before it can use the later replies that it keeps.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }
@@ -161,8 +162,7 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // The write fails only if the buffer is full of unread signals. In that case the descriptor is readable
-                // anyway.
+                // The write fails only if the buffer is full of unread signals. Even then, the descriptor is readable.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
             }
@@ -175,20 +175,21 @@ impl StreamState {
 pub enum TakenReplies {
     /// Replies were taken.
     Some,
-    /// No replies yet.
+    /// No replies have arrived yet.
     None,
-    /// Some handed-over replies may belong to other requests. [`Channel::take_doubtful`] returns their positions.
+    /// Some of the replies handed over can belong to other requests. [`Channel::take_doubtful`] returns their
+    /// positions.
     Doubtful,
-    /// Like `Doubtful`, but other replies are still uncertain. [`TakenReplies::Doubtful`] follows soon.
+    /// Same as `Doubtful`, but other replies are still uncertain. [`TakenReplies::Doubtful`] follows soon.
     Settling,
-    /// No more replies: the fetching thread has ended as requested.
+    /// No more replies follow, because the fetching thread has ended as requested.
     Ended,
-    /// No more replies, because the fetching thread is gone: it panicked, or this process is a fork.
+    /// No more replies follow, because the fetching thread is gone: it panicked, or this process is a fork.
     Dead,
 }
 
-/// A stream's request limit. It covers requests that are waiting or in flight, and those whose replies were not taken
-/// yet.
+/// Request limit of a stream. It counts requests that are waiting or in flight, and requests whose replies were not
+/// taken yet.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,
@@ -279,7 +280,7 @@ impl Channel {
         doubtful
     }
 
-    /// Returns whether some handed-over replies are still uncertain.
+    /// Returns whether any of the replies handed over are still uncertain.
     pub fn is_uncertain(&self) -> bool {
         self.shared.uncertain.load(Ordering::SeqCst) > 0
     }
@@ -288,12 +289,13 @@ impl Channel {
         self.hub.is_dead.load(Ordering::SeqCst)
     }
 
-    /// Counts a large body as untaken again. The program has taken it, but keeps it until it can be used in order.
+    /// Counts a large body as untaken again. The program has taken it, but must keep it until the body can be used in
+    /// order.
     pub fn keep(&self, bytes: usize) {
         self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the reply that all kept replies are waiting for, or `None` if none are kept.
+    /// Sets the reply that all kept replies are waiting for, or `None` if no replies are kept.
     pub fn want(&self, slot: Option<u32>) {
         self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
         if slot.is_some() {
@@ -301,20 +303,21 @@ impl Channel {
         }
     }
 
-    /// Records that the program has taken `bytes` body bytes.
+    /// Records that the program has taken `bytes` bytes of bodies.
     pub fn taken(&self, bytes: usize) {
         self.hub.untaken.fetch_sub(bytes, Ordering::SeqCst);
         self.tell();
     }
 
-    /// Wakes the thread if it waits for memory.
+    /// Wakes the thread if it is waiting for memory.
     fn tell(&self) {
         if self.hub.is_holding.swap(false, Ordering::SeqCst) {
             self.hub.wake.notify_one();
         }
     }
 
-    /// Returns a descriptor for use with [`Channel::arm`]. It becomes readable when there are replies.
+    /// Returns a descriptor that becomes readable when there are replies. [`Channel::arm`] must be called before each
+    /// wait.
     pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsRawFd as _;
@@ -327,7 +330,7 @@ impl Channel {
         Ok(handed.event.as_ref().map_or(-1, OwnedFd::as_raw_fd))
     }
 
-    /// Arms the event. Returns `false` if there are replies already.
+    /// Arms the descriptor. Returns `false` if there are replies already.
     pub fn arm(&self) -> bool {
         let mut handed = lock(&self.shared.replies);
         handed.is_awaited = !self.has_news(&handed) && !self.is_dead();
@@ -345,7 +348,7 @@ impl Channel {
     /// Cancels the requests in flight and closes the descriptor.
     pub fn close(&self) {
         let mut handed = lock(&self.shared.replies);
-        // Set this flag under the lock, so that nothing is handed over afterwards.
+        // Set this flag while holding the lock, so that nothing is handed over afterwards.
         if self.shared.is_closed.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -1,8 +1,8 @@
-//! The maximum number of requests in flight: either the requested number, or one found by measuring
+//! Maximum number of requests in flight. The user sets it, or it is found by measurement
 //! (docs/internals/decisions/0029).
 //!
 //! The search runs while all requests go to one origin, because each origin would need its own number. With several
-//! origins, the default applies until only one of them has been used for a while.
+//! origins, the default applies until only one of them has been used for some time.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -23,30 +23,30 @@ use fetchmill_net::OriginConnections;
 
 /// A stream counts as using one origin if it has used no other for this many milliseconds.
 const ALONE_AFTER: Millis = 2_000;
-/// The thread is starved if it has nothing to start and more than 1 / `EMPTY_SHARE` of its slots are empty. The
-/// threshold tolerates the moment after a wave of replies, before the program has submitted more requests.
+/// The thread is starved if it has nothing to start and more than 1 / `EMPTY_SHARE` of its slots are empty. Slots are
+/// briefly empty after a wave of replies, until the program has submitted more requests.
 const EMPTY_SHARE: usize = 4;
 
-/// See the [module documentation](self). Belongs to one thread.
+/// Concurrency limit of one thread. See the [module documentation](self).
 pub(super) struct StreamConcurrency {
-    /// Publishes the limit. Streams use it to decide how many input items to take.
+    /// Place where the limit is published. Streams use the limit to decide how many input items to take.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,
     search: Option<OriginSearch>,
 }
 
-/// The concurrency search, which runs for one origin at a time.
+/// Concurrency search, which runs for one origin at a time.
 struct OriginSearch {
     most: usize,
-    /// Whether the user set the maximum. Otherwise the polite limits apply.
+    /// Whether the user set the maximum. If not, the polite limits apply.
     is_agreed: bool,
     /// `None` while several origins are in use.
     found: RefCell<Option<ConcurrencyLimit>>,
     origin: RefCell<Option<Rc<OriginConnections>>>,
     /// Time of the last change of origin.
     switched_at: Cell<Millis>,
-    /// Limit found for an origin before the switch to another one.
+    /// Limit that was found for an origin before the switch to another origin.
     before: RefCell<Option<(OriginKey, usize)>>,
     /// Peer address of the last reply.
     judged: Cell<Option<SocketAddr>>,
@@ -106,7 +106,7 @@ impl StreamConcurrency {
         self.set(search.limit());
     }
 
-    /// Records a complete reply from the origin. `load` holds its time and size, unless the reply indicates trouble.
+    /// Records a complete reply from the origin. `load` contains its time and size, unless the reply indicates trouble.
     pub(super) fn note_reply(
         &self,
         origin: &Rc<OriginConnections>,
@@ -120,8 +120,8 @@ impl StreamConcurrency {
         search.judge(origin, address, is_of_store);
     }
 
-    /// Updates the limit at a tick. `is_dry` means that no more requests can start, and `is_paced` that an origin has a
-    /// pace.
+    /// Updates the limit at a tick. `is_dry` means that no more requests can start, and `is_paced` means that an origin
+    /// has a pace.
     pub(super) fn tick(&self, in_flight: usize, is_dry: bool, is_paced: bool, now: Millis) {
         let Some(search) = &self.search else { return };
         if is_dry && in_flight + self.limit.get() / EMPTY_SHARE < self.limit.get() {
@@ -155,7 +155,7 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Starts the search for an origin, beginning with the number found earlier if there is one.
+    /// Starts the search for an origin. It begins with the number that was found earlier, if any.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);

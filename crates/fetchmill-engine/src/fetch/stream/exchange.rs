@@ -1,4 +1,4 @@
-//! Makes a request on a connection. Only this module knows the connection's protocol.
+//! Exchange of a request and its reply on a connection. No other module depends on the connection's protocol.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl FetchThread {
         let rest = incoming.rest_fields();
         let is_ending = connection.is_ending();
         let Some(connection) = connection.connection() else {
-            // Requests on a shared connection share its flow-control windows, which limit the received bytes.
+            // Requests on a shared connection also share its flow-control windows, which limit the received bytes.
             return self.exchange_shared(connection, origin, request, rest, incoming, watch).await;
         };
         {
@@ -75,8 +75,8 @@ impl FetchThread {
         connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
 
-    /// Waits for memory before the rest of a large body is received. Waiting ends if the body fits into memory, if
-    /// memory holds no other bodies, or if all other replies wait for this one.
+    /// Waits for memory before the rest of a large body is received. The wait ends when the body fits into memory, when
+    /// memory contains no other bodies, or when all other replies wait for this one.
     async fn make_room(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
         let expected = incoming.expected();
         if expected < limits::STREAM_BODY_COPIED_BYTES || expected <= incoming.reserved {
@@ -139,7 +139,7 @@ fn call_of<'t>(
     http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body, cookies }
 }
 
-/// Returns the header fields of a request, including those for requesting only the rest of a body.
+/// Returns the header fields of a request, including those that request only the rest of a body.
 fn fields_of<'t>(
     request: &'t TaskRequest,
     rest: Option<&[(String, String); 2]>,

@@ -1,5 +1,5 @@
 //! The fetching thread and its handle. The thread creates tasks on demand, up to the maximum number of requests in
-//! flight. Tasks never end. If the limit decreases, the excess tasks wait.
+//! flight. Tasks never end. If the limit decreases, surplus tasks wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings}
 /// Interval between checks for old connections while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
-/// A thread that fetches for any number of streams. Its connections outlive the streams.
+/// Thread that fetches for any number of streams. Its connections outlive the streams.
 #[derive(Debug)]
 pub struct Fetcher {
     hub: Arc<FetcherState>,
@@ -69,19 +69,19 @@ impl Fetcher {
         self.hub.concurrency.load(Ordering::Relaxed)
     }
 
-    /// Opens a stream. With `is_certain`, each reply is held until it certainly answers its request.
+    /// Opens a stream. With `is_certain`, each reply is held until it is certain to answer its request.
     pub fn channel(&self, is_certain: bool) -> Channel {
         Channel::new(Arc::clone(&self.hub), is_certain)
     }
 
-    /// Stops the thread and waits for it. Cancels the requests in flight and closes all connections.
+    /// Stops the thread and waits until it has ended. Cancels the requests in flight and closes all connections.
     pub fn end(&self) {
         self.hub.is_ended.store(true, Ordering::SeqCst);
         self.hub.wake.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A forked child does not have this thread and would wait forever.
+        // A forked child process does not have this thread, and would wait forever.
         if let Some(thread) = thread.filter(|_| !self.hub.is_elsewhere()) {
-            // If the thread panicked, the streams already know.
+            // If the thread panicked, the streams were already notified.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ impl Drop for Fetcher {
     }
 }
 
-/// Notifies all waiting streams when the thread ends, even after a panic.
+/// Guard that notifies all waiting streams when the thread ends, even after a panic.
 struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
@@ -102,7 +102,7 @@ impl Drop for EndGuard {
     }
 }
 
-/// Runs the thread. If no event queue can be created, the thread ends immediately and the streams notice.
+/// Runs the thread. If no event queue can be created, the thread ends immediately and the streams are notified.
 fn run(
     hub: Arc<FetcherState>,
     settings: PoolSettings,
@@ -115,24 +115,24 @@ fn run(
     }
 }
 
-/// State of a task that ticks inspect.
+/// State of a task that is checked at each tick.
 pub(super) struct TaskState {
     pub(super) watch: Rc<Deadlines>,
     pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
 }
 
-/// State shared by the thread's tasks. Nothing in it is borrowed across an await.
+/// State shared by the thread's tasks. No part of it stays borrowed across an await.
 pub(super) struct FetchThread {
     pub(super) hub: Arc<FetcherState>,
     pub(super) options: StreamOptions,
     pub(super) pool: Pool,
-    /// Access to S3 stores and the addresses of their buckets.
+    /// Access to S3 stores, and the addresses of their buckets.
     pub(super) store: Arc<Access>,
     pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
     pub(super) concurrency: StreamConcurrency,
-    /// Time of the last turn, used where no precision is needed.
+    /// Time of the last turn, for uses that need no precision.
     pub(super) clock: Rc<Cell<Millis>>,
     /// Precise clock.
     pub(super) exact: Clock,
@@ -144,16 +144,17 @@ pub(super) struct FetchThread {
     pub(super) receiving: Cell<usize>,
     /// Bytes of replies held until they are certain.
     pub(super) held_bytes: Cell<usize>,
-    /// Signalled when `receiving`, `held_bytes` or the number of untaken bytes may have decreased.
+    /// Signalled when `receiving`, `held_bytes` or the number of untaken bytes might have decreased.
     pub(super) room: Notify,
     /// Number of tasks with large bodies that wait for memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request that have not yet been silent for a whole rest.
+    /// Connections without a request that were not silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Connections that have rested, oldest first, each with the time when its rest ended. If something arrives late on
-    /// one, its certain replies become doubtful. Their number is at most the limit of requests in flight.
+    /// Connections that have rested, oldest first, with the time when each rest ended. If bytes arrive late on one of
+    /// these connections, its certain replies become doubtful. There are at most as many as the limit of requests in
+    /// flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
-    /// Number of idle tasks (no request in flight) whose connections have uncertain replies.
+    /// Number of tasks without a request in flight whose connections have uncertain replies.
     pub(super) waiting_for_silence: Cell<usize>,
     queue: RefCell<RequestQueue>,
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
@@ -163,7 +164,7 @@ pub(super) struct FetchThread {
     busy: Cell<usize>,
     /// Maximum of `busy` since the last tick. Ticks often come right after a wave of replies, when `busy` is low.
     busy_most: Cell<usize>,
-    /// Number of tasks whose connection is resting after its reply.
+    /// Number of tasks whose connection rests after a reply.
     pub(super) resting_here: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
@@ -214,7 +215,7 @@ impl FetchThread {
         }
     }
 
-    /// Runs until the thread must stop or a task panics. After a panic, the reply of that task would never come.
+    /// Runs until the thread must stop or a task panics. The reply of a task that panicked would never come.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -222,7 +223,7 @@ impl FetchThread {
             let is_busy =
                 self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
-            // Check everything, whether there was a notification or the time ran out.
+            // Check everything in either case: after a notification and after a timeout.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
             self.clock.set(self.exact.now());
             self.take_submitted();
@@ -248,7 +249,7 @@ impl FetchThread {
         self.forget_dropped();
     }
 
-    /// Cancels the requests in flight of dropped streams.
+    /// Cancels the requests in flight that belong to dropped streams.
     fn forget_dropped(&self) {
         let count = self.collectors.borrow().len();
         self.collectors.borrow_mut().retain(|collector| !collector.shared.is_closed());
@@ -286,12 +287,12 @@ impl FetchThread {
         }
     }
 
-    /// Returns the number of requests that have a task.
+    /// Returns the number of requests that a task is handling.
     pub(super) fn in_flight(&self) -> usize {
         self.busy.get()
     }
 
-    /// Returns how many more requests may get a task.
+    /// Returns how many more requests can get a task.
     fn places(&self) -> usize {
         self.concurrency.limit().saturating_sub(self.busy.get())
     }
@@ -304,7 +305,7 @@ impl FetchThread {
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        // All tasks may be waiting for memory while the request that would free it is still queued. An extra task
+        // All tasks can be waiting for memory while the request that would free it is still queued. An extra task
         // serves that request.
         let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
         let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
@@ -317,19 +318,19 @@ impl FetchThread {
         }
     }
 
-    /// Returns whether bodies in memory leave no room for another request.
+    /// Returns whether the bodies in memory leave no room for another request.
     fn is_full(&self) -> bool {
         self.held() >= limits::STREAM_BYTES_MAX
     }
 
-    /// Returns whether another request would have to wait for memory, or for a slot while tasks wait for memory. In
-    /// this state, only the request that all others wait for may start.
+    /// Returns whether another request would have to wait for memory, or would need a slot while tasks wait for memory.
+    /// In this state, only the request that all others wait for can start.
     fn takes_only_wanted(&self) -> bool {
         self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
-    /// Returns the body bytes in memory, without replies about to be handed over. If memory is full, makes the program
-    /// wake the thread when it takes replies.
+    /// Returns the body bytes in memory, without replies that are about to be handed over. If memory is full, makes the
+    /// program wake the thread when it takes replies.
     pub(super) fn held(&self) -> usize {
         let own = self.receiving.get() + self.held_bytes.get();
         let held = self.hub.untaken.load(Ordering::SeqCst) + own;
@@ -337,7 +338,7 @@ impl FetchThread {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
-        // The program may have taken bodies before it saw that the thread waits, so read the counter again.
+        // Read the counter again: the program can have taken bodies before it saw that the thread waits.
         self.hub.untaken.load(Ordering::SeqCst) + own
     }
 
@@ -379,7 +380,7 @@ impl FetchThread {
         place.collector.borrow_mut().take();
     }
 
-    /// Adds a reply to a collector and schedules the collector for the next flush.
+    /// Adds a reply to a collector, and schedules the collector for the next flush.
     pub(super) fn replied_in(
         &self,
         collector: &Rc<ReplyCollector>,
@@ -395,8 +396,8 @@ impl FetchThread {
         }
     }
 
-    /// Hands over replies after the first turn that brings no new ones. Waking the program for each reply would cost
-    /// more than the reply itself.
+    /// Hands over replies after the first turn without new replies. Waking the program for each reply would cost more
+    /// than the reply itself.
     async fn flush_turns(self: Rc<Self>) {
         loop {
             self.has_replies.notified().await;

@@ -1,12 +1,12 @@
-//! Fetches a program's requests. A thread makes them, and exchanges whole batches with the program.
+//! Fetches the requests of a program. A thread sends them, and exchanges whole batches with the program.
 //!
 //! The program fills a [`RequestBatch`] and submits it, which takes one lock and one wake-up. The thread answers with a
-//! [`ReplyBatch`], which it hands over at the end of a turn of its event loop, or earlier if the batch is large.
+//! [`ReplyBatch`]. It hands the batch over at the end of a turn of its event loop, or earlier if the batch is large.
 //! Replies are not stored. The journal contains only the program's progress
 //! ([`fetchmill_store::journal::ProgressStore`]).
 //!
-//! Memory use: the requests in flight, a window of other requests and their replies, and bodies up to
-//! `STREAM_BYTES_MAX` in total. A single body may exceed this limit.
+//! Memory use: the requests in flight, a window of other requests and their replies, and up to `STREAM_BYTES_MAX` of
+//! bodies in total. A single body can exceed this limit.
 
 mod batch;
 mod channel;

@@ -1,5 +1,5 @@
-//! Progress of a program: the items that it took from its input, and those of them that are unfinished. It is saved so
-//! that the program can resume after a kill. A separate thread makes it durable once per commit window.
+//! Progress of a program: how many items it took from its input, and which of them are unfinished. It is saved so that
+//! the program can resume after a kill. A separate thread makes it durable once per commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,34 +15,34 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::Runs;
 use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 
-/// State of the next input item.
+/// State of an input item that was just taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputState {
     /// An earlier run finished the item.
     Done,
-    /// An earlier run took the item but did not finish it. It is fetched again once the input has proved to be the
+    /// An earlier run took the item but did not finish it. The item is fetched again once the input is known to be the
     /// same.
     Missing,
     /// The item is new.
     New,
 }
 
-/// See the [module documentation](self).
+/// Progress of a program over its input. See the [module documentation](self).
 #[derive(Debug)]
 pub struct StreamProgress {
     /// Progress that the earlier run saved.
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// Whether the input differs from that of the earlier run. If so, nothing of this run is saved.
+    /// Whether the input differs from that of the earlier run. In that case, this run saves nothing.
     is_refused: bool,
-    /// Items taken but not finished.
+    /// Items that were taken but are not finished.
     missing: BTreeSet<u64>,
     keeper: Arc<ProgressSaver>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State shared with the saving thread.
+/// State shared with the thread that saves the progress.
 #[derive(Debug, Default)]
 struct ProgressSaver {
     /// Whether the commit window is over, so that the program must report its progress.
@@ -85,7 +85,7 @@ impl ProgressSaver {
 }
 
 impl StreamProgress {
-    /// Opens a state folder and locks it. Creates the folder if it is missing.
+    /// Opens and locks a state folder. Creates the folder if it is missing.
     pub fn start(folder: &Path) -> Result<Self> {
         let (progress, before) = ProgressStore::open(JobLocation::prepare(folder, None)?)?;
         let keeper = Arc::new(ProgressSaver::default());
@@ -104,17 +104,17 @@ impl StreamProgress {
         })
     }
 
-    /// Returns how many items an earlier run took but did not finish.
+    /// Returns the number of items that an earlier run took but did not finish.
     pub fn missing_before(&self) -> usize {
         self.before.missing.count() as usize
     }
 
-    /// Returns whether the input has not yet reached the earlier run's position.
+    /// Returns whether the input has not reached the position of the earlier run yet.
     pub fn is_behind(&self) -> bool {
         self.pulled < self.before.pulled
     }
 
-    /// Records an item taken from the input and returns its state.
+    /// Records that an item was taken from the input, and returns its state.
     pub fn pull(&mut self, url: &str, call: Option<&CustomRequest>) -> Result<InputState> {
         let index = self.pulled;
         self.pulled += 1;
@@ -171,8 +171,8 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// Returns the progress to save. Returns `None` before the input reaches the earlier run's position, because until
-    /// then the old record is still valid. Also returns `None` if the input differs.
+    /// Returns the progress to save. Returns `None` until the input reaches the position of the earlier run, because
+    /// the old record stays valid until then. Also returns `None` if the input differs.
     fn saved(&self) -> Option<SavedProgress> {
         let mut missing: Vec<u64> = self.missing.iter().copied().collect();
         let missing = Runs::from_unsorted(&mut missing);

@@ -1,4 +1,4 @@
-//! A thread's requests: those not started, those to be repeated, and each task's current one.
+//! Requests of a thread: those that have not started, those to be repeated, and the current one of each task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -11,35 +11,35 @@ use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
 
-/// Times of an attempt in microseconds, by the thread's clock.
+/// Times of an attempt in microseconds, according to the thread's clock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// Arrival of the reply's first bytes. `None` if the whole reply arrived at once.
+    /// Arrival of the reply's first bytes. `None` if the whole reply arrived in one piece.
     pub(super) first_byte: Option<u64>,
     /// Arrival of the reply's last byte.
     pub(super) ended: Option<u64>,
 }
 
-/// A task's current request. Its memory is reused for the next one.
+/// Current request of a task. Its memory is reused for the next request.
 #[derive(Default)]
 pub(super) struct TaskRequest {
     pub(super) collector: Option<Rc<ReplyCollector>>,
     pub(super) slot: u32,
-    /// Position in the input.
+    /// Position of the request in the input.
     pub(super) index: u64,
     pub(super) at: Location,
     pub(super) call: Option<Arc<CustomRequest>>,
     /// Changes that redirects have made to the request.
     pub(super) effects: RedirectEffects,
-    /// Attempts and time spent on the request.
+    /// Attempts at the request, and the time spent on them.
     pub(super) state: AttemptState,
     /// Whether the URL has been normalised.
     pub(super) is_located: bool,
-    /// The original `s3://` URL, and the generation of the store's state that was used for signing.
+    /// Original `s3://` URL, and the generation of the store's state that the signature is based on.
     pub(super) store_url: Option<(String, u64)>,
-    /// Submission time in microseconds, by the thread's clock.
+    /// Submission time in microseconds, according to the thread's clock.
     pub(super) submitted: u64,
     /// Times of the last attempt.
     pub(super) attempt: AttemptTimes,
@@ -73,7 +73,7 @@ impl TaskRequest {
         self.effects.method(self.call.as_deref())
     }
 
-    /// Returns whether the request may be repeated.
+    /// Returns whether the request can be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
         self.effects.may_repeat(self.call.as_deref())
     }
@@ -83,12 +83,12 @@ impl TaskRequest {
         self.effects.only_reads(self.call.as_deref())
     }
 
-    /// Returns whether to hold the reply until it certainly answers the request.
+    /// Returns whether to hold the reply until it is certain to answer the request.
     pub(super) fn wants_certainty(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// Returns whether the program needs this reply before it can use those that it has kept.
+    /// Returns whether the program needs this reply before it can use the later replies that it keeps.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }
@@ -99,7 +99,7 @@ impl TaskRequest {
     }
 }
 
-/// A batch, and the position of its next request.
+/// A batch of requests, and the position of its next request.
 struct QueuedBatch {
     collector: Rc<ReplyCollector>,
     requests: RequestBatch,
@@ -111,7 +111,7 @@ struct QueuedBatch {
 pub(super) struct RequestQueue {
     batches: VecDeque<QueuedBatch>,
     count: usize,
-    /// Requests to be repeated, by time and a unique number.
+    /// Requests to be repeated, sorted by time and a unique number.
     waiting: BTreeMap<(Millis, u64), TaskRequest>,
     waited: u64,
 }
@@ -122,13 +122,13 @@ impl RequestQueue {
         self.batches.push_back(QueuedBatch { collector, requests, submitted, next: 0 });
     }
 
-    /// Schedules a request to be repeated at the given time.
+    /// Schedules a request to be repeated at this time.
     pub(super) fn wait(&mut self, request: TaskRequest, until: Millis) {
         self.waited += 1;
         self.waiting.insert((until, self.waited), request);
     }
 
-    /// Takes the next request. Passes a finished batch to `used`.
+    /// Takes the next request. Passes the batch to `used` if this was its last request.
     pub(super) fn take(
         &mut self,
         request: &mut TaskRequest,
@@ -139,7 +139,7 @@ impl RequestQueue {
             *request = due.remove();
             return true;
         }
-        // Taking the wanted request may have finished a batch.
+        // The last request of a batch can have been taken as the wanted one.
         while let Some(batch) = self.batches.front_mut() {
             let is_taken = request.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
             batch.next += 1;
@@ -191,7 +191,7 @@ impl RequestQueue {
         self.count + self.waiting.range(..=(now, u64::MAX)).count()
     }
 
-    /// Returns whether no requests are left, neither ready nor waiting.
+    /// Returns whether no requests are left, whether ready or waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A reply being received: its head, and its body in memory.
+//! A reply while it is being received: its head, and its body in memory.
 
 use crate::attempt::{Failure, Resumable, ResumableBody};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
@@ -10,18 +10,18 @@ use fetchmill_model::verdict::fields_in;
 /// Number of bytes that a task keeps allocated for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// The reply that a task receives.
+/// Receiver of a task's reply.
 pub(super) type StreamBody = Resumable<ReplyBuffer>;
 
-/// See [`StreamBody`].
+/// Reply in memory. See [`StreamBody`].
 #[derive(Default)]
 pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
     pub(super) kept: FieldSpans,
     pub(super) body: Vec<u8>,
-    /// Body length according to the head, or `None` if the head does not contain it.
+    /// Body length according to the head, or `None` if the head does not contain a length.
     length: Option<u64>,
-    /// Bytes counted for this body in the thread's total of large bodies.
+    /// Bytes that the thread's total of large bodies contains for this body.
     pub(super) reserved: usize,
 }
 
@@ -34,7 +34,7 @@ impl ReplyBuffer {
         self.length = None;
     }
 
-    /// Returns the memory in bytes that the whole body will need, as far as known.
+    /// Returns how many bytes of memory the whole body needs, as far as this is known.
     pub(super) fn expected(&self) -> usize {
         self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
     }
@@ -44,7 +44,7 @@ impl ReplyBuffer {
         self.head.capacity() + self.body.capacity()
     }
 
-    /// Decodes the complete body as specified by its head. The decoded body may have up to `bytes_max` bytes.
+    /// Decodes the complete body as specified by its head. The decoded body can have up to `bytes_max` bytes.
     pub(super) fn decode(&mut self, bytes_max: u64) -> Result<(), Failure> {
         let encoding = ContentEncoding::of_fields(fields_in(&self.head, b"content-encoding:"))
             .map_err(|name| Failure::new(FailureKind::BadEncoding, not_asked_for(&name)))?;
@@ -63,7 +63,7 @@ impl ReplyBuffer {
         })
     }
 
-    /// Returns the reply's `Location`.
+    /// Returns the value of the reply's `Location` field.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.kept.location.map(|span| span.in_head(&self.head))
     }
@@ -85,7 +85,7 @@ impl BodySink for ReplyBuffer {
         self.kept = head.kept;
         if let Framing::Length(length) = head.framing {
             self.length = Some(length);
-            // A declared length may be wrong, so allocate more memory only as the body arrives.
+            // The declared length can be wrong, so more memory is allocated only as the body arrives.
             self.body.reserve(usize::try_from(length).unwrap_or(MIB).min(MIB));
         }
     }

@@ -1,4 +1,4 @@
-//! Collects a stream's replies before the thread hands them over.
+//! Collector of a stream's replies until the thread hands them over.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The main loop of a task: takes a request, makes it, and delivers the reply ([`crate::attempt`]).
+//! Main loop of a task: it takes a request, sends it, and delivers the reply ([`crate::attempt`]).
 
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ impl FetchThread {
         }
     }
 
-    /// Waits until the request may be sent. Returns `false` if the watch expires first.
+    /// Waits until the request can be sent. Returns `false` if the watch expires first.
     async fn wait_for_paces(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
         if origin.pace.is_some() || self.pace.is_some() {
             let _waiting = self.concurrency.load.wait_for_pace();
@@ -54,8 +54,8 @@ impl FetchThread {
         self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
-    /// Handles a request that cannot be located: its URL is invalid, or the credentials for its bucket are missing or
-    /// still loading.
+    /// Handles a request without a location: its URL is invalid, or the credentials for its bucket are missing or still
+    /// being loaded.
     fn not_located(&self, request: &mut TaskRequest, kind: FailureKind) -> AttemptEnd {
         let reason = match kind {
             FailureKind::Credentials if self.store.loading().is_some() => {
@@ -68,7 +68,7 @@ impl FetchThread {
         self.fail(request, Failure::new(kind, reason))
     }
 
-    /// Returns the origin of a request, which is usually the same as for the previous one.
+    /// Returns the origin of a request, which is usually that of the previous request.
     fn locate(&self, request: &mut TaskRequest) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = &*last
@@ -105,7 +105,7 @@ impl FetchThread {
             match self.pool.open(connection, watch, request.at.reach).await {
                 Ok(()) => return Ok(()),
                 Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
-                // This machine has run out of descriptors or ports, which is not the request's fault.
+                // This machine has run out of descriptors or ports, which is not a failure of the request.
                 Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
             if request.is_dropped() {

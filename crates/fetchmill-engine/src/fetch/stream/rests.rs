@@ -1,4 +1,4 @@
-//! Handles stream replies that become certain only after their connection has been silent for a while
+//! Stream replies that become certain only after their connection has been silent for some time
 //! ([`fetchmill_net::certain`]). Until then, the stream either holds them or remembers that it has handed them over.
 
 use std::rc::Rc;
@@ -50,13 +50,13 @@ impl FetchThread {
         }
     }
 
-    /// Returns the maximum number of resting connections, not counting those of the tasks.
+    /// Returns the maximum number of resting connections, not counting the connections of tasks.
     fn resting_max(&self, task: &StreamConnection) -> usize {
         task.resting_max(self.concurrency.limit())
     }
 
     /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
-    /// task waits. A connection is not abandoned while it holds the reply to a request that must not be repeated.
+    /// task waits. A connection is not abandoned while the reply to a request that must not be repeated is held on it.
     pub(super) async fn bound_rests(&self, task: &StreamConnection, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
@@ -66,10 +66,10 @@ impl FetchThread {
         }
     }
 
-    /// Ends rests that are due. Returns when the thread ends.
+    /// Ends the rests that are due. Returns when the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // Both results are fine: either a rest is due, or the time ran out.
+            // Continue in either case: a rest is due, or it is time to sweep.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {
@@ -83,7 +83,7 @@ impl FetchThread {
         }
     }
 
-    /// Keeps a rested connection. Drops the oldest one if there are too many.
+    /// Keeps a connection that has rested. Drops the oldest one if there are too many.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
         let is_full = rested.len() >= self.concurrency.limit();
@@ -95,7 +95,7 @@ impl FetchThread {
         }
     }
 
-    /// Gives a task a rested connection.
+    /// Gives a task a connection that has rested.
     pub(super) fn take_rested(
         &self,
         task: &mut StreamConnection,
@@ -117,7 +117,7 @@ impl FetchThread {
         }
     }
 
-    /// Checks the rested connections and closes unused ones.
+    /// Checks the connections that have rested, and closes unused ones.
     fn sweep_rested(&self) {
         let oldest = self.clock.get().saturating_sub(limits::KEEP_ALIVE_IDLE.as_millis() as Millis);
         let mut rested = self.rested.take();
@@ -140,11 +140,12 @@ impl FetchThread {
         self.judge(task, judged);
     }
 
-    /// Waits without a request. The connection's replies become certain first. Then the connection is kept for a while.
+    /// Waits without a request. First, the connection's replies become certain. Then the connection is kept for some
+    /// time.
     pub(super) async fn wait_idle(&self, task: &mut StreamConnection, place: &TaskState) {
         let is_uncertain = task.is_holding();
         if is_uncertain {
-            // The deadline clock advances in steps, so add one step to avoid waking too early.
+            // The clock of the deadlines advances in steps. One step is added so that the task does not wake too early.
             place.watch.only(task.begin_rest() + limits::TICK);
             self.waiting_for_silence.set(self.waiting_for_silence.get() + 1);
             self.hub.wake.notify_one();
@@ -170,7 +171,7 @@ impl FetchThread {
         }
     }
 
-    /// Applies a judgement to the replies of a connection.
+    /// Applies a judgement to the replies on a connection.
     pub(super) fn judge(&self, task: &mut StreamConnection, judged: Judged) {
         let uncertain = &mut task.held;
         match judged {
@@ -188,7 +189,7 @@ impl FetchThread {
         }
     }
 
-    /// Hands over or processes held replies that have become certain.
+    /// Hands over or processes the held replies that have become certain.
     fn commit(&self, uncertain: &mut UncertainReplies) {
         let UncertainReplies { held, given, last, .. } = uncertain;
         decide(given);
@@ -206,7 +207,7 @@ impl FetchThread {
         }
     }
 
-    /// Repeats the requests of held replies that will never become certain. This does not count as an attempt.
+    /// Repeats the requests of held replies that can never become certain. This does not count as an attempt.
     fn ask_again(&self, uncertain: &mut UncertainReplies) {
         decide(&uncertain.given);
         uncertain.given.clear();
@@ -235,7 +236,7 @@ impl FetchThread {
     }
 }
 
-/// Records that these replies are certain, or never will be.
+/// Records that these replies became certain or turned out to be doubtful.
 fn decide(given: &[GivenReply]) {
     for same in given.chunk_by(|(one, _), (other, _)| Rc::ptr_eq(one, other)) {
         same[0].0.shared.decide(same.len());

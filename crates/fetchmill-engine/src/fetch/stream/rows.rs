@@ -1,4 +1,4 @@
-//! Replies as rows of record batches.
+//! Conversion of replies to rows of record batches.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,7 +25,7 @@ pub fn reply_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
-/// Builds batches with the schema [`reply_schema`].
+/// Builder of batches with the schema [`reply_schema`].
 #[derive(Debug, Default)]
 pub struct ReplyRows {
     index: UInt64Builder,

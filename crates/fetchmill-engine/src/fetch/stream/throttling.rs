@@ -1,9 +1,9 @@
-//! Limits the request rate for each origin that throttles (docs/internals/decisions/0018).
+//! Request rate limits for origins that throttle requests (docs/internals/decisions/0018).
 //!
 //! An origin that refuses every request gets no pace, and the program receives its refusals. The state belongs to one
 //! thread, so it needs no lock. An origin is tracked from its first refusal until it has refused nothing for
-//! [`limits::STREAM_THROTTLED_FOR`]. While no origin is tracked, each request and each reply only costs a check for an
-//! empty table.
+//! [`limits::STREAM_THROTTLED_FOR`]. While no origin is tracked, each request and each reply costs only one check for
+//! an empty table.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Lock that makes tasks wait in line. Only the first one reserves a time, because a reserved time would not follow
+    /// Lock on which tasks wait in line. Only the first task reserves a time, because a reserved time would not follow
     /// a change of pace.
     line: tokio::sync::Mutex<()>,
     /// Number of successes since the last tick.
@@ -44,7 +44,7 @@ impl ThrottledOrigin {
         }
     }
 
-    /// Returns whether the origin grants at least some of the requests.
+    /// Returns whether the origin accepts at least some of the requests.
     fn gives(&self, now: Millis) -> bool {
         let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
         self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)
@@ -67,16 +67,16 @@ impl ThrottledOrigin {
     }
 }
 
-/// See the [module documentation](self).
+/// Throttling state of a thread. See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct Throttling {
     origins: RefCell<HashMap<OriginKey, Rc<ThrottledOrigin>>>,
-    /// Origin of the last success before any refusal.
+    /// Origin of the last success before the first refusal.
     last_success: RefCell<Option<(Rc<OriginConnections>, Millis)>>,
 }
 
 impl Throttling {
-    /// Records a complete reply, which may be a refusal.
+    /// Records a complete reply, which can be a refusal.
     pub(super) fn note(&self, origin: &Rc<OriginConnections>, is_refusal: bool, now: Millis) {
         let mut origins = self.origins.borrow_mut();
         if !is_refusal && origins.is_empty() {
@@ -132,7 +132,7 @@ impl Throttling {
         self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
     }
 
-    /// Returns whether the origin of a normalised URL throttles: it refuses some requests and grants others.
+    /// Returns whether the origin of a normalised URL throttles requests: it refuses some and accepts others.
     pub(super) fn is_throttled(&self, url: &str, now: Millis) -> bool {
         self.is_active()
             && OriginKey::of_url(url).is_some_and(|(origin, _)| {
@@ -140,7 +140,7 @@ impl Throttling {
             })
     }
 
-    /// Waits until the origin's pace allows another request. Returns `false` if the watch expires first.
+    /// Waits until the pace of the origin allows another request. Returns `false` if the watch expires first.
     pub(super) async fn wait(&self, origin: &OriginKey, micros: impl Fn() -> u64, watch: &Deadlines) -> bool {
         let Some(throttled) = self.paced(origin) else { return true };
         watch.rest();

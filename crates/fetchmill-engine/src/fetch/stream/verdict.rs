@@ -1,5 +1,5 @@
-//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): deliver the reply, wait, or correct a setting.
-//! The program gets the reply, whatever its status, when no further attempt is planned.
+//! Execution of the verdict on an attempt ([`fetchmill_model::verdict`]): deliver the reply, wait, or correct a
+//! setting. If no further attempt is planned, the program gets the reply, whatever its status.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl FetchThread {
             gives_every_reply: true,
             retried: self.options.http.retry_status,
             accepted: self.options.http.accept,
-            // The origin grants other requests and will eventually grant this one.
+            // The origin accepts other requests, and accepts this one sooner or later.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
         }
@@ -88,7 +88,7 @@ impl FetchThread {
                 }
             }
             Verdict::Settle(Outcome::Failed(kind @ FailureKind::UnverifiedLength), _) => {
-                let reason = "the body may be incomplete: its length cannot be verified";
+                let reason = "the body might be incomplete: its length cannot be verified";
                 return self.fail(request, Failure::new(kind, reason));
             }
             Verdict::Settle(Outcome::Failed(kind), why) if is_no_rest => {
@@ -109,13 +109,13 @@ impl FetchThread {
         AttemptEnd::Over
     }
 
-    /// Returns the field or element by which a successful reply opts out. Requires a decoded body.
+    /// Returns the field or element in a successful reply that opts out. Requires a decoded body.
     fn opt_out(&self, incoming: &ReplyBuffer, status: u16) -> Option<OptOut> {
         let is_read = self.options.http.opt_out && (200..300).contains(&status);
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
     }
 
-    /// Decodes a body that may be encoded, up to the maximum decoded size.
+    /// Decodes a body that can be encoded, up to the maximum decoded size.
     fn decode(&self, incoming: &mut ReplyBuffer, head: &Head) -> Result<(), Failure> {
         if self.options.http.compressed && head.framing != Framing::None {
             incoming.decode(self.options.http.max_size)
@@ -124,8 +124,7 @@ impl FetchThread {
         }
     }
 
-    /// If a successful reply has a type that is not accepted, returns a description of the actual and the accepted
-    /// types.
+    /// If a successful reply has a type that is not accepted, describes the actual type and the accepted types.
     fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
         let is_object = (200..300).contains(&status) && request.method() != "HEAD";
         if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
@@ -164,7 +163,7 @@ impl FetchThread {
         }
     }
 
-    /// Handles a failed attempt. The request waits for a retry, or fails.
+    /// Handles a failed attempt. The request either waits for a retry or fails.
     pub(super) fn failed(&self, request: &mut TaskRequest, failure: Failure) -> AttemptEnd {
         match request.state.after_failure(failure.kind, &self.rules(request), self.clock.get()) {
             Verdict::Retry(kind) => self.wait_for(request, kind, None),
@@ -175,15 +174,15 @@ impl FetchThread {
     fn wait_for(&self, request: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> AttemptEnd {
         let is_refused =
             kind == FailureKind::Throttled && self.throttling.is_throttled(&request.at.url, self.clock.get());
-        // Ignore the requested delay. Obeying it would keep all of the stream's replies in memory for that time,
-        // although the origin grants other requests.
+        // The requested delay is ignored. Obeying it would keep all replies of the stream in memory during that time,
+        // although the origin accepts other requests.
         let (attempts, asked) = if is_refused { (0, None) } else { (request.state.attempts, asked) };
         let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(request), wait);
         AttemptEnd::Over
     }
 
-    /// Ends a request that has no reply.
+    /// Ends a request without a reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
         let Failure { kind, reason } = failure;
         self.give_none(request, NoReply::Failed(kind), failure_detail(kind, 0, Some(&reason)).into());
@@ -206,14 +205,14 @@ impl FetchThread {
             Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Failed(_) => return None,
         };
-        // The address of the bucket may have changed.
+        // The address of the bucket can have changed.
         request.at.url.clone_from(url);
         request.is_located = false;
         Some(next)
     }
 
-    /// Waits until newer credentials are available, or until it is known that there will be none. In the latter case,
-    /// the reply to the next attempt shows the problem.
+    /// Waits until newer credentials are available, or until it is known that there are none. In that case, the reply
+    /// to the next attempt shows the problem.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()
@@ -230,7 +229,7 @@ impl FetchThread {
         status: u16,
         address: Option<SocketAddr>,
     ) -> Result<(), RedirectRefusal> {
-        // A plain URL is already normalised.
+        // An ordinary URL is already normalised.
         request.is_located = true;
         let policy = RedirectPolicy { hops_max: self.options.redirects(), may_leave_origin: true };
         let redirect =

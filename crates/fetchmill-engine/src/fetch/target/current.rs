@@ -27,31 +27,31 @@ use fetchmill_model::verdict::{AttemptState, Rules};
 use fetchmill_net::OriginConnections;
 use fetchmill_store::sink::EntryDescription;
 
-/// A task's current target. Its memory is reused for the next target.
+/// Current target of a task. Its memory is reused for the next target.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is independent of the others")]
 pub(crate) struct CurrentTarget {
     pub(crate) sequence: Sequence,
-    /// The target's entry in its page: a name or a line of a list.
+    /// Entry of the target in its page: a name, or a line of a list.
     pub(crate) entry: Vec<u8>,
     /// Name of the object, before it is adapted for storage.
     pub(crate) name: Vec<u8>,
-    /// URL from a list or a redirect. Empty if the URL follows from the name.
+    /// URL from a list or a redirect. Empty if the URL can be derived from the name.
     pub(crate) at: Location,
     /// Custom request. `None` for a plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
-    /// Targets for other parts of the same object that this request fetches too.
+    /// Targets for other parts of the same object that this request also fetches.
     pub(crate) joined: JoinedTargets,
-    /// Replies other than the object that were received since the target was taken from its page
+    /// Replies other than the object, received since the target was taken from its page
     /// ([`fetchmill_model::object::kept_reply`]).
     pub(crate) replies: Vec<u8>,
-    /// Whether the target is an S3 object. If it comes from a list, [`CurrentTarget::at`] holds its location.
+    /// Whether the target is an S3 object. If it comes from a list, [`CurrentTarget::at`] contains its location.
     pub(crate) is_of_store: bool,
     /// Whether the last request contained a bearer token (`--bearer-command`).
     pub(crate) shows_token: bool,
-    /// Generation of the credentials used for the last request.
+    /// Generation of the credentials that the last request used.
     pub(crate) credentials_generation: u64,
     /// Estimated body size in bytes, if the job limits its byte rate.
     pub(crate) reserved: usize,
@@ -61,15 +61,15 @@ pub(crate) struct CurrentTarget {
     pub(crate) state: AttemptState,
     /// Failure of the last attempt, if any.
     pub(crate) last_kind: Option<FailureKind>,
-    /// The target's host, in a job over many hosts.
+    /// Host of the target, in a job with many hosts.
     pub(crate) host: HostId,
     /// Whether the target counts as in flight at its host.
     pub(crate) is_admitted: bool,
     pub(crate) admitted_at: Millis,
-    /// Whether the target must first fetch its host's robots.txt.
+    /// Whether the target must fetch the robots.txt of its host first.
     pub(crate) asks_robots: bool,
-    /// Times in microseconds on the job's clock: when the worker took the target, and when it requested the host's
-    /// address.
+    /// Times in microseconds on the job's clock: when the worker took the target, and when it requested the address of
+    /// the host.
     pub(crate) taken_at: u64,
     pub(crate) asked_at: u64,
     /// Addresses of the host.
@@ -78,7 +78,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) looked_up_in: Option<u64>,
     /// Whether the load was low when the last request was sent.
     pub(crate) asked_unloaded: bool,
-    /// Values observed for the row of a check.
+    /// Observations for the row of a check.
     pub(crate) seen: ObservedReply,
 }
 
@@ -104,7 +104,7 @@ impl CurrentTarget {
         if naming == Naming::Whole { &self.entry } else { &self.name }
     }
 
-    /// Returns the name under which the object is stored. Requires the reply.
+    /// Returns the name under which the object is stored. The reply must have arrived.
     pub(crate) fn stored_name(
         &self,
         (naming, names): (Naming, &StoredNames),
@@ -117,7 +117,7 @@ impl CurrentTarget {
         names.stored(&self.entry, listed, facts.content_type)
     }
 
-    /// Returns the object's values from the listing or manifest, if it has any.
+    /// Returns what the listing or manifest states about the object, if anything.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
             Naming::Whole | Naming::Item => return None,
@@ -128,7 +128,7 @@ impl CurrentTarget {
             Naming::Listed => ListedKey::read(&self.entry),
             Naming::Url | Naming::Path | Naming::EncodedPath | Naming::Number | Naming::Extension => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
-                // Only the length of the part is known.
+                // Only the length of the requested part is known.
                 let size = self.range().map_or(size, |range| Some(range.length()));
                 ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
             }
@@ -136,7 +136,8 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// Returns the facts of a fetched object stored as `stored`: `facts` plus the listed values and the URL.
+    /// Returns the facts of a fetched object that is stored as `stored`. They consist of `facts`, the values from the
+    /// listing, and the URL.
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
@@ -158,7 +159,8 @@ impl CurrentTarget {
         }
         let entry = ListEntry::read(&self.entry);
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
-        // Use the listed URL rather than a redirect's destination, because another attempt starts there.
+        // The listed URL is used rather than the destination of a redirect, because another attempt starts at the
+        // listed URL.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
         EntryDescription {
             name,
@@ -170,7 +172,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Frees the kept replies, which have been sent with the outcome.
+    /// Frees the kept replies, which were sent with the outcome.
     pub(crate) fn forget_replies(&mut self) {
         self.replies = Vec::new();
     }
@@ -203,7 +205,7 @@ impl CurrentTarget {
                 self.is_of_store = true;
             }
         }
-        // The file system would accept this name, because file names are bytes.
+        // The file system would accept this name, because its file names are bytes.
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
@@ -217,7 +219,7 @@ impl CurrentTarget {
         Ok(())
     }
 
-    /// Returns the requested part. `None` means the whole object.
+    /// Returns the requested part, or `None` for the whole object.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
     }
@@ -227,7 +229,7 @@ impl CurrentTarget {
         self.request.as_deref()?.hash.as_ref()
     }
 
-    /// Returns whether a request to `origin` for this target is a plain `GET`, without fields or cookies of its own.
+    /// Returns whether the request for this target to `origin` is a plain `GET`, without fields or cookies of its own.
     pub(crate) fn is_plain_at(&self, origin: &OriginConnections) -> bool {
         self.is_located && self.request.is_none() && self.at.cookies_at(origin).is_none()
     }
@@ -249,28 +251,29 @@ impl CurrentTarget {
         conditions.peek().is_none() || conditions.any(|(_, etags)| names_etag(etags, etag))
     }
 
-    /// Returns whether the request must be made only once, even after redirects.
+    /// Returns whether the request must never be sent twice, even after redirects.
     pub(crate) fn is_once(&self) -> bool {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt may start over. It may if the request was not sent yet, or may be repeated.
+    /// Returns whether another attempt can start over. It can if the request was not sent yet, or if it can be
+    /// repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }
 
-    /// Returns whether the request may be repeated at its current URL, after any redirects.
+    /// Returns whether the request can be repeated at its current URL, after any redirects.
     pub(crate) fn may_repeat(&self) -> bool {
         !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
     }
 
-    /// Discards the target's location, which may be outdated.
+    /// Discards the target's location, which can be outdated.
     pub(crate) fn forget_location(&mut self) {
         self.is_located = false;
         self.at.url.clear();
     }
 
-    /// Starts with an entry of a page and resets everything else.
+    /// Starts a target with its entry in a page, and resets everything else.
     pub(crate) fn start(&mut self, entry: &[u8]) {
         self.entry.clear();
         self.entry.extend_from_slice(entry);
@@ -285,7 +288,7 @@ impl CurrentTarget {
         self.seen.clear();
     }
 
-    /// Returns the bucket of a listed target. `None` if the target comes from the bucket's own listing.
+    /// Returns the bucket of a listed target, or `None` if the target comes from the bucket's own listing.
     pub(crate) fn bucket(&self, naming: Naming) -> Option<BucketName> {
         let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
         let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
@@ -297,7 +300,7 @@ impl CurrentTarget {
         rules.has_second_look && self.state.throttled_since > 0
     }
 
-    /// Plans another attempt. Keeps the counts so far.
+    /// Plans another attempt, and keeps the counts so far.
     pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target = WaitingTarget {
             sequence: self.sequence,

@@ -1,4 +1,4 @@
-//! Targets for parts of one object that the first target's request also covers (`--coalesce`).
+//! Targets for other parts of one object that the first target's request also covers (`--coalesce`).
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the [module documentation](self). Memory use: the entries of the coalesced targets, whose number is limited.
+/// Coalesced targets. See the [module documentation](self). Memory use: the entries of these targets, whose number is
+/// limited.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
-    /// The first target's own request. `None` if nothing is coalesced.
+    /// Own request of the first target. `None` if nothing is coalesced.
     pub(super) own: Option<Arc<CustomRequest>>,
-    /// The other targets in list order. If `own` is `None`, they wait for separate requests.
+    /// Other targets in list order. If `own` is `None`, they wait for separate requests.
     pub(super) others: TargetList,
 }
 
@@ -26,12 +27,12 @@ impl JoinedTargets {
         self.others.push(sequence, entry, 0, 0);
     }
 
-    /// Returns the number of targets after the first.
+    /// Returns the number of targets besides the first.
     pub(crate) fn len(&self) -> usize {
         self.others.len()
     }
 
-    /// Returns the memory used for these targets in bytes.
+    /// Returns the number of bytes that these targets use in memory.
     pub(crate) fn memory(&self) -> usize {
         self.others.memory()
     }

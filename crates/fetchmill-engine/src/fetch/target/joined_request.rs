@@ -1,4 +1,4 @@
-//! The coalesced request for a target and others.
+//! Coalesced request for a target and for others after it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {
-    /// Returns the part that another target requests, if the two requests do not differ otherwise.
+    /// Returns the part that another target requests, unless the two requests differ in another way.
     pub(crate) fn part_of_same_object(&self, entry: &[u8]) -> Option<ByteRange> {
         let (own, other) = (ListEntry::read(&self.entry), ListEntry::read(entry));
         if own.url != other.url {
@@ -46,7 +46,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Restores the target's own request as [`CurrentTarget::split`] does, and returns the other targets.
+    /// Restores the target's own request like [`CurrentTarget::split`], and returns the other targets.
     pub(crate) fn take_joined(&mut self) -> TargetList {
         self.split();
         std::mem::take(&mut self.joined.others)

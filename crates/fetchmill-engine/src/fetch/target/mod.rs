@@ -1,4 +1,4 @@
-//! Targets in progress. The module is shared by workers, dispatchers and list workers.
+//! Targets in progress. Workers, dispatchers and list workers share this module.
 
 mod current;
 mod joined;

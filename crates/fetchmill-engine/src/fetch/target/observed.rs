@@ -1,4 +1,4 @@
-//! Observations from the attempts at a target, for its row in a check.
+//! Observations during the attempts at a target, for its row in a check.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use fetchmill_model::object::Micros;
 use fetchmill_model::target::extra_columns::write_extra;
 use fetchmill_net::{Connection, Phases};
 
-/// Observations from an attempt so far. The memory is reused.
+/// Observations of an attempt so far. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedReply {
     /// Start of the attempt. 0 before it starts.
@@ -20,9 +20,9 @@ pub(crate) struct ObservedReply {
     pub(crate) version: Option<Version>,
     /// Address of the last connection or connection attempt.
     pub(crate) address: Option<SocketAddr>,
-    /// Sum over all redirects.
+    /// Durations of the phases, summed over all redirects.
     pub(crate) phases: Phases,
-    /// URLs reached through redirects, [as kept values](write_extra).
+    /// URLs that redirects led to, [as kept values](write_extra).
     pub(crate) hops: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl ObservedReply {
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0)));
         };
-        // The lookup time is counted where the address is requested.
+        // The lookup time is counted by the code that requests the address.
         add(&mut self.phases.connect, phases.connect);
         add(&mut self.phases.tls, phases.tls);
         add(&mut self.phases.first_byte, phases.first_byte);
@@ -81,7 +81,7 @@ impl ObservedReply {
         self.body_bytes += length as u64;
     }
 
-    /// Takes over the reply that an exchange observed.
+    /// Takes the reply that was observed during an exchange.
     pub(crate) fn take_reply(&mut self, other: &mut ObservedReply) {
         self.status = other.status;
         self.content_length = other.content_length;

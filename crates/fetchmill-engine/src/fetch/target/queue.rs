@@ -1,4 +1,4 @@
-//! A worker's current batch.
+//! Current batch of a worker.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::current::CurrentTarget;
 use fetchmill_model::target::{Batch, Page, Sequence, WaitingTarget};
 
-/// The rest of a batch.
+/// Targets of a batch that were not taken yet.
 #[derive(Debug, Default)]
 pub(crate) enum TargetQueue {
     #[default]
@@ -55,7 +55,7 @@ impl TargetQueue {
         false
     }
 
-    /// Returns the next target's number and entry, if the target is at its first attempt.
+    /// Returns the number and entry of the next target if this is its first attempt.
     pub(crate) fn next_first(&self) -> Option<(Sequence, &[u8])> {
         let (page, position) = match self {
             TargetQueue::Page(page, range) => (page, Some(range.start).filter(|_| !range.is_empty())?),
@@ -70,7 +70,7 @@ impl TargetQueue {
         Some((page.first + position as Sequence, page.names.get(position)))
     }
 
-    /// Skips the next target, because it was already taken in another way.
+    /// Skips the next target, which was already taken in another way.
     pub(crate) fn skip(&mut self) {
         match self {
             TargetQueue::Page(_, range) => drop(range.next()),
@@ -89,7 +89,7 @@ impl TargetQueue {
         }
     }
 
-    /// Returns the last target, if exactly one is left.
+    /// Returns the last target if exactly one is left.
     pub(crate) fn only(&self) -> Option<Sequence> {
         match self {
             TargetQueue::Page(page, range) if range.len() == 1 => Some(page.first + range.start as Sequence),

@@ -1,4 +1,4 @@
-//! The URL of a target: derived from its name at the only origin, or taken from a list or a redirect.
+//! URL of a target: derived from its name at the only origin, or taken from a list or a redirect.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -24,8 +24,8 @@ impl Worker {
         self.origins.of_target(&target.at.url, &self.pool)
     }
 
-    /// Returns the key of the target's origin without looking up connections. A job over many hosts needs the key
-    /// before it looks up the host.
+    /// Returns the key of the target's origin without looking up connections. In a job with many hosts, the key is
+    /// needed before the host is looked up.
     pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns whether the rest of a truncated body may be requested.
+    /// Returns whether the rest of a truncated body can be requested.
     pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
         !self.has_rows()
             && !self.setup.decodes
@@ -87,7 +87,7 @@ impl Worker {
 
     /// Waits until the rates of the job and the host allow another request. Returns `false` if the job ends first.
     pub(super) async fn keep_pace(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
-        // In a job over many hosts, admission has already applied the host's pace.
+        // In a job with many hosts, admission has already applied the pace of the host.
         let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
@@ -110,8 +110,9 @@ impl Worker {
         !self.supply.is_done()
     }
 
-    /// Waits for the pace of the only origin while it throttles. Returns `false` if the job ends first. Connections
-    /// wait in line. Only the first one reserves a time, because a reserved time would not follow a change of pace.
+    /// Waits for the pace of the only origin while it throttles requests. Returns `false` if the job ends first.
+    /// Connections wait in line. Only the first one reserves a time, because a reserved time would not follow a change
+    /// of pace.
     async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
         let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {
@@ -127,8 +128,8 @@ impl Worker {
     }
 }
 
-/// Builds the request for a target with a custom method, body or fields. `fields` are the fields that remain after
-/// redirects, and `cookies` those set by replies.
+/// Builds the request for a target with a custom method, body or fields. `fields` are the fields that redirects have
+/// left, and `cookies` are the cookies set by replies.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

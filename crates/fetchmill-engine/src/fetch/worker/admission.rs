@@ -1,6 +1,6 @@
-//! Admits the targets of a job over many hosts before they get a connection. A target waits for its host's address, and
-//! then for its turn at the host. Waiting targets are not in flight, so a host that is slow or dead or has very many
-//! targets does not block the others.
+//! Admission of targets in a job with many hosts, before they get a connection. A target waits for its host's address,
+//! and then for its turn at the host. Waiting targets are not in flight. A host that is slow or dead, or that has very
+//! many targets, therefore does not block the others.
 //!
 //! The number of waiting targets is limited. A target that does not fit is deferred to the journal and returns later.
 
@@ -16,7 +16,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::dns::{LookUpEnd, LookUpKind, LookUpStart};
 
 impl Worker {
-    /// Takes the next target that may start. Returns `false` if there is none now.
+    /// Takes the next target that can start. Returns `false` if there is none at the moment.
     pub(super) fn take_of_hosts(&self, target: &mut CurrentTarget) -> bool {
         loop {
             if !self.start_quota.allows() {
@@ -43,22 +43,22 @@ impl Worker {
         }
     }
 
-    /// Returns whether an admitted target may start. A target that will fetch robots.txt may start. Any other may start
-    /// only if the known robots.txt allows its URL.
+    /// Returns whether an admitted target can start. A target that fetches robots.txt can. Any other target can only if
+    /// the known robots.txt allows its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
         }
         if self.waiters.needs_robots(target.host) {
-            // The host's robots.txt was dropped while the target waited.
+            // The robots.txt of the host was dropped while the target waited.
             self.leave(target, RequestOutcome::Nothing);
             return self.admit(target);
         }
         self.is_permitted(target)
     }
 
-    /// Returns whether a target may start immediately. Otherwise the target was moved: it is waiting here, was
-    /// deferred, or has an outcome.
+    /// Returns whether a target can start immediately. If not, the target was taken: it waits here, was deferred, or
+    /// has an outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -73,7 +73,7 @@ impl Worker {
         };
         let host = HostId::of_url(target.at.url.as_bytes());
         target.host = host;
-        // The old addresses may belong to another host.
+        // The old addresses can belong to another host.
         target.found = None;
         if !self.is_permitted(target) {
             return false;
@@ -93,14 +93,14 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Returns whether the address of the target's host is known. Otherwise requests the address, and the target either
-    /// waits for it or has failed.
+    /// Returns whether the address of the target's host is known. If not, requests it. The target then waits for the
+    /// address, or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // An earlier lookup of this name was slow, so this one must not occupy the slot of a fast one.
+            // An earlier lookup of this name was slow, so this one must not occupy a slot for fast lookups.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -137,7 +137,7 @@ impl Worker {
         false
     }
 
-    /// Defers a target if it must wait for its host in the journal. If it waits in memory, it is already queued.
+    /// Defers a target if it must wait for its host in the journal. A target that waits in memory is already queued.
     pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);
@@ -154,12 +154,12 @@ impl Worker {
         if let Some(places) = self.start_quota.tick(elapsed, now) {
             self.idle_connections.wake(places);
         } else if !self.supply.is_empty() {
-            // The event that should have woken a connection may have been missed.
+            // The event that should have woken a connection can have been missed.
             self.idle_connections.wake_one();
         }
     }
 
-    /// Handles answers to name lookups. Targets of these hosts continue.
+    /// Handles the results of name lookups. The targets of these hosts continue.
     pub(super) fn take_answers(&self) {
         let now = self.clock.now();
         let micros = self.control().clock.micros();
@@ -200,7 +200,7 @@ impl Worker {
             }
             self.idle_connections.wake_one();
         }
-        // The rest of the batch is no longer blocked.
+        // Nothing blocks the remaining targets of the batch any more.
         self.idle_connections.wake(self.supply.len());
     }
 

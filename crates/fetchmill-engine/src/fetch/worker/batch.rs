@@ -1,4 +1,4 @@
-//! A worker's batches of targets from the planner, and its blocks of outcomes for the sink.
+//! Batches of targets that a worker gets from the planner, and blocks of outcomes that it sends to the sink.
 
 use std::sync::atomic::Ordering;
 
@@ -37,26 +37,27 @@ impl Worker {
         false
     }
 
-    /// Returns whether the job has no more targets for this worker, except those in flight.
+    /// Returns whether the job has no targets left for this worker, apart from those in flight.
     pub(super) fn has_no_targets(&self) -> bool {
         self.supply.is_dry()
             && self.supply.is_empty()
             && self.control().is_listing_done.load(Ordering::Relaxed)
     }
 
-    /// Wakes connections for up to `targets` targets, but no more than may be in flight.
+    /// Wakes connections for up to `targets` targets, but not for more than can be in flight.
     pub(super) fn wake_for(&self, targets: usize) {
         self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
 
-    /// Returns the batch size: as many targets as this worker finishes per second, but at least one per connection.
+    /// Returns the batch size: the number of targets that this worker finishes per second, but at least one per
+    /// connection.
     fn batch_size(&self) -> usize {
         let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
         let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink. While the sink is congested, only a full block is passed on, and is sent later.
+    /// Sends the block to the sink. While the sink is congested, only a full block is passed on, and it is sent later.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {
@@ -76,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Takes the block that is sent to the sink next.
+    /// Takes the block that the sink gets next.
     fn take_block(&self) -> Block {
         self.outcomes.take_block(self.sink.take_empty(), &self.control().counters[self.setup.index])
     }

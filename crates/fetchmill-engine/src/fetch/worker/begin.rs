@@ -1,5 +1,5 @@
-//! Handles requests that must not be sent twice. The journal records them before they are sent, so that a run after a
-//! kill does not repeat them. Each batch with such requests has one record.
+//! Requests that must not be sent twice. The journal records them before they are sent, so that a run after a kill does
+//! not repeat them. There is one record per batch with such requests.
 
 use super::state::Worker;
 use crate::attempt::Failure;
@@ -10,11 +10,11 @@ use fetchmill_model::target::{Batch, Sequence, TargetList};
 use fetchmill_model::verdict::Rules;
 
 /// Detail of a target that is not requested again.
-const INTERRUPTED: &str = "the run was killed while working on this target, and the request may have been \
+const INTERRUPTED: &str = "the run was killed while working on this target, and the request might have been \
                            sent; --retry-failed=worker sends it again";
 
 impl Worker {
-    /// Accepts a batch. Returns whether it can start immediately.
+    /// Accepts a batch. Returns whether the batch can start immediately.
     pub(super) fn begin_batch(&self, batch: Batch) -> bool {
         let mut once = self.once_in(&batch);
         if once.is_empty() {
@@ -48,8 +48,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a target must not be requested because an earlier run may have requested it. If so, finishes the
-    /// target.
+    /// Returns whether a target must not be requested because an earlier run might have requested it. In that case,
+    /// also finishes the target.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()
@@ -60,26 +60,26 @@ impl Worker {
         is_interrupted
     }
 
-    /// Returns the rules for attempts at a target. Another attempt starts at the listed URL, even after a redirect.
+    /// Returns the rules for attempts at a target. Each attempt starts at the listed URL, even after a redirect.
     pub(super) fn rules(&self, target: &CurrentTarget) -> Rules {
         Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
     }
 
-    /// Fails waiting targets that cannot stay pending when the worker ends. Their requests must not be repeated, and
-    /// were already sent before a redirect to another host.
+    /// Fails the waiting targets that cannot stay pending when the worker ends: their requests must not be repeated,
+    /// and were sent before a redirect to another host.
     pub(super) fn fail_all_left(&self) {
         for target in self.waiters.take_all() {
             self.fail_left(&target);
         }
     }
 
-    /// Fails a target that must not be requested twice and whose reply may belong to another request. The outcome is
+    /// Fails a target that must not be requested twice and whose reply can belong to another request. The outcome is
     /// sent to the sink with the next block.
     pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
-    /// Fails those of a connection's targets whose requests must not be repeated. Ignores its other targets.
+    /// Fails those targets of a connection whose requests must not be repeated. Ignores all others.
     pub(super) fn fail_uncertain_of(&self, targets: &TargetList) {
         for waiting in targets.waiting(FailureKind::Framing, 0) {
             if self.setup.requests.is_once(&waiting.name) {

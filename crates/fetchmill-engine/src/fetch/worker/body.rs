@@ -1,4 +1,4 @@
-//! Receives a body. Small bodies stay in memory if there is room, and all others go to a staging file.
+//! Receiver of bodies. A small body stays in memory if there is room. All other bodies go to staging files.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -38,15 +38,15 @@ use fetchmill_model::verdict::{
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
-/// Reason why a complete body cannot be stored, with a detail for the user.
+/// Reason why a complete body cannot be stored, and a detail for the user.
 type BodyProblem = (FailureKind, Option<Box<str>>);
 /// Whether a complete body can be stored.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
-/// The body that a worker's task is receiving.
+/// Body that a worker's task is receiving.
 pub(super) type WorkerBody = Resumable<BodyReceiver>;
 
-/// Receives a body's bytes. See [`WorkerBody`].
+/// Receiver of one body at a time. See [`WorkerBody`].
 pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
@@ -61,35 +61,35 @@ pub(super) struct BodyReceiver {
     meter: Option<Arc<BodyMeter>>,
     /// Bytes reserved in the memory budget.
     reserved: usize,
-    /// The sink's stage, for bodies too large for memory. The sink takes over the staging file, so each body is written
-    /// only once. `None` if bodies are not kept.
+    /// Stage of the sink, for bodies that are too large for memory. The sink takes over the staging file, so that each
+    /// body is written only once. `None` if bodies are not kept.
     stage: Option<Arc<Stage>>,
-    /// Values for the target's row, in a check.
+    /// Observations for the target's row, in a check.
     seen: Option<ObservedReply>,
-    /// Number of body bytes after which reading stops.
+    /// Body size at which reading stops, in bytes.
     enough: u64,
-    /// The expected kind of body, for a store. `start` holds the body's first bytes if it may be an error instead of an
-    /// object.
+    /// Kind of body that is expected from a store. `start` contains the first bytes of a body that can be an error
+    /// instead of an object.
     expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
-    /// The requested part of the object.
+    /// Part of the object that was requested.
     part: Option<ExpectedPart>,
     /// See [`ReplyFacts::is_conditional`].
     is_conditional: bool,
     /// Whether to verify the checksum that the store sends.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
-    /// The checksum from the list, which covers the stored body.
+    /// Checksum of the stored body, from the list.
     hash: Option<BodyChecksum>,
     /// Whether and how the body is decoded.
     decoding: Decoding,
     /// Number of received bytes, before any decoding.
     received: u64,
     expected_hash: Option<ExpectedHash>,
-    /// Set with `--opt-out`.
+    /// Reader of opt-outs, with `--opt-out`.
     opt_out: Option<OptOutReader>,
-    /// Set with `--accept`.
+    /// Start of the body, with `--accept`.
     type_start: Option<BodyStart>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct BodyReceiver {
 enum Decoding {
     /// The body is stored as received.
     Off,
-    /// The body will be decoded once it is complete. The head names the encoding.
+    /// The body is decoded once it is complete. The head names the encoding.
     Due(NamedEncoding),
     Done,
 }
@@ -118,15 +118,15 @@ impl Decoding {
 enum ExpectedBody {
     /// The body is not inspected.
     Anything,
-    /// An object from a store, or an error message in its place.
+    /// The body is an object from a store, or an error message in its place.
     Object,
-    /// An object of this length, or an error message in its place.
+    /// The body is an object of this length, or an error message in its place.
     ObjectOf(u64),
 }
 
 impl BodyReceiver {
-    /// Creates the receiver. In a check, it reads up to `enough` body bytes. With `opts_out`, it searches the body for
-    /// an opt-out. With `shows_type`, it keeps the body's first bytes.
+    /// Creates the receiver. In a check, it reads up to `enough` bytes of each body. With `opts_out`, it searches
+    /// bodies for an opt-out. With `shows_type`, it keeps the first bytes of each body.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -167,7 +167,8 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the header field or `meta` element by which a complete reply opts out. `None` without `--opt-out`.
+    /// Returns the header field or `meta` element of a complete reply that opts out. Returns `None` without
+    /// `--opt-out`.
     pub(super) fn opt_out(&mut self) -> Option<OptOut> {
         self.opt_out.as_mut()?.found()
     }
@@ -196,7 +197,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Expects an object from a store. `length` is its listed size, if known.
+    /// Expects an object from a store. `length` is its size according to the listing, if known.
     pub(super) fn expect(&mut self, length: Option<u64>) {
         self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
     }
@@ -206,17 +207,17 @@ impl BodyReceiver {
         self.part = Some(ExpectedPart::new(range));
     }
 
-    /// Expects the reply to a conditional request, for which "not modified" is a valid answer.
+    /// Expects the reply to a conditional request, which can be "not modified".
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
     }
 
-    /// Expects a body that may be encoded, and stores it decoded.
+    /// Expects a body that can be encoded, and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }
 
-    /// Returns the facts about the reply that the verdict needs.
+    /// Returns the facts about the reply that the verdict is based on.
     pub(super) fn reply_facts<'r>(
         &'r self,
         head: &Head,
@@ -259,10 +260,10 @@ impl BodyReceiver {
         self.expected_hash = Some(*hash);
     }
 
-    /// Decodes and verifies the complete body. Returns an error if the body cannot be stored. A decoded body may have
+    /// Decodes and verifies the complete body. Returns an error if the body cannot be stored. A decoded body can have
     /// up to `bytes_max` bytes. If the source lists a size (`listed`), the decoded body must have that size.
     pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
-        // A store's checksum covers the bytes as sent, and a list's checksum covers the stored bytes.
+        // The checksum of a store covers the bytes as sent, and the checksum of a list covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
         if differs(self.checksum.take()) {
             return Err((FailureKind::Checksum, Some("the body does not match the store's checksum".into())));
@@ -284,7 +285,8 @@ impl BodyReceiver {
         Ok(())
     }
 
-    /// Replaces the body with its decoded content. A staged body is read from its file, which is already unlinked.
+    /// Replaces the body with its decoded content. A staged body is read from its file, which has already been
+    /// unlinked.
     fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
         let memory = std::mem::take(&mut self.memory);
         self.reserve_memory();
@@ -307,13 +309,13 @@ impl BodyReceiver {
             Err(DecodeError::TooLong) => Err((FailureKind::BodyTooLarge, None)),
             Err(DecodeError::Malformed(problem)) => Err((FailureKind::BadEncoding, Some(problem.into()))),
             Err(DecodeError::Storage(error)) => {
-                self.failed = Some(Error::storage("read", "a body in the stage", error));
+                self.failed = Some(Error::storage("read", "a body in a staging file", error));
                 Ok(())
             }
         }
     }
 
-    /// Adds a decoded piece. Returns whether to continue.
+    /// Adds a decoded piece. Returns whether decoding should continue.
     fn take_decoded(&mut self, piece: &[u8]) -> bool {
         self.length += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
@@ -324,7 +326,7 @@ impl BodyReceiver {
         !self.has_failed()
     }
 
-    /// Discards the evidence collected so far, before the next body or the decoded one.
+    /// Discards the evidence collected so far, before the next body or the decoded one arrives.
     fn forget_evidence(&mut self) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.start();
@@ -364,7 +366,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the ETag of an object announced with [`BodyReceiver::expect`].
+    /// Returns the ETag of an object that was announced with [`BodyReceiver::expect`].
     pub(super) fn etag(&self) -> Option<&[u8]> {
         self.fields.etag.map(|span| span.in_head(&self.head))
     }
@@ -403,13 +405,13 @@ impl BodyReceiver {
         }
     }
 
-    /// Returns the `Content-Encoding` of the stored body. The request did not ask for an encoding.
+    /// Returns the `Content-Encoding` of the stored body. The request did not ask for any encoding.
     fn content_encoding(&self) -> Option<&[u8]> {
         let encoding = self.fields.content_encoding?.in_head(&self.head);
         (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
-    /// Adds this reply, which is not the object, to the target's kept replies.
+    /// Adds this reply, which is not the object, to the replies kept for the target.
     pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
         let in_stage = match (&self.spill, &self.stage) {
             (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
@@ -433,14 +435,14 @@ impl BodyReceiver {
         if is_hop { reply.write_hop(replies) } else { reply.cut_to(KEPT_BODY_BYTES_MAX).write(replies) }
     }
 
-    /// Records that the sink has taken over the body and its staging file.
+    /// Records that the sink took over the body and its staging file.
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
         self.release_head();
     }
 
-    /// Returns the reply's `Location`.
+    /// Returns the value of the reply's `Location` field.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.fields.location.map(|span| span.in_head(&self.head))
     }
@@ -452,11 +454,11 @@ impl BodyReceiver {
 
     /// Returns the `WWW-Authenticate` field of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
-        // If a reply was discarded, the head still belongs to an earlier reply.
+        // If a reply was discarded, the head still belongs to the reply before it.
         field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
     }
 
-    /// Returns the values observed by a check.
+    /// Returns the observations of a check.
     pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
         self.seen.as_mut()
     }
@@ -470,12 +472,12 @@ impl BodyReceiver {
         self.received
     }
 
-    /// Takes the error, if something failed on this machine.
+    /// Takes the error if something failed on this machine.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// Keeps the needed part of the head. Of a long head, keeps only the needed values.
+    /// Keeps the needed parts of the head. Of a long head, only the needed values are kept.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
@@ -617,7 +619,7 @@ impl BodySink for BodyReceiver {
             meter.take(bytes.len());
         }
         if let Some(seen) = &mut self.seen {
-            // Ignore bytes after `enough` that the same read returned.
+            // The bytes after `enough` that the same read returned are not counted.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;

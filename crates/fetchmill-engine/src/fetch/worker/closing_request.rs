@@ -1,8 +1,9 @@
-//! Ends a connection with one more request when the job has no more targets.
+//! The end of a connection with one more request, when the job has no more targets.
 //!
-//! At the end of a job, connections hold replies but have no request that could ask the server to close them. They would
-//! have to be silent for twice as long as the slowest reply took, which may be a minute. Instead, the last target is
-//! requested again with `Connection: close`. The close proves that all replies belong to their requests
+//! At the end of a job, replies are held on connections that have no further request to ask the server to close them.
+//! Each connection would have to be silent for twice as long as the slowest reply took, which can be a minute. Instead,
+//! the last target is requested again with `Connection: close`. The close proves that all replies belong to their
+//! requests
 //! ([docs/internals/decisions/0023](../../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 
 use super::address::asked_for;
@@ -16,12 +17,12 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::Deadlines;
 use fetchmill_net::certain::AfterReply;
 
-/// Maximum bytes of a body that is requested again, only to be discarded.
+/// Maximum size of a body that is requested again and discarded, in bytes.
 const BODY_MAX: u64 = 64 * 1024;
 
 impl Worker {
-    /// Returns whether a connection should end with one more request for `last`, its last target. The body of that
-    /// target's reply is still in `body`.
+    /// Returns whether a connection should end with one more request for `last`, its last target. `body` still contains
+    /// the body of that target's reply.
     pub(super) fn ends_with_request(
         &self,
         task: &mut WorkerConnection,
@@ -36,8 +37,8 @@ impl Worker {
             && task.ends_sooner()
     }
 
-    /// Requests `last` again as the connection's last request, and discards the reply. If there is none within the
-    /// duration of a rest, the replies before it are certain too. Returns `false` if the pace permits no request.
+    /// Requests `last` again as the last request on the connection, and discards the reply. If no reply arrives within
+    /// the duration of a rest, the earlier replies are certain as well. Returns `false` if the pace allows no request.
     pub(super) async fn end_with_request(
         &self,
         task: &mut WorkerConnection,

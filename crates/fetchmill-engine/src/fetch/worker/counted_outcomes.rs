@@ -1,4 +1,4 @@
-//! A block of outcomes together with their counts.
+//! Blocks of outcomes, together with their counts.
 
 use crate::control::counters::{Counters, Delta};
 use fetchmill_model::object::Facts;
@@ -12,7 +12,7 @@ use fetchmill_store::sink::{Block, BlockBody, EntryDescription, FetchedBody};
 pub(super) struct CountedOutcomes {
     block: Block,
     delta: Delta,
-    /// Number of finished targets not yet reported to the planner.
+    /// Number of finished targets that were not reported to the planner yet.
     settled: usize,
 }
 
@@ -55,7 +55,7 @@ impl CountedOutcomes {
         self.block.push_row(sequence, outcome, status, row.attempts, row.body_bytes, line);
     }
 
-    /// Adds the host whose robots.txt forbids the most recent target.
+    /// Adds the host whose robots.txt forbids the target that was added last.
     pub(super) fn note_forbidding_host(&mut self, host: &str) {
         self.block.note_forbidding_host(host);
     }
@@ -74,7 +74,7 @@ impl CountedOutcomes {
         self.delta.received += bytes;
     }
 
-    /// Moves everything from `other` to the end.
+    /// Moves the contents of `other` to the end of this block.
     pub(super) fn append(&mut self, other: &mut CountedOutcomes) {
         self.block.append_block(&mut other.block);
         self.delta.append(&mut other.delta);
@@ -91,22 +91,22 @@ impl CountedOutcomes {
         self.block.is_empty()
     }
 
-    /// Returns the memory used by the block in bytes.
+    /// Returns the number of bytes that the block uses in memory.
     pub(super) fn memory(&self) -> usize {
         self.block.memory()
     }
 
-    /// Returns the number of finished targets not yet reported to the planner.
+    /// Returns the number of finished targets that were not reported to the planner yet.
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Returns the same number as [`CountedOutcomes::settled`], and marks these targets as reported.
+    /// Returns the result of [`CountedOutcomes::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }
 
-    /// Returns the targets with bodies in staging files.
+    /// Returns the targets whose bodies are in staging files.
     pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
         let entries = self.block.entries().iter();
         entries.filter(|entry| matches!(entry.body, BlockBody::Spilled(_))).map(|entry| entry.sequence)
@@ -122,7 +122,7 @@ impl CountedOutcomes {
         counters.add(&mut self.delta);
     }
 
-    /// Removes everything but keeps the allocated memory.
+    /// Removes everything and keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.block.clear();
         (self.delta, self.settled) = (Delta::default(), 0);
@@ -158,7 +158,7 @@ mod tests {
         let sum = sum(std::iter::once(&counters));
         assert_eq!((sum.tally.fetched, sum.tally.failed, sum.tally.bytes), (2, 1, 14));
         assert_eq!((sum.attempts, sum.received), (4, 14));
-        assert_eq!(outcomes.settled(), 3, "the planner has a report of its own");
+        assert_eq!(outcomes.settled(), 3, "the planner gets a report of its own");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The credentials that requests use: those of a store, or bearer tokens from a command.
+//! Credentials that requests use: those of a store, or bearer tokens from a command.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Records the earliest generation of credentials that a request to this origin may use.
+    /// Records the current generation of the credentials, which is the earliest one that a request to this origin can
+    /// use.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();
@@ -37,8 +38,8 @@ impl Worker {
         }
     }
 
-    /// Waits for newer credentials. Returns `false` if there will be none or the job ends. In both cases the target
-    /// stays pending. While waiting, the target keeps its connection, so that no other target is requested with the
+    /// Waits for newer credentials. Returns `false` if none are available or the job ends. In both cases the target
+    /// stays pending. While it waits, the target keeps its connection, so that no other target is requested with the
     /// expired credentials.
     pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
         loop {

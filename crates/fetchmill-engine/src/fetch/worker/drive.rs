@@ -1,4 +1,4 @@
-//! Runs a worker: starts its connections, ticks, and returns when all connections have ended.
+//! Main loop of a worker: it starts the connections, ticks, and returns when all connections have ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// Counts a running connection task. The end of a task is counted even after a panic. Otherwise the worker would wait
-/// forever.
+/// Guard that counts a running connection task. It counts the end of the task even after a panic. Otherwise the worker
+/// would wait forever.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,
@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Starts tasks if there may be targets for them. Existing tasks are kept.
+    /// Starts tasks if there can be targets for them. Existing tasks are kept.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Reports to the job's sampler: how the capacity is used at each tick, and everything else twice per second.
+    /// Reports to the job's sampler: the use of the capacity at each tick, and everything else twice per second.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.in_flight.share();
@@ -122,9 +122,9 @@ impl Worker {
         }
     }
 
-    /// Closes connections that are not needed for requests or rests, because open connections can slow a server down.
-    /// They are closed soon after the concurrency was lowered, because the next round must measure the server without
-    /// them. In a job over many hosts, any connection may be needed next, so all stay open.
+    /// Closes connections that neither requests nor rests need, because open connections can slow a server down. They
+    /// are closed soon after the concurrency was lowered, so that the next round measures the server without them. In a
+    /// job with many hosts, any connection can be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {
@@ -135,8 +135,8 @@ impl Worker {
         self.pool.sweep(needed, surplus);
     }
 
-    /// Adopts the planner's new share of requests in flight. If it is lower, the excess tasks take no other target
-    /// after their current one.
+    /// Adopts the planner's new share of requests in flight. If the share is lower, surplus tasks stop after their
+    /// current target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.in_flight.set_share(share, self.control().clock.now());
@@ -149,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Checks again for targets and memory after a change. The planner may have targets again, too.
+    /// Checks again for targets and memory after a change. The planner can have targets again as well.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());
@@ -217,7 +217,7 @@ impl Worker {
             self.send_block(true).await;
         }
         self.turn(0);
-        // Attempts without an outcome belong to no block, so publish their counts here.
+        // Attempts without an outcome are not part of any block, so their counts are published here.
         self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);

@@ -1,4 +1,4 @@
-//! Reads a target's URL from its entry.
+//! Reader of a target's URL from its entry.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// Buckets that entries may refer to, and a buffer for reading the entries.
+/// Buckets that entries can refer to, and a buffer for reading entries.
 pub(super) struct EntryReader {
     buckets: BucketResolver,
     path: RefCell<Vec<u8>>,

@@ -1,16 +1,16 @@
-//! Tracks how long this machine has been out of descriptors or ports.
+//! Measurement of how long this machine has been out of descriptors or ports.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Time in milliseconds after which the job ends if this machine cannot open any connection.
+/// Time in milliseconds after which the job ends if this machine cannot open any connections.
 const ENDS_AFTER: Millis = 10_000;
 
-/// Start of the period in which no connection could be opened, because descriptors or ports have run out.
+/// Period in which no connection could be opened, because this machine has run out of descriptors or ports.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustion {
-    /// `None` if the last attempt opened a connection.
+    /// Start of the period. `None` if the last attempt opened a connection.
     since: Cell<Option<Millis>>,
 }
 
@@ -20,8 +20,8 @@ impl Exhaustion {
         self.since.set(None);
     }
 
-    /// Records that no connection could be opened. Returns whether the job must end, which is the case after 10 s if no
-    /// connection is left (`open` is 0).
+    /// Records that no connection could be opened. Returns whether the job must end, which is the case after 10 s
+    /// without any open connection (`open` is 0).
     pub(super) fn note(&self, open: usize, now: Millis) -> bool {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));

@@ -1,4 +1,4 @@
-//! Derives details for the user from the reply to a failed target.
+//! Details for the user from the reply to a failed target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -10,7 +10,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
-    /// Adds the reply's explanation to a verdict that is based on the status and has no other detail.
+    /// Adds the explanation in the reply to a verdict that is based on the status and has no other detail.
     pub(super) fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -27,13 +27,13 @@ impl Worker {
             challenge: body.challenge(head.status),
             location: body.location(),
             retry_after: head.retry_after.map(|after| after.wait(self.clock.now() / 1000)),
-            // If a store refuses a request, its error document gives the reason.
+            // If a store refuses a request, the error document gives the reason.
             had_credentials: (!target.is_of_store).then(|| self.shows_credentials(target)),
         };
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Returns whether a target's last request had a header field that may be secret.
+    /// Returns whether the last request for a target had a header field that can be secret.
     fn shows_credentials(&self, target: &CurrentTarget) -> bool {
         let own = target.effects.fields(target.request.as_deref());
         let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);

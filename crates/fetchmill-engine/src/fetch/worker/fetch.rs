@@ -1,4 +1,4 @@
-//! The main loop of a worker's connection: takes a target, sends its request, finishes it, and handles failures.
+//! Main loop of a worker's connection: it takes a target, sends the request, finishes the target, and handles failures.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// Number of pending retries at which a worker reports to the planner immediately.
+/// Number of pending retries at which a worker immediately reports to the planner.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
@@ -80,7 +80,7 @@ impl Worker {
         self.resting.part(&mut task, &self.pool);
     }
 
-    /// Makes the immediate attempts at a target. `came` is the result of the first attempt if it was already made.
+    /// Makes all immediate attempts at a target. `came` is the result of the first attempt if it was already made.
     async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
@@ -95,7 +95,7 @@ impl Worker {
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// Takes the next target. Returns `false` if there is none now.
+    /// Takes the next target. Returns `false` if there is none at the moment.
     fn take(&self, target: &mut CurrentTarget) -> bool {
         if self.in_flight.is_full() {
             return false;
@@ -131,10 +131,10 @@ impl Worker {
         self.supply.take(target)
     }
 
-    /// Waits without a target. The connection rests, or is kept for a while.
+    /// Waits without a target. The connection rests, or is kept for some time.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task beyond the share does not need its connection, so let other tasks use it. At the end of the job, one of
-        // them may need a connection that has replied before.
+        // A task beyond the share does not need its connection, so other tasks can use it. At the end of the job, one
+        // of them can need a connection that has already replied.
         if task.is_holding() || self.in_flight.is_full() || self.has_no_targets() {
             self.resting.part(task, &self.pool);
         }

@@ -1,4 +1,4 @@
-//! A task's connection and the outcomes held on it until they are certain.
+//! Connection of a task, and the outcomes that are held on it until they are certain.
 
 use std::cell::RefCell;
 
@@ -10,10 +10,10 @@ use fetchmill_model::target::{Sequence, TargetList};
 use fetchmill_model::verdict::AttemptState;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// A task's connection, with its uncertain outcomes.
+/// Connection of a task, with its uncertain outcomes.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// Held bytes are counted in steps of this size, so small objects are not counted.
+/// Step in which held bytes are counted. Small objects are therefore not counted.
 const COUNTED_BYTES: usize = 4096;
 
 /// Outcomes held until their replies are certain. Memory use: a share of `HELD_BYTES_MAX`, plus one body.
@@ -27,7 +27,7 @@ pub(super) struct HeldOutcomes {
 
 impl HeldOutcomes {
     /// Runs `settle` and collects its outcomes here instead of in `next`, which is sent to the sink. `settle` must
-    /// record each target that it finishes. It never waits, so no other task writes to `next` in the meantime.
+    /// record each target that it finishes. It never waits, so that no other task writes to `next` in the meantime.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -49,7 +49,7 @@ impl HeldOutcomes {
     }
 
     /// Moves the held outcomes to `next`, which is sent to the sink. If the replies `may_be_shifted`, their targets
-    /// replace those in `last`, which holds the connection's most recent certain targets.
+    /// replace the ones in `last`, which contains the targets of the connection that became certain last.
     pub(super) fn commit(
         &mut self,
         next: &OutcomeBuffer,
@@ -74,7 +74,7 @@ impl HeldOutcomes {
         self.targets.clear();
     }
 
-    /// Returns the memory used in bytes.
+    /// Returns the number of bytes in use.
     pub(super) fn memory(&self) -> usize {
         self.outcomes.memory() + self.targets.memory()
     }
@@ -84,7 +84,7 @@ impl HeldOutcomes {
         &self.targets
     }
 
-    /// Returns the targets with bodies in staging files.
+    /// Returns the targets whose bodies are in staging files.
     pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
         self.outcomes.spilled()
     }

@@ -11,16 +11,16 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// Number of targets that must leave the queue before the measured pace is used.
 const PACE_SAMPLE: u32 = 16;
-/// Microseconds between two deferred targets, for a host without a rate whose pace is not known yet.
+/// Interval in microseconds between two deferred targets of a host that has no rate and whose pace is still unknown.
 const FIRST_PACE: u64 = 1000;
 
-/// A host's waiting targets in order, the reason why they wait, and the pace at which they leave.
+/// Waiting targets of a host in order, why they wait, and the pace at which they leave.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
     /// Reason for the wait, if the host waits.
     waits_for: Option<HostWait>,
-    /// Whether the host waits for a slot that prompt hosts do not use.
+    /// Whether the host waits for a slot that fast hosts leave free.
     is_crowded: bool,
     /// Time of the timer that wakes the host, if one is set.
     due: Option<Millis>,
@@ -28,7 +28,7 @@ pub(super) struct HostQueue {
     since: Millis,
     /// Number of targets that left the queue after `since`.
     gone: u32,
-    /// Time in microseconds when the last deferred target returns.
+    /// Time in microseconds at which the last deferred target returns.
     deferred_until: u64,
 }
 
@@ -79,7 +79,7 @@ impl HostQueue {
         self.waits_for == Some(HostWait::Address)
     }
 
-    /// Ends the lookup for the waiting targets and passes them the addresses, if there are any.
+    /// Ends the lookup for the waiting targets, and passes them the addresses, if there are any.
     pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         for target in &mut self.targets {
             target.looked_up_in = Some(now.saturating_sub(target.asked_at));
@@ -89,7 +89,7 @@ impl HostQueue {
         }
     }
 
-    /// Records that the host waits for a slot that prompt hosts do not use. Returns `false` if it already did.
+    /// Records that the host waits for a slot that fast hosts leave free. Returns `false` if it was already waiting.
     pub(super) fn enter_crowd(&mut self) -> bool {
         !std::mem::replace(&mut self.is_crowded, true)
     }
@@ -111,8 +111,8 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns the time when a target that does not fit into this queue becomes due again. By then, the targets before
-    /// it should be gone. `interval` is the host's rate in microseconds per target. `outlook` is the time when the host
+    /// Returns when a target that does not fit into this queue becomes due again. The targets before it should have
+    /// left by then. `interval` is the host's rate in microseconds per target. `outlook` is the time at which the host
     /// accepts targets again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(queue.defer(0, 0, 1_000), 1_011);
         assert_eq!(queue.defer(0, 0, 1_000), 1_012);
         assert_eq!(queue.defer(500_000, 0, 1_000), 6_500, "at the host's rate");
-        assert_eq!(queue.defer(0, 60_000, 1_000), 60_001, "and when it takes targets");
+        assert_eq!(queue.defer(0, 60_000, 1_000), 60_001, "once the host accepts targets again");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Releases targets that wait for their host, in a job over many hosts. A target may start when another target leaves
+//! Release of targets that wait for their host, in a job with many hosts. A target can start when another target leaves
 //! the host, or when the host has rested. If the host is dead, its waiting targets fail.
 
 use super::state::Worker;
@@ -19,14 +19,14 @@ impl Worker {
         }
     }
 
-    /// Releases hosts that wait for a slot that prompt hosts do not use.
+    /// Releases hosts that wait for a slot that fast hosts leave free.
     pub(super) fn release_crowded(&self) {
         while let Some(host) = self.waiters.take_crowded(self.clock.now()) {
             self.release(host);
         }
     }
 
-    /// Releases those of a host's targets that may start now.
+    /// Releases the targets of a host that can start now.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {
@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Finishes a target without another attempt, because its host is dead. If the job rechecks dead targets, the
-    /// target waits for its recheck.
+    /// target waits for that instead.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

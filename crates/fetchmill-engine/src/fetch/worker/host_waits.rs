@@ -1,4 +1,4 @@
-//! Counts a worker's waiting hosts by reason.
+//! Counters of a worker's waiting hosts, by reason.
 
 use std::cell::Cell;
 
@@ -10,11 +10,11 @@ use fetchmill_model::planner::hosts::Admission;
 pub(super) enum HostWait {
     /// The host's address is being looked up.
     Address,
-    /// The host is at its request limit (`--limit-per-host`).
+    /// The host has reached its request limit (`--limit-per-host`).
     Turn,
-    /// The host is at its rate limit (`--rate-per-host`).
+    /// The host has reached its rate limit (`--rate-per-host`).
     Rate,
-    /// All slots are in use or reserved for prompt hosts.
+    /// All slots are in use, or are reserved for fast hosts.
     Place,
     /// The host must rest: it asked for a pause or did not answer.
     Rest,
@@ -24,7 +24,7 @@ impl HostWait {
     const ALL: [HostWait; 5] =
         [HostWait::Address, HostWait::Turn, HostWait::Rate, HostWait::Place, HostWait::Rest];
 
-    /// Returns the reason why a target was not admitted. `None` if it does not have to wait.
+    /// Returns the reason why a target was not admitted, or `None` if it does not have to wait.
     pub(super) fn of(admission: Admission) -> Option<Self> {
         Some(match admission {
             Admission::Full => HostWait::Turn,
@@ -35,7 +35,7 @@ impl HostWait {
         })
     }
 
-    /// Returns the kind of unused capacity that corresponds to this reason.
+    /// Returns the use of capacity that corresponds to this reason.
     pub(super) fn capacity_use(self) -> CapacityUse {
         match self {
             HostWait::Address => CapacityUse::Names,
@@ -47,12 +47,12 @@ impl HostWait {
     }
 }
 
-/// See the [module documentation](self).
+/// Number of waiting hosts per reason. See the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
 
 impl HostWaits {
-    /// Records that the reason why a host waits has changed. `None` means that the host does not wait.
+    /// Records that a host waits for another reason. `None` means that it does not wait.
     pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
         if let Some(from) = from {
             let count = &self.0[from as usize];
@@ -64,7 +64,7 @@ impl HostWaits {
         }
     }
 
-    /// Returns the reason for which most hosts wait. `None` if no host waits.
+    /// Returns the reason for which most hosts wait, or `None` if no host waits.
     pub(super) fn most(&self) -> Option<HostWait> {
         let count = |wait: &HostWait| self.0[*wait as usize].get();
         HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)

@@ -1,13 +1,13 @@
-//! The number of targets that a worker has in flight, and its maximum.
+//! The number of targets that a worker has in flight, and its limit.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds after a reduction during which the share counts as recently lowered.
+/// Time in milliseconds for which a share counts as lowered after a reduction.
 const LOWERED: Millis = 5_000;
 
-/// A worker's number of targets in flight, and the share allowed by the planner.
+/// Number of a worker's targets in flight, and the share that the planner allows.
 #[derive(Debug)]
 pub(super) struct InFlight {
     count: Cell<usize>,
@@ -43,7 +43,7 @@ impl InFlight {
         self.count.get() == 0
     }
 
-    /// Returns how many more targets may be in flight.
+    /// Returns how many more targets can be in flight.
     pub(super) fn room(&self) -> usize {
         self.share.get().saturating_sub(self.count.get())
     }
@@ -52,8 +52,8 @@ impl InFlight {
         self.room() == 0
     }
 
-    /// Sets the share and returns the previous one. If the new share is lower, excess targets stay in flight until they
-    /// are finished.
+    /// Sets the share and returns the previous one. If the new share is lower, surplus targets stay in flight until
+    /// they are finished.
     pub(super) fn set_share(&self, share: usize, now: Millis) -> usize {
         let before = self.share.replace(share);
         if share < before {

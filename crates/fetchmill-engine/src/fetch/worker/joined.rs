@@ -1,4 +1,4 @@
-//! Coalesces requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
+//! Coalescing of requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
 //! part. If the reply contains exactly the requested range, the range is cut into the parts. Otherwise no target is
 //! finished, and each part is requested separately.
 
@@ -14,7 +14,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
-    /// Adds targets to the first one's request while one range can cover all their parts.
+    /// Adds targets to the request of the first one, as long as one range can cover all their parts.
     pub(super) fn join(&self, first: &mut CurrentTarget) {
         let Some(gap_max) = self.control().coalescing.gap_max() else { return };
         if !self.may_join(first) {
@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether other targets may be added to this target's request. It must be a first attempt at the only
-    /// origin, and there must be free memory.
+    /// Returns whether other targets can be added to this target's request. It must be the first attempt, and the
+    /// target must belong to the only origin. Memory must be free.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0
@@ -56,14 +56,14 @@ impl Worker {
         }
         let is_located = self.locate(first).is_ok();
         if !is_located {
-            // The next attempt locates the target again and reports the failure.
+            // The next attempt locates the target again, and reports the failure.
             first.forget_location();
         }
         is_located
     }
 
-    /// Cuts the received range into parts. Stores each target's part and passes the target to `note`. If a part does
-    /// not match its target, the target is requested separately.
+    /// Cuts the received range into parts. Stores the part of each target, and passes the target to `note`. If a part
+    /// does not match its target, the target is requested separately.
     pub(super) fn cut(
         &self,
         first: &mut CurrentTarget,
@@ -93,7 +93,8 @@ impl Worker {
         if is_stored { AttemptEnd::Over } else { AttemptEnd::Split }
     }
 
-    /// Stores a target's part of the received range. Returns `false` if the part is missing or contradicts the list.
+    /// Stores the part of a target from the received range. Returns `false` if the part is missing or contradicts the
+    /// list.
     fn store_cut(
         &self,
         target: &mut CurrentTarget,

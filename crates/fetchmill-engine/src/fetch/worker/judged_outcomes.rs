@@ -1,4 +1,4 @@
-//! Outcomes held on a connection until they are certain. They become certain when the connection has rested or ended.
+//! Outcomes that are held on a connection until they are certain: until the connection has rested or ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
@@ -17,12 +17,12 @@ impl Worker {
         share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
     }
 
-    /// Returns whether a connection must not hold more.
+    /// Returns whether a connection must not hold more outcomes.
     pub(super) fn holds_enough(&self, held: &HeldOutcomes) -> bool {
         held.memory() >= self.held_bytes_max() || self.setup.body_memory.is_used_up()
     }
 
-    /// Runs `settle` and adds its outcomes to those held on a connection ([`HeldOutcomes::collect`]).
+    /// Runs `settle`, and adds its outcomes to those that are held on a connection ([`HeldOutcomes::collect`]).
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,
@@ -31,7 +31,7 @@ impl Worker {
         held.collect(&self.outcomes, &self.setup.body_memory, settle)
     }
 
-    /// Applies a judgement to a connection's held outcomes.
+    /// Applies a judgement to the outcomes held on a connection.
     pub(super) fn judge(&self, task: &mut WorkerConnection, judged: Judged) {
         match judged {
             Judged::Pending => {}
@@ -48,14 +48,14 @@ impl Worker {
         }
     }
 
-    /// Sends the held outcomes to the sink. If their replies may still belong to other requests, the connection
+    /// Sends the held outcomes to the sink. If their replies can still belong to other requests, the connection
     /// remembers the targets.
     fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
         held.commit(&self.outcomes, &self.setup.body_memory, connection.last_certain(), may_be_shifted);
     }
 
-    /// Plans the held targets again, because their replies will never be certain. This does not count as an attempt.
+    /// Plans the held targets again, because their replies can never become certain. This does not count as an attempt.
     /// Targets whose requests must not be repeated fail.
     pub(super) fn fetch_again(&self, held: &mut HeldOutcomes, kind: FailureKind) {
         for sequence in held.spilled() {
@@ -75,7 +75,7 @@ impl Worker {
         held.clear(&self.setup.body_memory);
     }
 
-    /// Marks finished targets as doubtful, because their replies may belong to other requests.
+    /// Marks finished targets as doubtful, because their replies can belong to other requests.
     pub(super) fn doubt(&self, targets: &TargetList) {
         let naming = self.setup.naming;
         let named = targets.waiting(FailureKind::Framing, 0).map(|target| {

@@ -1,4 +1,4 @@
-//! A worker's requests in flight and received replies, for the concurrency search and the job's samples.
+//! Requests in flight and received replies of a worker, for the concurrency search and the job's samples.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -18,7 +18,7 @@ const LATENCY_EVERY: Millis = 500;
 #[derive(Debug, Default)]
 pub(super) struct WorkerLoad {
     counter: LoadCounter,
-    /// Number of replies to requests sent under low load, and the sum of their times.
+    /// Number of replies to requests that were sent under low load, and the sum of their times.
     unloaded: Cell<(u64, MonotonicMicros)>,
     /// Size in bytes of the longest recent head, if heads are stored.
     head_bytes: Cell<u32>,
@@ -39,8 +39,8 @@ impl Deref for WorkerLoad {
 }
 
 impl WorkerLoad {
-    /// Records a complete reply that indicates no trouble. `is_unloaded` is the value of [`WorkerLoad::is_low`] when
-    /// its request was sent.
+    /// Records a complete reply that indicates no trouble. `is_unloaded` is the result of [`WorkerLoad::is_low`] at the
+    /// time when the request was sent.
     pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
         self.histogram.borrow_mut().record(took);
         if is_unloaded {
@@ -50,20 +50,19 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// Records a head that will be stored. A long head affects the estimate until a few dozen shorter ones have
-    /// arrived.
+    /// Records a head that will be stored. A long head raises the estimate until a few dozen shorter ones have arrived.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));
     }
 
-    /// Returns how much memory in bytes the heads of expected replies may need. Bodies can wait in a file, but heads
+    /// Returns how many bytes of memory the heads of expected replies can need. Bodies can wait in a file, but heads
     /// cannot.
     pub(super) fn heads_to_come(&self) -> usize {
         self.counter.places().0 * self.head_bytes.get() as usize
     }
 
-    /// Records a reply time for its origin, in a job over many origins.
+    /// Records a reply time of this origin, in a job with many origins.
     pub(super) fn note_origin(&self, origin: &OriginKey, took: MonotonicMicros) {
         self.origins.borrow_mut().record(origin, took);
     }

@@ -1,11 +1,11 @@
-//! A worker: a thread that fetches. Its connections are tasks in a current-thread runtime.
+//! A worker is a thread that fetches. Its connections are tasks in a current-thread runtime.
 //!
 //! Fetching an object takes no lock, task, message or timer. A connection takes a target from the worker's batch, sends
 //! the request, receives the reply, and appends the outcome to the worker's block. The planner's lock is taken once per
 //! batch, the sink receives whole blocks, and the tick checks the deadlines.
 //!
 //! `state` builds the worker from small states, each with private fields in its own file:
-//! - incoming targets: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
+//! - incoming targets: `target_supply`, and in a job with many hosts `waiters` (`host_queue`) and `start_quota`;
 //! - locations of targets: `entry_reader`, `origin_lookup`, `part_etags`;
 //! - number of targets in flight: `in_flight`, `load`;
 //! - outgoing outcomes: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;

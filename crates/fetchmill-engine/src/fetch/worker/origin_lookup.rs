@@ -1,4 +1,4 @@
-//! Finds the connections to a target's origin.
+//! Lookup of the connections to a target's origin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::{OriginConnections, Pool};
 
-/// The origins that a worker knows: the server that lists its own objects, and the origin of the last URL.
+/// Origins of a worker's targets: the server that lists its own objects, and the origin of the last URL.
 pub(super) struct OriginLookup {
     server: Option<Rc<OriginConnections>>,
     last: RefCell<Option<Rc<OriginConnections>>>,
@@ -18,7 +18,7 @@ impl OriginLookup {
         OriginLookup { server, last: RefCell::new(None) }
     }
 
-    /// Returns the only origin, if a server lists its own objects.
+    /// Returns the only origin, if the source is a server that lists its own objects.
     pub(super) fn server(&self) -> Option<&Rc<OriginConnections>> {
         self.server.as_ref()
     }
@@ -31,7 +31,7 @@ impl OriginLookup {
         }
     }
 
-    /// Returns the origin of a URL, which is usually that of the previous URL.
+    /// Returns the origin of a URL, which is usually the origin of the previous URL.
     fn of_url(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {

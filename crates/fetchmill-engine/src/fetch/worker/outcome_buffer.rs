@@ -1,4 +1,4 @@
-//! The outcomes that a worker will send to its sink in the next block.
+//! Outcomes that a worker sends to its sink with the next block.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,15 +11,15 @@ use fetchmill_model::row::CheckRow;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// Outcomes for the sink, and the rate of finished targets.
+/// Outcomes for the sink, and the rate at which targets are finished.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeBuffer {
     next: RefCell<CountedOutcomes>,
-    /// The row being written.
+    /// Row that is being written.
     line: RefCell<Vec<u8>>,
     /// Number of targets finished since the last tick.
     finished: Cell<u64>,
-    /// Targets finished per second, as a moving average.
+    /// Number of targets finished per second, as a moving average.
     rate: Cell<f64>,
 }
 
@@ -57,7 +57,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds the host whose robots.txt forbids the most recent target.
+    /// Adds the host whose robots.txt forbids the target that was added last.
     pub(super) fn note_forbidding_host(&self, host: &str) {
         self.next.borrow_mut().note_forbidding_host(host);
     }
@@ -95,12 +95,12 @@ impl OutcomeBuffer {
         self.next.borrow().is_empty()
     }
 
-    /// Returns the number of finished targets not yet reported to the planner.
+    /// Returns the number of finished targets that were not reported to the planner yet.
     pub(super) fn settled(&self) -> usize {
         self.next.borrow().settled()
     }
 
-    /// Returns the same number as [`OutcomeBuffer::settled`], and marks these targets as reported.
+    /// Returns the result of [`OutcomeBuffer::settled`], and marks these targets as reported.
     pub(super) fn take_settled(&self) -> usize {
         self.next.borrow_mut().take_settled()
     }
@@ -112,12 +112,12 @@ impl OutcomeBuffer {
         next.take_block(empty)
     }
 
-    /// Publishes the counts of attempts that belong to no block.
+    /// Publishes the counts of attempts that are not part of any block.
     pub(super) fn publish_counts(&self, counters: &Counters) {
         self.next.borrow_mut().publish_counts(counters);
     }
 
-    /// Updates the rate, `elapsed` after the last tick.
+    /// Updates the rate at a tick that comes `elapsed` after the previous one.
     pub(super) fn tick(&self, elapsed: Millis) {
         let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);

@@ -1,4 +1,4 @@
-//! The end of an attempt: an outcome is added to the block, or a retry is passed to the planner.
+//! End of an attempt: the block gets an outcome, or the planner gets a retry.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -11,7 +11,7 @@ use fetchmill_model::planner::origin::Millis;
 const LEFT: &str = "the request was sent, but the host of its redirect had no free slot";
 
 impl Worker {
-    /// Finishes a target. `made` is 1 if the target's count does not yet include an attempt that was made.
+    /// Finishes a target. `made` is 1 if an attempt was made that the target does not count yet.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,
@@ -29,14 +29,14 @@ impl Worker {
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        // A complete reply shows that the origin is alive, whatever its status. A target without a request shows
+        // Any complete reply shows that the origin is alive, whatever the status. A target without a request shows
         // nothing.
         if status != 0 && !is_trouble(outcome) {
             self.report.note_success();
         }
     }
 
-    /// Defers a target until its recheck.
+    /// Defers a target until it is rechecked.
     pub(super) fn look_again_later(&self, target: &mut CurrentTarget, kind: FailureKind) {
         let later = self.clock.now() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
         target.state.throttled_since = later;
@@ -44,7 +44,7 @@ impl Worker {
         self.report.plan_again(Retry { not_before: Some(later), ..again });
     }
 
-    /// Records a failed attempt, after `attempts` counted attempts.
+    /// Records a failed attempt after `attempts` counted attempts.
     pub(super) fn observe(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if self.has_rows() || self.control().origins.are_many() {
             return;
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Defers a target. This does not count as an attempt. After a redirect, the target will start over from its first
+    /// Defers a target, which does not count as an attempt. After a redirect, the target starts over from its first
     /// URL. If it must not start over, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {

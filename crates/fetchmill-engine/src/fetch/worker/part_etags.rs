@@ -1,14 +1,14 @@
-//! Checks whether two parts belong to the same object, by comparing strong ETags. Covers the objects whose parts a
-//! worker fetched recently.
+//! Check whether two parts belong to the same object, based on strong ETags. It covers the objects whose parts a worker
+//! fetched recently.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use fetchmill_model::limits::PART_ETAGS_MAX;
 
-/// See the [module documentation](self). Memory use: `PART_ETAGS_MAX` slots, allocated with the first part. A new
-/// object replaces an older one in the same slot. Objects and ETags are stored as hashes with a secret key, so that
-/// servers cannot provoke collisions.
+/// ETags of objects. See the [module documentation](self). Memory use: `PART_ETAGS_MAX` slots, allocated with the first
+/// part. A new object replaces an older one in the same slot. Objects and ETags are stored as hashes with a secret key,
+/// so that servers cannot provoke collisions.
 #[derive(Debug, Default)]
 pub(super) struct PartEtags {
     keys: RandomState,
@@ -17,8 +17,8 @@ pub(super) struct PartEtags {
 }
 
 impl PartEtags {
-    /// Returns `false` if a part's ETag contradicts that of the previous part of the same URL. A weak or missing ETag
-    /// never does.
+    /// Returns `false` if a part's ETag contradicts the ETag of the previous part of the same URL. A weak or missing
+    /// ETag never contradicts another.
     pub(super) fn agrees(&self, url: &[u8], etag: Option<&[u8]>) -> bool {
         let Some(etag) = etag.filter(|etag| etag.starts_with(b"\"")) else { return true };
         let (object, tag) = (self.keys.hash_one(url), self.keys.hash_one(etag));
@@ -33,7 +33,7 @@ impl PartEtags {
         place.1 == tag
     }
 
-    /// Discards all ETags, because they may come from replies for other objects.
+    /// Discards all ETags, because they might belong to replies for other objects.
     pub(super) fn forget(&self) {
         self.places.borrow_mut().clear();
     }
@@ -50,7 +50,7 @@ mod tests {
         assert!(etags.agrees(b"a", Some(b"\"1\"")));
         assert!(etags.agrees(b"a", Some(b"\"1\"")));
         assert!(!etags.agrees(b"a", Some(b"\"2\"")));
-        assert!(!etags.agrees(b"a", Some(b"\"2\"")), "the first one stays");
+        assert!(!etags.agrees(b"a", Some(b"\"2\"")), "the first ETag is kept");
         assert!(etags.agrees(b"a", Some(b"W/\"2\"")) && etags.agrees(b"a", None));
         etags.forget();
         assert!(etags.agrees(b"a", Some(b"\"2\"")));

@@ -1,4 +1,4 @@
-//! A worker's next report to the planner.
+//! Next report of a worker to the planner.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::{Retry, WorkerReport};
 
-/// The next report, without the number of finished targets. That number is kept with the outcomes.
+/// The next report, without the number of finished targets, which is kept with the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct PendingReport {
     report: RefCell<WorkerReport>,
@@ -19,7 +19,8 @@ impl PendingReport {
         self.report.borrow_mut().observed.successes += 1;
     }
 
-    /// Records a fetched target. Each report contains one `entry`, which can be requested again to check the origin.
+    /// Records a fetched target. Each report contains one `entry`. To check the origin, the planner can request that
+    /// entry again.
     pub(super) fn note_fetched(&self, entry: &[u8]) {
         let mut report = self.report.borrow_mut();
         report.observed.successes += 1;
@@ -28,7 +29,7 @@ impl PendingReport {
         }
     }
 
-    /// Records a failed attempt, after `attempts` counted attempts.
+    /// Records a failed attempt after `attempts` counted attempts.
     pub(super) fn note_failure(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
     }
@@ -51,18 +52,18 @@ impl PendingReport {
         self.report.borrow_mut().retries.extend(retries);
     }
 
-    /// Returns the number of targets that will be returned to the planner.
+    /// Returns the number of targets that the next report returns to the planner.
     pub(super) fn retries(&self) -> usize {
         self.report.borrow().retries.len()
     }
 
-    /// Returns whether the report contains nothing urgent. A fetched entry alone is not urgent.
+    /// Returns whether the report contains nothing urgent. A fetched entry by itself is not urgent.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.report.borrow();
         report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()
     }
 
-    /// Takes the report, completed with the number of finished targets, and starts the next one.
+    /// Adds the number of finished targets, takes the report, and starts the next one.
     pub(super) fn take(&self, settled: usize) -> WorkerReport {
         WorkerReport { settled, ..self.report.take() }
     }
@@ -85,6 +86,6 @@ mod tests {
         let taken = report.take(2);
         assert_eq!((taken.settled, taken.observed.successes), (2, 3));
         assert_eq!(taken.fetched.as_deref(), Some(&b"a"[..]));
-        assert!(report.is_empty(), "the next one has begun");
+        assert!(report.is_empty(), "a new report has begun");
     }
 }

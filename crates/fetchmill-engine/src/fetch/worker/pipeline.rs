@@ -1,5 +1,5 @@
-//! A batch of requests sent together on one connection. If all replies arrive, its targets are finished. Otherwise each
-//! target is requested separately.
+//! A batch of requests that are sent together on one connection. If all replies arrive, the targets are finished.
+//! Otherwise each target is requested separately.
 
 use super::address::asked_for;
 use super::body::WorkerBody;
@@ -15,15 +15,17 @@ use fetchmill_net::{
     BrokenBatch, BrokenExchange, Deadlines, IdleState, OriginConnections, PipelinedReplies, ReceivedReply,
 };
 
-/// A task's targets: a single one, or a batch requested together. Memory use: the targets and replies of a full batch.
+/// Targets of a task: a single one, or a batch that is requested together. Memory use: the targets and replies of a
+/// full batch.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// Number of targets requested together. 0 if the first one is requested by itself.
+    /// Number of targets that are requested together. 0 if the first target is requested by itself.
     count: usize,
     replies: PipelinedReplies,
-    /// Targets to request separately, with their results if they have any. The first one is at the end of the vector.
+    /// Targets to request separately, with any results that they already have. The next target is at the end of the
+    /// vector.
     alone: Vec<(usize, Option<AttemptEnd>)>,
-    /// Targets to request separately because the coalesced request of the first one did not return their parts.
+    /// Targets to request separately, because the coalesced request of the first target did not return their parts.
     split: std::vec::IntoIter<WaitingTarget>,
 }
 
@@ -45,7 +47,7 @@ impl TargetBatch {
         &mut self.targets[0]
     }
 
-    /// Returns the next target to request separately, and its result if it has one.
+    /// Returns the next target to request separately, and its result if there is one.
     pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<AttemptEnd>)> {
         if let Some((number, came)) = self.alone.pop() {
             return Some((&mut self.targets[number], came));
@@ -73,7 +75,7 @@ impl TargetBatch {
 }
 
 impl Worker {
-    /// Adds targets after the first one, up to the number that the connection can request together.
+    /// Adds targets to the first one, up to the number that the connection can request together.
     pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
         let most = self.batch_max(task, batch.first());
         batch.count = 1;
@@ -95,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// Returns the maximum number of requests to send together, including the first.
+    /// Returns how many requests can be sent together, including the first.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
         let connection = &task.connection;
         if !self.origins.server().is_some_and(|server| connection.is_at(server)) {
@@ -103,7 +105,7 @@ impl Worker {
         }
         let replies = connection.replies();
         let allowed = self.control().pipeline.batch_max(replies) as usize;
-        // Do not pipeline until a plain reply has shown that the server keeps the connection open.
+        // Requests are not pipelined until an ordinary reply has shown that the server keeps the connection open.
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
@@ -118,7 +120,7 @@ impl Worker {
         allowed.min(certain).min(room).max(1)
     }
 
-    /// Returns whether a target's request may be pipelined. It must be a plain first attempt at the only origin.
+    /// Returns whether the request for a target can be pipelined. It must be a plain first attempt at the only origin.
     fn is_plain(&self, target: &mut CurrentTarget) -> bool {
         target.state.attempts == 0
             && target.state.throttled_since == 0
@@ -128,8 +130,8 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Requests the batch's targets together if there are several. Those that remain without an outcome are requested
-    /// separately afterwards.
+    /// Requests the targets of the batch together if there are several. Targets that remain without an outcome are
+    /// requested separately afterwards.
     pub(super) async fn fetch_together(
         &self,
         task: &mut WorkerConnection,
@@ -185,7 +187,7 @@ impl Worker {
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }
 
-    /// Holds a complete batch's replies until they are certain.
+    /// Holds the replies of a complete batch until they are certain.
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
         self.load.note_batch(batch.replies.largest());
         let WorkerConnection { connection, held } = task;

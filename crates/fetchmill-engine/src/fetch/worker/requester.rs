@@ -1,4 +1,4 @@
-//! Makes a worker's requests for its targets ([`crate::attempt`]).
+//! Requests of a worker for its targets ([`crate::attempt`]).
 
 use std::rc::Rc;
 
@@ -29,9 +29,9 @@ impl Requester for Worker {
 
     const CERTAIN: CertainReplies = CertainReplies::First;
 
-    /// Returns the target's origin, or the end of the attempt if there is none. If credentials are still loading, waits
-    /// briefly, because they usually arrive within a second. If they do not, defers the target so that it does not
-    /// block others.
+    /// Returns the target's origin, or the end of the attempt if there is none. If credentials are still being loaded,
+    /// waits briefly, because they usually arrive within a second. If they do not, defers the target so that it does
+    /// not block others.
     async fn find_origin(
         &self,
         target: &mut CurrentTarget,
@@ -95,7 +95,7 @@ impl Requester for Worker {
     ) {
         let takes_used = !is_fresh && target.state.abandoned > 0 && !task.connection.is_open();
         if takes_used {
-            // Without an origin, the task gets an unused connection, or else a resting one.
+            // Without an origin, the task gets an unused connection, or a resting one if none is unused.
             self.pool.put(&mut task.connection);
         }
         self.resting.bring(task, &self.pool, origin, target.at.reach);
@@ -120,8 +120,8 @@ impl Requester for Worker {
         opened
     }
 
-    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends. In that case, the target
-    /// stays pending because the next run may trust the server. With many hosts, the user gets a notice.
+    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends. The target then stays
+    /// pending, because the server can be trusted in the next run. With many hosts, the user gets a notice.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,
@@ -176,7 +176,7 @@ impl Requester for Worker {
     }
 
     /// Returns whether to check the socket for more bytes, which costs a system call. If the reply must wait for a rest
-    /// anyway, the check pays off only if the origin has sent unsolicited bytes before.
+    /// anyway, the check is worth its cost only if the origin has already sent unsolicited bytes.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
         is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
     }
@@ -278,8 +278,8 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because distrust is one of its
-    /// results.
+    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because a lack of trust is one
+    /// of its results.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }
@@ -321,8 +321,8 @@ impl Worker {
         }
     }
 
-    /// Pauses while this machine is out of descriptors or ports, which is not the target's fault. If no connection has
-    /// been open for 10 s, ends the job.
+    /// Pauses while this machine is out of descriptors or ports, which is not a failure of the target. If no connection
+    /// has been open for 10 s, ends the job.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
         self.start_quota.overload(now);

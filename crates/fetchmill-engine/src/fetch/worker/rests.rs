@@ -1,4 +1,4 @@
-//! Counts a worker's replies, and handles how its connections rest and end ([`fetchmill_net::certain`]).
+//! Counting of a worker's replies, and rests and ends of its connections ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Records the replies of a batch sent at `sent`. For each reply, the time of the whole batch is recorded.
+    /// Records the replies of a batch that was sent at `sent`. Each reply counts with the time of the whole batch.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Counts a reply unless it indicates trouble. Returns whether it was counted.
+    /// Counts a reply unless it indicates trouble. Returns whether the reply was counted.
     pub(super) fn note_load(
         &self,
         head: &Head,
@@ -45,7 +45,7 @@ impl Worker {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
-            // While a reply is in flight, both its body and its head need memory.
+            // While a reply is in flight, both its head and its body need memory.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         is_well
@@ -56,14 +56,16 @@ impl Worker {
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts, the next target probably needs another connection, so a rest pays off only for held replies.
+        // With many hosts, the next target probably needs another connection, so a rest is useful only for held
+        // replies.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(task), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Returns the maximum number of resting connections, not counting those in use. A job that is ending has no limit.
+    /// Returns the maximum number of resting connections, not counting connections in use. There is no limit when the
+    /// job is ending.
     fn resting_max(&self, task: &WorkerConnection) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
@@ -72,7 +74,7 @@ impl Worker {
     }
 
     /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
-    /// task takes over one that rests at its origin, or waits until there are fewer.
+    /// task takes over one that rests at the same origin, or waits until there are fewer.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
@@ -93,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Moves the task to a resting connection to its origin. Returns `false` if there is none.
+    /// Moves the task to a connection that rests at its origin. Returns `false` if there is none.
     pub(super) fn take_resting(&self, task: &mut WorkerConnection, target: &CurrentTarget) -> bool {
         let is_fit = |resting: &WorkerConnection| {
             let connection = &resting.connection;
@@ -119,7 +121,7 @@ impl Worker {
         loop {
             if self.outcomes.is_full() {
                 if !self.sink.has_room() {
-                    // Continue at the next tick. Do not wait for a congested sink here.
+                    // Continue at the next tick, because a congested sink must not delay this task.
                     return tokio::time::sleep(limits::TICK).await;
                 }
                 self.send_block(false).await;
@@ -130,7 +132,8 @@ impl Worker {
         }
     }
 
-    /// Waits for the resting connections when the worker ends, up to the maximum duration of a rest or the drain.
+    /// Waits for the resting connections when the worker ends. Waits at most for the longest rest, or until the drain
+    /// is over.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));
@@ -147,7 +150,7 @@ impl Worker {
         self.tell_doubtful();
     }
 
-    /// Reports targets that late unsolicited bytes have made doubtful.
+    /// Reports targets that became doubtful because of late unsolicited bytes.
     pub(super) fn tell_doubtful(&self) {
         for targets in self.pool.take_doubtful() {
             self.control().stray.note(0);

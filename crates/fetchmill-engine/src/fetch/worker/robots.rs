@@ -1,4 +1,4 @@
-//! Handles `--robots` for a list: requests a host's robots.txt and applies it to the host's targets.
+//! Requests for the robots.txt of a list's hosts (`--robots`), and its application to the targets of those hosts.
 
 use super::held_outcomes::WorkerConnection;
 use super::robots_body::RobotsBody;
@@ -12,7 +12,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
 impl Worker {
-    /// Requests the robots.txt of a target's host. The host's targets continue afterwards.
+    /// Requests the robots.txt of a target's host. The targets of the host continue afterwards.
     pub(super) async fn ask_robots(
         &self,
         task: &mut WorkerConnection,
@@ -39,8 +39,8 @@ impl Worker {
         self.take_robots(target, request.into_end());
     }
 
-    /// Waits until a redirect's host admits a request, and returns the time of admission. Returns `None` if the head
-    /// timeout expires first.
+    /// Waits until the host of a redirect admits a request, and returns the time of the admission. Returns `None` if
+    /// the timeout for the head expires first.
     async fn enter_host(&self, host: HostId, watch: &Deadlines) -> Option<Millis> {
         watch.rest();
         let until = self.clock.now() + watch.timeouts().head.as_millis() as Millis;
@@ -53,7 +53,7 @@ impl Worker {
         None
     }
 
-    /// Ends a request for robots.txt. Its target and the targets that waited for it continue.
+    /// Ends a request for robots.txt. The target continues, and so do the targets that waited for the file.
     fn take_robots(&self, mut target: CurrentTarget, end: RobotsEnd) {
         let (host, now) = (target.host, self.clock.now());
         match end {

@@ -1,4 +1,4 @@
-//! A robots.txt being received, up to the size that must be processed.
+//! A robots.txt while it is being received, up to the size that must be processed.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use fetchmill_model::limits::{ROBOTS_BYTES_MAX, ROBOTS_FREE_BYTES};
 use fetchmill_model::reply::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::verdict::{field_in, fields_in};
 
-/// See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], plus up to [`ROBOTS_BYTES_MAX`] within the
-/// memory budget for bodies.
+/// Receiver of a robots.txt. See the [module documentation](self). Memory use: [`ROBOTS_FREE_BYTES`], plus up to
+/// [`ROBOTS_BYTES_MAX`] from the memory budget for bodies.
 #[derive(Debug)]
 pub(super) struct RobotsBody {
     bytes: Vec<u8>,
@@ -39,14 +39,14 @@ impl RobotsBody {
         self.location.as_deref()
     }
 
-    /// Returns whether memory ran out during the transfer of this file.
+    /// Returns whether memory ran out while the file was received.
     pub(super) fn has_no_room(&self) -> bool {
         self.has_no_room
     }
 
     /// Returns the decoded content. If decoding fails, returns the content before the error.
     pub(super) fn text(&self) -> Vec<u8> {
-        // An unknown or missing encoding leaves the content unchanged.
+        // If the encoding is unknown or missing, the content is left unchanged.
         let Ok(Some(encoding)) = &self.encoding else { return self.bytes.clone() };
         let mut text = Vec::new();
         let _ = encoding.decode(self.bytes.as_slice(), u64::MAX, |piece| {

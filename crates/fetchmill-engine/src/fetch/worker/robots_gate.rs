@@ -1,5 +1,5 @@
-//! Tracks the hosts whose robots.txt a worker knows, with `--robots`. A host whose robots.txt is unknown first gets one
-//! request, for that file. Other requests wait for the answer.
+//! Hosts whose robots.txt is known to a worker, with `--robots`. If the robots.txt of a host is unknown, a single
+//! request fetches it first. Other requests wait for the answer.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,12 +11,13 @@ use fetchmill_model::opt_out::robots::HostRobots;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::recent_hosts::RecentHosts;
 
-/// See the [module documentation](self). Only the board has a lock, which is taken when a worker first meets a host.
+/// Gate that applies robots.txt. See the [module documentation](self). Only the board uses a lock, which a worker takes
+/// when it first meets a host.
 #[derive(Debug)]
 pub(super) struct RobotsGate {
     board: Arc<RobotsBoard>,
     known: RefCell<RecentHosts<Arc<HostRobots>>>,
-    /// Hosts whose robots.txt a task of this worker is requesting, at most one per task.
+    /// Hosts whose robots.txt is being requested by a task of this worker, at most one per task.
     asking: RefCell<HashSet<HostId>>,
 }
 
@@ -37,8 +38,8 @@ impl RobotsGate {
         self.asking.borrow().contains(&host)
     }
 
-    /// Returns whether the caller may continue: the robots.txt is known, or the caller may request it. Returns `false`
-    /// if another worker is requesting it.
+    /// Returns whether the caller can continue: either the robots.txt is known, or the caller must request it. Returns
+    /// `false` if another worker is requesting it.
     pub(super) fn claim(&self, host: HostId) -> bool {
         match self.board.claim(host) {
             RobotsClaim::Granted => drop(self.asking.borrow_mut().insert(host)),
@@ -48,8 +49,7 @@ impl RobotsGate {
         true
     }
 
-    /// Records the end of a request for robots.txt. `None` means that the request failed, so another target will repeat
-    /// it.
+    /// Records the end of a request for robots.txt. `None` means that the request failed. Another target repeats it.
     pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
         self.asking.borrow_mut().remove(&host);
         match answer {

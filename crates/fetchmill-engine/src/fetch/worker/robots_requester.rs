@@ -1,5 +1,5 @@
-//! Fetches a host's robots.txt for a worker ([`crate::attempt`]). It sends one request within the host's limits, on the
-//! connection of a task that has a target there.
+//! Request for a host's robots.txt by a worker ([`crate::attempt`]). The request obeys the limits of the host, and uses
+//! the connection of a task that has a target at the host.
 
 use std::rc::Rc;
 
@@ -20,14 +20,14 @@ use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict, is_red
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget};
 
-/// See the [module documentation](self).
+/// Requester of robots.txt files. See the [module documentation](self).
 pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
 
 /// Request for a host's robots.txt.
 pub(super) struct RobotsRequest {
-    /// URL of the file and addresses of its host.
+    /// URL of the file, and the addresses of its host.
     at: CurrentTarget,
-    /// Host of a redirect, until it admits the request.
+    /// Host that a redirect leads to, until that host admits the request.
     new_host: Option<HostId>,
     end: RobotsEnd,
 }
@@ -41,7 +41,7 @@ pub(super) enum RobotsEnd {
     Answer(HostRobots, RequestOutcome),
     /// No request was sent, because the host is unreachable.
     Unreached(Failure),
-    /// The file arrived, but there was no memory for it.
+    /// The file arrived, but there was no memory left for it.
     NoRoom,
 }
 
@@ -97,7 +97,7 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        // A host's rules are the same for all clients, so ignore cookies.
+        // The rules of a host are the same for all clients, so cookies are ignored.
         let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
         match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
@@ -233,7 +233,7 @@ impl Requester for RobotsRequester<'_> {
             return AttemptEnd::Over;
         }
         let seen = match FailureKind::of_status(status) {
-            // The reply comes from a redirect's destination and reveals nothing about this host.
+            // The reply comes from the destination of a redirect, and reveals nothing about this host.
             Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
                 self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
             }
@@ -242,7 +242,7 @@ impl Requester for RobotsRequester<'_> {
         request.answer(HostRobots::of_reply(status, &body.inner.text()), seen)
     }
 
-    /// Discards a reply that may belong to another request. The file is requested again on a new connection.
+    /// Discards a reply that can belong to another request. The file is requested again on a new connection.
     fn hold_reply(
         &self,
         _task: &mut WorkerConnection,

@@ -1,4 +1,4 @@
-//! Decides whether a target may be requested, with `--robots` for a list.
+//! Decision whether a target can be requested, with `--robots` for a list.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -10,7 +10,7 @@ use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::planner::hosts::RequestOutcome;
 
 impl Worker {
-    /// Returns whether a host's known robots.txt allows a target. If not, finishes the target.
+    /// Returns whether the known robots.txt of the host allows a target. If it does not, finishes the target.
     pub(super) fn is_permitted(&self, target: &mut CurrentTarget) -> bool {
         let Some(robots) = self.waiters.known_robots(target.host) else { return true };
         let (outcome, why) = match verdict(&robots, &target.at.url) {

@@ -1,4 +1,4 @@
-//! Rows of a check: the values observed in a target's last reply, formatted as a line.
+//! Rows of a check. Each row contains the values observed in a target's last reply, formatted as a line.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 impl Worker {
-    /// Starts a row when an attempt starts or continues with another URL.
+    /// Begins a row when an attempt starts or continues with another URL.
     pub(super) fn begin_row(&self, target: &mut CurrentTarget) {
         if !self.has_rows() {
             return;
@@ -24,8 +24,8 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a finished target. `attempts` is the number of all attempts, and `bytes` the number of body
-    /// bytes that count as fetched.
+    /// Adds the row of a finished target. `attempts` is the number of all attempts. `bytes` is the number of body bytes
+    /// that count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
@@ -54,7 +54,7 @@ impl Worker {
             content_length: seen.content_length,
             body_bytes: seen.body_bytes,
             attempts,
-            // The name may have been looked up long before the request.
+            // The name can have been looked up long before the request.
             started_at: begun
                 .map_or(seen.started_at, |begun| unix_micros() - clock.micros().saturating_sub(begun)),
             kept: extra_values(entry.kept_values().unwrap_or_default()).map(value_of).collect(),
@@ -68,7 +68,7 @@ impl Worker {
             first_byte_ms: seen.phases.first_byte.map(millis),
             total_ms: begun.map(|begun| millis(clock.micros().saturating_sub(begun))),
             second_look: self.is_second_look(target),
-            // A reply is a valid result even if this machine was overloaded.
+            // A reply is a valid result even if this machine is overloaded.
             suspect: kind.is_some_and(may_be_dead) && self.start_quota.was_overloaded_since(since),
         };
         self.outcomes.push_row(target.sequence, outcome, bytes, &row);
@@ -76,7 +76,7 @@ impl Worker {
 }
 
 /// Returns the failure kind of a row. A complete reply has none, whatever its status, because a check reports how a
-/// site answers. A body that is longer than the limit of the check is not a failure either.
+/// site answers. A body that exceeds the limit of the check is not a failure either.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };
@@ -85,8 +85,8 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     (status == 0 || !is_answer).then_some(kind)
 }
 
-/// Returns the detail of a failed or absent target, even if its reply is complete. For a skipped target, returns the
-/// reason.
+/// Returns the detail of a failed or absent target, even if the reply is complete. Returns the reason for a skipped
+/// target.
 fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
     match outcome {
         Outcome::Failed(kind) => Some(failure_detail(kind, status, given).into()),

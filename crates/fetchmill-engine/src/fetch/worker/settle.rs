@@ -1,4 +1,4 @@
-//! Finishes a target after a complete reply.
+//! End of a target after a complete reply.
 
 use super::body::{BodyReceiver, WorkerBody};
 use super::state::Worker;
@@ -17,7 +17,7 @@ use fetchmill_store::sink::StoredParts;
 const REPLACED: &str = "the ETag differs from that of an earlier part, so the object was replaced";
 
 impl Worker {
-    /// Finishes a target with a complete, certain reply. Passes each finished target to `note`.
+    /// Finishes a target that has a complete, certain reply. Passes each finished target to `note`.
     pub(super) fn settle(
         &self,
         connection: &Connection,
@@ -119,7 +119,7 @@ impl Worker {
         replied: &ReceivedReply,
     ) -> AttemptEnd {
         let rules = self.rules(target);
-        // For a store, the listed size is that of the bytes as sent, which the verdict has already compared.
+        // For a store, the listed size is the size of the bytes as sent, and the verdict has already compared it.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
         let completed = body.inner.complete(rules.body_max, listed);
         if body.inner.has_failed() {
@@ -151,14 +151,14 @@ impl Worker {
         }
     }
 
-    /// Returns whether a part's ETag differs from that of the object's previous part. The object is identified by the
-    /// listed URL rather than by a redirect's destination.
+    /// Returns whether a part's ETag differs from the ETag of the previous part of the object. The listed URL
+    /// identifies the object, not the destination of a redirect.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())
     }
 
-    /// Handles a replaced object. Only the first reply on a new connection certainly belongs to the target.
+    /// Handles a replaced object. Only the first reply on a new connection is certain to belong to the target.
     fn met_another(
         &self,
         target: &mut CurrentTarget,

@@ -1,4 +1,4 @@
-//! A worker's queue of blocks for its sink. It slows the worker down when the sink cannot keep up.
+//! Queue of blocks from a worker to its sink. It slows the worker down when the sink cannot keep up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,14 +10,14 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::control::body_memory::BodyMemory;
 use fetchmill_store::sink::Block;
 
-/// Blocks on their way to the sink. Memory use: the channel, plus one block per task while another block waits.
+/// Blocks on their way to the sink. Memory use: the channel, plus one block per task while another block is waiting.
 pub(crate) struct SinkQueue {
     blocks: Sender<Block>,
-    /// Blocks that the sink has returned empty.
+    /// Empty blocks that the sink has returned.
     empty: RefCell<Receiver<Block>>,
     /// Full blocks that arrived while another block was waiting for the sink.
     backlog: RefCell<VecDeque<Block>>,
-    /// Whether a block is waiting for the sink. If so, no target is taken.
+    /// Whether a block is waiting for the sink. In that case, no targets are taken.
     is_congested: Cell<bool>,
     /// Whether a connection took no target because the memory for bodies was used up.
     waits_for_memory: Cell<bool>,
@@ -41,7 +41,7 @@ impl SinkQueue {
         self.empty.borrow_mut().try_recv().unwrap_or_default()
     }
 
-    /// Sends a block, and the blocks that arrive while it waits for the sink. Returns whether it had to wait.
+    /// Sends a block, and then the blocks that arrive while it waits for the sink. Returns whether it had to wait.
     pub(super) async fn send(&self, block: Block, is_last: bool) -> bool {
         self.memory.reserve(block.memory());
         match self.blocks.try_send(block) {
@@ -55,7 +55,7 @@ impl SinkQueue {
                 self.is_congested.set(false);
                 true
             }
-            // If the sink has ended, so has the job.
+            // If the sink has ended, the job has ended too.
             Ok(()) | Err(TrySendError::Closed(_)) => false,
         }
     }
@@ -71,7 +71,7 @@ impl SinkQueue {
         self.is_congested.get()
     }
 
-    /// Clears the congestion flag, so that the last block is sent even if another one waits.
+    /// Clears the congestion flag, so that the last block is sent even if another one is waiting.
     pub(super) fn end_congestion(&self) {
         self.is_congested.set(false);
     }
@@ -81,8 +81,8 @@ impl SinkQueue {
         self.blocks.capacity() > 0
     }
 
-    /// Returns whether there is memory for another body and for `heads` bytes of heads. If not, records that a
-    /// connection waits for memory.
+    /// Returns whether there is memory for another body and for `heads` bytes of heads. If there is not, records that a
+    /// connection is waiting for memory.
     pub(super) fn has_memory(&self, heads: usize) -> bool {
         let is_short = self.is_short_of_memory(heads);
         if is_short {
@@ -91,7 +91,7 @@ impl SinkQueue {
         !is_short
     }
 
-    /// Returns whether the memory that a connection waited for is available.
+    /// Returns whether the memory that a connection was waiting for is available.
     pub(super) fn found_memory(&self, heads: usize) -> bool {
         let is_found = self.waits_for_memory.get() && !self.is_short_of_memory(heads);
         if is_found {
@@ -105,8 +105,8 @@ impl SinkQueue {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Returns whether the memory for bodies is used up and the sink will free some. The sink frees memory only if it
-    /// holds blocks. A body being transferred may keep its memory for a long time.
+    /// Returns whether the memory for bodies is used up and the sink will free some of it. The sink can do so only
+    /// while it has blocks. A body being received can keep its memory for a long time.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }
@@ -126,7 +126,7 @@ mod tests {
         block
     }
 
-    /// Returns a queue to a sink that takes one block, and that sink.
+    /// Returns a queue and its sink, which accepts one block.
     fn queue() -> (SinkQueue, Receiver<Block>) {
         let (blocks, sink) = channel(1);
         let (_, empty) = channel(1);
@@ -168,7 +168,7 @@ mod tests {
             let (queue, mut sink) = queue();
             let memory = Arc::clone(&queue.memory);
             memory.reserve(usize::MAX / 4);
-            assert!(queue.has_memory(0), "nothing would release any");
+            assert!(queue.has_memory(0), "no block would release memory");
             queue.send(block(0), false).await;
 
             assert!(!queue.has_memory(0));

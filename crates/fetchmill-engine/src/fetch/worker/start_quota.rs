@@ -1,30 +1,30 @@
-//! Limits how many targets a worker starts per tick, depending on its load.
+//! Limit on the number of targets that a worker starts per tick. It depends on the load of the worker.
 //!
 //! A TLS connection costs a third of a millisecond of processor time. If thousands are opened together, each waits for
-//! all others, and may time out because of this machine rather than its host. A worker whose tick is late therefore
-//! opens half as many connections in its next tick. A worker that is on time and has used its whole quota may open a
-//! quarter more.
+//! all the others. Some can then time out because of this machine rather than their hosts. A worker whose tick is late
+//! therefore opens half as many connections in its next tick. A worker that is on time and has used its whole quota can
+//! open a quarter more.
 
 use std::cell::Cell;
 
 use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 
-/// Delay of a tick in milliseconds from which the worker counts as too busy.
+/// Tick delay in milliseconds at which the worker counts as too busy.
 const LATE: Millis = 60;
-/// Delay of a tick in milliseconds from which it may have caused attempts to fail.
+/// Tick delay in milliseconds at which attempts can have failed because of the delay.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// Maximum cost per tick of targets that may have to wait for their hosts. One unit takes about 5 us, during which
+/// Maximum cost per tick of targets that might have to wait for their hosts. One unit takes about 5 us, during which
 /// replies wait.
 const SPENT_MAX: usize = 4096;
-/// Cost of a target that is queued after others of its host.
+/// Cost of a target that is queued after other targets of its host.
 pub(super) const TO_TAKE: usize = 1;
 pub(super) const TO_LOOK_UP: usize = 3;
 
-/// See the [module documentation](self).
+/// Start quota of a worker. See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct StartQuota {
     quota: Cell<usize>,
@@ -48,7 +48,7 @@ impl Default for StartQuota {
 }
 
 impl StartQuota {
-    /// Returns whether another target may start in this tick.
+    /// Returns whether another target can start in this tick.
     pub(super) fn allows(&self) -> bool {
         let is_allowed = self.started.get() < self.quota.get() && self.spent.get() < SPENT_MAX;
         self.is_wanted.set(self.is_wanted.get() || !is_allowed);
@@ -60,12 +60,13 @@ impl StartQuota {
         self.spent.set(self.spent.get() + cost);
     }
 
-    /// Counts a started target.
+    /// Counts a target that was started.
     pub(super) fn start(&self) {
         self.started.set(self.started.get() + 1);
     }
 
-    /// Adapts the quota, `elapsed` after the last tick. Returns it if targets are waiting for it.
+    /// Adapts the quota at a tick that comes `elapsed` after the previous one. Returns the quota if targets are waiting
+    /// for it.
     pub(super) fn tick(&self, elapsed: Millis, now: Millis) -> Option<usize> {
         let late = elapsed.saturating_sub(limits::TICK.as_millis() as Millis);
         let quota = self.quota.get();

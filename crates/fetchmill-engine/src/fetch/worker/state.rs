@@ -1,4 +1,4 @@
-//! The parts of a worker, and the state shared by its tasks.
+//! The parts of a worker, and the state that its tasks share.
 
 use std::sync::Arc;
 
@@ -33,41 +33,41 @@ use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{IoBuffers, Pool, PoolSettings};
 use fetchmill_store::sink::{Properties, Stage};
 
-/// Settings and shared parts of a worker.
+/// Settings of a worker, and its shared parts.
 pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
     pub(crate) control: Arc<Control>,
-    /// The only origin, if a server lists its own objects.
+    /// The only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// Connection settings of this worker. There are no more tasks than connections.
+    /// Connection settings of this worker. The number of tasks never exceeds the number of connections.
     pub(crate) pool: PoolSettings,
-    /// Maximum number of resting connections, not counting those of the tasks.
+    /// Maximum number of resting connections, not counting the connections of tasks.
     pub(crate) resting_max: usize,
     pub(crate) rules: Rules,
     /// Methods, bodies and header fields of the requests.
     pub(crate) requests: JobRequests,
-    /// Whether a fetched target may still fail later. If so, its entry is sent to the sink too.
+    /// Whether a fetched target can still fail later. If so, its entry is sent to the sink as well.
     pub(crate) keeps_entries: bool,
-    /// Targets without an outcome that an earlier run may already have requested.
+    /// Targets without an outcome that an earlier run might have requested.
     pub(crate) interrupted: Arc<Runs>,
     /// Whether to accept encoded replies and store them decoded.
     pub(crate) decodes: bool,
     /// Whether to skip objects whose replies opt out (`--opt-out`).
     pub(crate) opts_out: bool,
-    /// Rules per host, in a job over many hosts.
+    /// Rules per host, in a job with many hosts.
     pub(crate) hosts: HostRules,
-    /// Maximum number of body bytes to read, in a check. Every outcome of a check is a row.
+    /// In a check, the maximum number of body bytes to read. Every outcome of a check is a row.
     pub(crate) enough: Option<u64>,
     pub(crate) properties: Properties,
-    /// See [`BodyMemory`].
+    /// Memory budget for bodies.
     pub(crate) body_memory: Arc<BodyMemory>,
-    /// The stage for bodies too large for memory.
+    /// Stage for bodies that are too large for memory.
     pub(crate) stage: Option<Arc<Stage>>,
 }
 
-/// State shared by a worker's tasks. Nothing in it is borrowed across an await.
+/// State shared by the tasks of a worker. No part of it stays borrowed across an await.
 pub(super) struct Worker {
     pub(super) setup: WorkerSetup,
     pub(super) pool: Pool,
@@ -84,7 +84,7 @@ pub(super) struct Worker {
     pub(super) idle_connections: IdleConnections,
     /// Resting connections, at most one per task plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Lock that makes this worker's connections wait in line for the origin's pace.
+    /// Lock on which the connections of this worker wait in line for the pace of the origin.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,
@@ -93,7 +93,7 @@ pub(super) struct Worker {
     pub(super) exhaustion: Exhaustion,
 }
 
-/// Creates a worker's waiters without targets.
+/// Creates the waiters of a worker, without any targets.
 fn waiters_of(setup: &WorkerSetup) -> Waiters {
     let workers = setup.control.plan.workers();
     let robots = setup.control.robots.as_ref().map(|board| RobotsGate::new(board, workers));

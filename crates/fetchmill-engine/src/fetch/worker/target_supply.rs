@@ -1,4 +1,4 @@
-//! A worker's supply of targets: a batch from the planner, or the time until which the planner has no targets.
+//! Supply of targets for a worker: a batch from the planner, or the time until which the planner has none.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -8,19 +8,19 @@ use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Batch, Sequence};
 
-/// A batch that must not be requested twice. It waits until the journal has recorded it.
+/// Batch of requests that must not be sent twice. It waits until the journal has recorded it.
 struct BeginningBatch {
     batch: Batch,
-    /// Signals that the journal has recorded the batch. The shard number has no meaning here.
+    /// Signals that the journal has recorded the batch. The shard number is meaningless here.
     noted: Receiver<Option<ShardNumber>>,
 }
 
-/// The rest of a worker's batch, and the time at which to ask the planner again.
+/// Targets left in a worker's batch, and the time at which to ask the planner again.
 #[derive(Default)]
 pub(super) struct TargetSupply {
     queue: RefCell<TargetQueue>,
     beginning: RefCell<Option<BeginningBatch>>,
-    /// Until this time the planner has no targets, unless it wakes the worker earlier. `None` if it may have some.
+    /// Time until which the planner has no targets, unless it wakes the worker earlier. `None` if it might have some.
     dry_until: Cell<Option<Millis>>,
     is_done: Cell<bool>,
 }
@@ -31,7 +31,7 @@ impl TargetSupply {
         self.queue.borrow_mut().take(target)
     }
 
-    /// Offers the next targets to `takes`, as long as they are first attempts and `takes` accepts them.
+    /// Offers the next targets to `takes`, until a target is not at its first attempt or `takes` rejects it.
     pub(super) fn take_firsts(&self, mut takes: impl FnMut(Sequence, &[u8]) -> bool) {
         let mut queue = self.queue.borrow_mut();
         while let Some((sequence, entry)) = queue.next_first()
@@ -50,12 +50,12 @@ impl TargetSupply {
         self.queue.borrow().is_empty()
     }
 
-    /// Returns the last target in the batch, if exactly one is left.
+    /// Returns the last target of the batch if exactly one is left.
     pub(super) fn only(&self) -> Option<Sequence> {
         self.queue.borrow().only()
     }
 
-    /// Returns the rest of the batch to the planner.
+    /// Returns the remaining targets of the batch to the planner.
     pub(super) fn give_back(&self) -> Option<Batch> {
         self.queue.borrow_mut().give_back()
     }
@@ -76,7 +76,7 @@ impl TargetSupply {
         self.beginning.borrow().is_some()
     }
 
-    /// Starts the batch that waits for the journal, if it has been recorded. Returns the number of its targets. If the
+    /// Starts the batch that waits for the journal, if it was recorded. Returns the number of its targets. If the
     /// journal has ended, the job is ending too, and the batch is dropped.
     pub(super) fn begin_noted(&self) -> usize {
         let mut beginning = self.beginning.borrow_mut();
@@ -95,7 +95,7 @@ impl TargetSupply {
     }
 
     /// Records that the planner has no targets until `until`. If `is_asked` is not set, no batch was requested and
-    /// `until` ignores the origin's rest. In this case, the known time can only become earlier.
+    /// `until` does not include the origin's rest. In this case, the known time can only become earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();
         self.dry_until.set(if is_asked { Some(until) } else { known.map(|known| known.min(until)) });
@@ -111,7 +111,7 @@ impl TargetSupply {
         self.dry_until.get().is_some_and(|until| until <= now)
     }
 
-    /// Records that the planner may have targets.
+    /// Records that the planner might have targets.
     pub(super) fn refill(&self) {
         self.dry_until.set(None);
     }
@@ -202,7 +202,7 @@ mod tests {
     fn a_planner_that_was_not_asked_makes_a_wait_only_shorter() {
         let supply = TargetSupply::default();
         supply.wait(5, false);
-        assert!(!supply.is_dry(), "there was no wait before");
+        assert!(!supply.is_dry(), "there was no earlier wait");
 
         supply.wait(10, true);
         supply.wait(20, false);

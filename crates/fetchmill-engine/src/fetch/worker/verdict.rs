@@ -1,5 +1,5 @@
-//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): store, finish, plan a retry, or correct a
-//! setting.
+//! Execution of the verdict on an attempt ([`fetchmill_model::verdict`]): store the object, finish the target, plan a
+//! retry, or correct a setting.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Worker {
-    /// Prepares `task_body` for the reply, as far as the reply is known in advance.
+    /// Prepares `task_body` for the reply, based on what is known in advance.
     pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
         task_body.start(self.may_be_resumed(target));
         let body = &mut task_body.inner;
@@ -61,21 +61,21 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), None)
     }
 
-    /// Leaves a target pending because the job is ending. If the target's request was sent before a redirect and must
-    /// not be repeated, the target fails instead.
+    /// Leaves a target pending because the job is ending. If the request was sent before a redirect and must not be
+    /// repeated, the target fails instead.
     pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
         AttemptEnd::Over
     }
 
-    /// Defers a target until credentials are available, like a target that waits for its host.
+    /// Defers a target until credentials are available, in the same way as a target that waits for its host.
     pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.now();
         self.defer(target, now, now);
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// Handles a failed attempt. The target waits for a retry, or fails.
+    /// Handles a failed attempt. The target either waits for a retry or fails.
     pub(super) fn failed(
         &self,
         target: &mut CurrentTarget,
@@ -134,8 +134,8 @@ impl Worker {
         AttemptEnd::Over
     }
 
-    /// Rejects a verdict that would finish the target of a coalesced request. Each of the request's targets is
-    /// requested separately instead.
+    /// Rejects a verdict that would finish the target of a coalesced request. Instead, each target of the request is
+    /// requested separately.
     fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
@@ -144,7 +144,7 @@ impl Worker {
         AttemptEnd::Split
     }
 
-    /// Returns the delay that the reply requests before the next attempt, if any.
+    /// Returns the delay before the next attempt that the reply asks for, if any.
     pub(super) fn retry_after(&self, replied: &ReceivedReply) -> Option<Millis> {
         let retry_after = replied.head.retry_after?;
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
@@ -160,13 +160,13 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // Use the precise time. The worker's clock is up to one tick slow, so the request would be sent too early.
+        // Use the precise time. The worker's clock lags by up to one tick, so the request would be sent too early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)
     }
 
-    /// Finishes a target whose object has arrived. A check needs only the wanted part.
+    /// Finishes a target whose object has arrived. For a check, only the wanted part has to arrive.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
@@ -189,7 +189,8 @@ impl Worker {
         self.leave(target, RequestOutcome::Answer);
     }
 
-    /// Returns the listed values of an object that is fetched completely. A check reads only the start, so it has none.
+    /// Returns the listed values of an object that is fetched completely. A check reads only the start of an object,
+    /// and has none.
     pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }

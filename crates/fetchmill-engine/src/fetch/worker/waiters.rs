@@ -1,5 +1,5 @@
-//! Queues the targets of a job over many hosts until they get a connection. Each host has its own queue. The total
-//! number of queued targets is limited, so a queue may be full.
+//! Queues of targets that wait for a connection, in a job with many hosts. Each host has its own queue. The total
+//! number of queued targets is limited, so queues can be full.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,24 +20,24 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
-/// Duration of a lookup in microseconds if no name server answers, including all retries and delays.
+/// Duration of a lookup in microseconds if no name server answers. It includes all retries and delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// Rests shorter than this many milliseconds are spent in memory rather than in the journal.
+/// Rests that are shorter than this many milliseconds are spent in memory rather than in the journal.
 pub(super) const SHORT_REST: Millis = 1000;
 
-/// Where a target waits for its host.
+/// Place where a target waits for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
     /// In memory.
     Memory,
-    /// In the journal until this time, because memory has no room.
+    /// In the journal until this time, because there is no room in memory.
     Journal(Millis),
 }
 
-/// Next step for the first target in a host's queue.
+/// Next step for the first target in the queue of a host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionStep {
-    /// The target may get a connection.
+    /// The target can get a connection.
     Goes,
     Waits,
     /// The host rests. All its targets are deferred until this time.
@@ -46,7 +46,7 @@ pub(super) enum AdmissionStep {
     Ends(FailureKind),
 }
 
-/// A worker's hosts and their queues of targets.
+/// Hosts of a worker, with their queues of targets.
 #[derive(Debug)]
 pub(super) struct Waiters {
     rules: Rules,
@@ -54,22 +54,22 @@ pub(super) struct Waiters {
     queues: RefCell<HashMap<HostId, HostQueue>>,
     /// Number of waiting hosts, by reason.
     waits: HostWaits,
-    /// `None` without `--robots`.
+    /// Gate for robots.txt. `None` without `--robots`.
     robots: Option<RobotsGate>,
-    /// Admitted targets that will soon get a connection. Prompt hosts and other hosts have one queue each. The two
-    /// queues are served in turn.
+    /// Admitted targets that get a connection soon. There is one queue for fast hosts and one for other hosts. Targets
+    /// are taken from the two queues in turn.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
-    /// Hosts that wait for a slot that prompt hosts do not use.
+    /// Hosts that wait for a slot that fast hosts leave free.
     crowded: RefCell<VecDeque<HostId>>,
     timer: RefCell<BinaryHeap<Reverse<(Millis, HostId)>>>,
     /// Total number of targets in `queues`.
     held: Cell<usize>,
     held_max: usize,
     /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
-    /// taken. All but the last come from redirects, so there are at most as many as tasks.
+    /// taken. All but the last come from redirects, so there are never more than there are tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
-    /// Time of the last scheduled retry of a deferred name, in microseconds. `slow_pace` is the interval between
+    /// Time of the last scheduled retry of a deferred name, in microseconds. `slow_pace` is the interval between such
     /// retries.
     slow_until: Cell<u64>,
     slow_pace: u64,
@@ -107,8 +107,8 @@ impl Waiters {
         Waiters { robots, ..self }
     }
 
-    /// Requests a slot for one target of a host. Until the host's robots.txt is known, only the first target is
-    /// admitted, and fetches that file ([`Waiters::asks_robots`]).
+    /// Requests a slot for one target of a host. While the host's robots.txt is unknown, only the first target is
+    /// admitted, which fetches that file ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
         let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
             return self.admit_at_host(host, now);
@@ -124,17 +124,17 @@ impl Waiters {
         Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
     }
 
-    /// Requests a slot like [`Waiters::admit`], but ignores robots.txt.
+    /// Requests a slot in the same way as [`Waiters::admit`], but ignores robots.txt.
     pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
     }
 
-    /// Returns whether the target that was just admitted must fetch its host's robots.txt.
+    /// Returns whether the target that was just admitted must fetch the robots.txt of its host.
     pub(super) fn asks_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
     }
 
-    /// Returns a host's robots.txt. `None` if it is ignored or unknown.
+    /// Returns a host's robots.txt, or `None` if it is ignored or unknown.
     pub(super) fn known_robots(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.robots.as_ref()?.known(host)
     }
@@ -151,14 +151,14 @@ impl Waiters {
         }
     }
 
-    /// Prepares a recheck, for which earlier observations of the host do not count.
+    /// Prepares a recheck, in which earlier observations of the host do not count.
     fn doubt_what_was_seen(&self, target: &CurrentTarget, now: Millis) {
         if target.is_second_look(&self.rules) {
             self.hosts.borrow_mut().doubt(target.host, target.state.throttled_since, now);
         }
     }
 
-    /// Records that a target leaves its host, `took` after its admission.
+    /// Records that a target leaves its host at `took` after its admission.
     pub(super) fn leave(&self, host: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
         self.hosts.borrow_mut().left_after(host, seen, took, now);
     }
@@ -187,7 +187,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns the reason for which most hosts wait. `None` if no host waits.
+    /// Returns the reason for which most hosts wait, or `None` if no host waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -197,14 +197,15 @@ impl Waiters {
         queue.wait_for(wait);
     }
 
-    /// Queues a target after others of its host and returns its place. Returns `None` if the host's queue is empty.
+    /// Queues a target after others of its host, and returns the place where it waits. Returns `None` if the queue of
+    /// the host is empty.
     pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.get_mut(&target.host)?;
         Some(self.hold(queue, target, now))
     }
 
-    /// Queues a target that its host did not admit. Returns its place.
+    /// Queues a target that its host did not admit, and returns the place where it waits.
     pub(super) fn wait_for_turn(
         &self,
         admission: Admission,
@@ -224,7 +225,7 @@ impl Waiters {
         self.hold(queue, target, now)
     }
 
-    /// Queues a target until its host's address is known.
+    /// Queues a target until the address of its host is known.
     pub(super) fn wait_for_address(&self, target: CurrentTarget, now: Millis) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(target.host).or_default();
@@ -233,7 +234,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Ends a host's lookup and passes on the addresses, if there are any.
+    /// Ends the lookup of a host, and passes on the addresses if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);
@@ -241,9 +242,9 @@ impl Waiters {
         }
     }
 
-    /// Appends a target to its host's queue. If there is no room, defers it until the queue should be empty.
+    /// Appends a target to the queue of its host. If there is no room, defers it until the queue should be empty.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
-        // Keep the first target of a queue in memory, because it wakes the queue.
+        // The first target of a queue always stays in memory, because it wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
             self.push(queue, std::mem::take(target));
             return WaitPlace::Memory;
@@ -262,7 +263,7 @@ impl Waiters {
         queue.push(target);
     }
 
-    /// Makes a host's first target ready if it may start.
+    /// Makes the first target of a host ready if it can start.
     pub(super) fn step(&self, host: HostId, now: Millis) -> AdmissionStep {
         let mut queues = self.queues.borrow_mut();
         let Some(queue) = queues.get_mut(&host) else { return AdmissionStep::Waits };
@@ -303,14 +304,14 @@ impl Waiters {
         }
     }
 
-    /// Makes a host wait for a slot that prompt hosts do not use.
+    /// Makes a host wait for a slot that fast hosts leave free.
     fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
         if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
 
-    /// Takes the first host that waits for a slot that prompt hosts do not use, if such a slot is free.
+    /// Takes the first host that waits for a slot that fast hosts leave free, if there is such a slot.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -347,18 +348,18 @@ impl Waiters {
         self.blocked.borrow_mut().push_front(target);
     }
 
-    /// Returns the number of targets that wait for a free lookup.
+    /// Returns the number of targets that wait for a free lookup slot.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.borrow().len()
     }
 
-    /// Takes the first target that waits for a free lookup, if there is one.
+    /// Takes the first target that waits for a free lookup slot, if there is one.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }
 
-    /// Returns the time of a deferred name's next lookup. Deferred names are looked up again at the rate at which slow
-    /// lookups end. Otherwise names without an answer would be retried constantly.
+    /// Returns the time at which a deferred name is looked up next. Deferred names are looked up at the rate at which
+    /// slow lookups end. Otherwise names without an answer would be retried constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;
@@ -379,7 +380,7 @@ impl Waiters {
         queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
     }
 
-    /// Takes all targets in a host's queue.
+    /// Takes all targets in the queue of a host.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
         let queue = self.queues.borrow_mut().remove(&host);
         self.waits.change(queue.as_ref().and_then(HostQueue::waits_for), None);
@@ -436,7 +437,7 @@ mod tests {
 
         let mut last = target(7);
         assert!(matches!(waiters.join_queue(&mut last, 0), Some(WaitPlace::Journal(_))));
-        assert_eq!(last.sequence, 7, "it was not taken");
+        assert_eq!(last.sequence, 7, "the last target should still be there");
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! A worker's clock, which advances only at ticks.
+//! Clock of a worker, which advances only at ticks.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since the previous tick from which a tick counts as late.
+/// Time since the previous tick at which a tick counts as late, in milliseconds.
 const LATE: Millis = 100;
 
-/// Time of the last tick, shared with the connections' deadlines.
+/// Time of the last tick, which the deadlines of the connections share.
 #[derive(Debug)]
 pub(super) struct WorkerClock {
     ticked_at: Rc<Cell<Millis>>,
@@ -31,13 +31,13 @@ impl WorkerClock {
         Rc::clone(&self.ticked_at)
     }
 
-    /// Advances the clock and returns the milliseconds since the last tick, at least 1.
+    /// Advances the clock. Returns the number of milliseconds since the last tick, which is at least 1.
     pub(super) fn tick(&self, now: Millis) -> Millis {
         now.saturating_sub(self.ticked_at.replace(now)).max(1)
     }
 
     /// Returns whether a tick that comes `elapsed` after the previous one checks deadlines. After a late tick, replies
-    /// that arrived in time may still be unread. The worker reads them first, and the next tick checks.
+    /// that arrived in time can still be unread. The worker reads them first, and the next tick checks.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);
@@ -55,7 +55,7 @@ mod tests {
         let shared = clock.share();
 
         assert_eq!(clock.tick(1_050), 50);
-        assert_eq!(clock.tick(1_050), 1, "a tick takes some time");
+        assert_eq!(clock.tick(1_050), 1, "a tick takes at least 1 ms");
 
         assert_eq!((clock.now(), shared.get()), (1_050, 1_050));
     }
@@ -66,7 +66,7 @@ mod tests {
 
         assert!(clock.checks_deadlines(50));
         assert!(!clock.checks_deadlines(LATE));
-        assert!(clock.checks_deadlines(LATE), "never two late ones after each other");
+        assert!(clock.checks_deadlines(LATE), "two late ticks never follow each other");
         assert!(!clock.checks_deadlines(LATE));
         assert!(clock.checks_deadlines(50));
         assert!(!clock.checks_deadlines(LATE));

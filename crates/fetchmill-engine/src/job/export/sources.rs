@@ -1,4 +1,4 @@
-//! The input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
+//! Input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
 
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Deref};
@@ -13,26 +13,26 @@ use fetchmill_store::journal::{
 use fetchmill_store::reader::{are_of_list, are_stripped, for_each_object, request_of};
 use fetchmill_store::sink::Format;
 
-/// Number of doubtful objects that are copied at a time.
+/// Number of doubtful objects to copy at a time.
 const DOUBTFUL_AT_ONCE: usize = 1000;
 
 /// A destination to export.
 #[derive(Debug, Clone)]
 pub struct ExportSource {
-    /// Destination of the job. For a range that [`RangeCopies`] copies, the name of the range.
+    /// Destination of the job, or the name of a range if [`RangeCopies`] copies it.
     pub dest: PathBuf,
     /// Journal folder of the job, if it is separate.
     pub state: Option<PathBuf>,
 }
 
-/// Copies the ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
+/// Copies of the ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
 pub trait RangeCopies: Debug + Send {
-    /// Returns a folder with a range's journal, and with its objects if they are needed. The folder exists until the
-    /// next call. Returns `None` if the copies were stopped.
+    /// Returns a folder that contains a range's journal, and its objects if they are needed. The folder exists until
+    /// the next call. Returns `None` if the copies were stopped.
     fn copy(&self, range: &Path, with_objects: bool) -> Result<Option<PathBuf>>;
 }
 
-/// An opened destination. Its snapshot takes a few kilobytes.
+/// An open destination. Its snapshot takes a few kilobytes.
 struct OpenedSource {
     place: SourcePlace,
     snapshot: JournalSnapshot,
@@ -41,20 +41,20 @@ struct OpenedSource {
 
 /// Location of a destination.
 enum SourcePlace {
-    /// A folder that nothing changes while this value lives.
+    /// A folder that nothing changes during the lifetime of this value.
     Folder(JobLocation),
-    /// The name of a range that is copied when it is needed.
+    /// Name of a range that is copied when it is needed.
     Range(PathBuf),
 }
 
-/// The destinations of an export in order.
+/// Destinations of an export, in order.
 pub(super) struct Sources {
     opened: Vec<OpenedSource>,
     copies: Option<Box<dyn RangeCopies>>,
 }
 
 impl Sources {
-    /// Opens the destinations. Fails if one cannot be exported in this format, or if the copies were stopped.
+    /// Opens the destinations. Fails if one of them cannot be exported in this format, or if the copies were stopped.
     pub(super) fn open(
         sources: &[ExportSource],
         copies: Option<Box<dyn RangeCopies>>,
@@ -80,7 +80,7 @@ impl Sources {
         Ok(all)
     }
 
-    /// Returns a destination's location. `None` if the copies were stopped.
+    /// Returns the location of a destination, or `None` if the copies were stopped.
     fn location<'p>(&self, place: &'p SourcePlace, with_objects: bool) -> Result<Option<Located<'p>>> {
         match (place, &self.copies) {
             (SourcePlace::Folder(place), _) => Ok(Some(Located::Folder(place))),
@@ -113,8 +113,7 @@ impl Sources {
         hasher.digest()
     }
 
-    /// Calls `each` with every object whose number is at least the given one, in order. Ends early if the copies are
-    /// stopped.
+    /// Calls `each` with every object from the given number on, in order. Ends early if the copies are stopped.
     pub(super) fn for_each(
         &self,
         from: Sequence,
@@ -140,7 +139,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Calls `take` with doubtful objects, in groups. Their numbers are unique across all destinations.
+    /// Calls `take` with groups of doubtful objects. Their numbers are unique across all destinations.
     pub(super) fn doubtful(
         &self,
         take: &mut dyn FnMut(Vec<(Sequence, Vec<u8>)>) -> Result<()>,
@@ -156,11 +155,11 @@ impl Sources {
         Ok(())
     }
 
-    /// Fails if the destinations were made with different options.
+    /// Fails if the destinations were created with different options.
     fn must_be_of_one_job(&self) -> Result<()> {
         let parts = |source: &OpenedSource| {
             let mut parts = source.snapshot.identity.clone();
-            // Each range has a separate pipe as its source, and a separate destination in a bucket.
+            // Each range has its own pipe as the source, and its own destination in a bucket.
             parts.remove("source");
             parts.remove(DESTINATION);
             parts
@@ -169,7 +168,7 @@ impl Sources {
         match self.opened.iter().find(|source| parts(source) != first) {
             None => Ok(()),
             Some(other) => Err(Error::Journal(format!(
-                "{} and {} belong to different jobs; check with `fetchmill verify`",
+                "{} and {} belong to different jobs; check both with `fetchmill verify`",
                 other.place.text(),
                 self.opened[0].place.text()
             ))),
@@ -186,7 +185,7 @@ impl SourcePlace {
     }
 }
 
-/// A destination on this machine.
+/// Destination on this machine.
 enum Located<'p> {
     Folder(&'p JobLocation),
     Copy(JobLocation),
@@ -207,7 +206,7 @@ fn stopped() -> Error {
     Error::Temporary("the export was stopped before it began; run the same command again".into())
 }
 
-/// Calls `take` with a destination's doubtful objects, in groups. `first` is added to their numbers.
+/// Calls `take` with groups of a destination's doubtful objects. `first` is added to their numbers.
 fn each_doubtful(
     place: &JobLocation,
     first: Sequence,
@@ -225,13 +224,13 @@ fn each_doubtful(
     }
 }
 
-/// Fails if a destination's objects cannot be stored in this format.
+/// Fails if the objects of a destination cannot be stored in this format.
 fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
     must_have_objects(&snapshot.identity, &from.dest)?;
     must_be_here(&snapshot.identity, from)?;
     let dest = from.dest.display();
     if snapshot.part("format") == Format::Null.name() {
-        return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
+        return Err(Error::Usage(format!("{dest} contains no objects: its format is null")));
     }
     if format == Format::Warc && request_of(snapshot).is_some() {
         return Err(Error::Usage(format!(
@@ -241,8 +240,8 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
         return Err(Error::Usage(format!(
-            "--format warc stores objects under their URLs, but a leading path was removed from the names \
-             in {dest}; choose another format"
+            "--format warc stores objects under their URLs, but the names in {dest} lack the leading path \
+             of their URLs; choose another format"
         )));
     }
     if !snapshot.open_shards.is_empty() {

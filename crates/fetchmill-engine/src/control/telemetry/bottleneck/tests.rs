@@ -1,8 +1,9 @@
-//! Tests which bottleneck is reported for which facts.
+//! Tests of the bottleneck that is reported for given measurements.
 
 use super::*;
 
-/// All requests are in flight on an idle machine. Replies take no longer than with few requests.
+/// Returns the measurements of a job on an idle machine, with all slots in use. Replies take no longer than with few
+/// requests in flight.
 fn facts() -> LimitFacts {
     LimitFacts {
         shares: Shares::only(CapacityUse::Exchanging),
@@ -43,7 +44,7 @@ fn each_cause_is_named_with_its_figure() {
     let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2, wanted: 1.9 };
     for (facts, kind, text) in [
         (LimitFacts { listed: 980.0, ..with(CapacityUse::NoTargets) }, LimitKind::Listing, "980 names/s"),
-        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, but 100 ms with few in flight"),
+        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, but only 100 ms with few in flight"),
         (
             LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
             LimitKind::Network,
@@ -92,7 +93,7 @@ fn each_cause_is_named_with_its_figure() {
             LimitKind::Rate,
             "--rate-per-host: 1,000 requests/s",
         ),
-        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, no longer than with few"),
+        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, no longer than with few in flight"),
         (
             LimitFacts { search: Search::OfHost { most: 3 }, ..facts() },
             LimitKind::Concurrency,
@@ -103,7 +104,7 @@ fn each_cause_is_named_with_its_figure() {
         (
             LimitFacts { search: Search::Found, latency: None, in_flight: 3, ..facts() },
             LimitKind::Server,
-            "more than 64 in flight would not be faster",
+            "a concurrency above 64 would not be faster",
         ),
         (
             LimitFacts { latency: None, settled: 10.0, ..facts() },
