@@ -59,21 +59,21 @@ pub struct Job {
 pub struct Snapshot {
     /// Counts of the whole job. They include earlier runs and outcomes that are not durable yet.
     pub tally: Tally,
-    /// Number of targets finished before this run.
+    /// Number of targets that were finished before this run.
     pub settled_before: u64,
     /// Number of requests in flight.
     pub in_flight: u64,
-    /// Number of targets in memory that are waiting for a retry.
+    /// Number of targets that wait for a retry in memory.
     pub waiting: u64,
     /// Whether the listing is complete, so that the total number of targets is known.
     pub is_listing_done: bool,
-    /// Number of objects that the listing announces, if it does.
+    /// Number of objects that the listing announces, if any.
     pub total: Option<u64>,
-    /// Fraction of the list read so far. `None` if unknown, or if the source is not a list.
+    /// Fraction of the list read so far. `None` if it is unknown, or if the source is not a list.
     pub list_share: Option<f64>,
-    /// Amount of the list read in this run: rows of a Parquet list, otherwise decompressed bytes.
+    /// Amount of the list read in this run: rows of a Parquet list, or decompressed bytes of any other list.
     pub list_read: u64,
-    /// Amount of the list read when [`Job::end_list`] ended it.
+    /// Amount of the list that was read when [`Job::end_list`] ended it.
     pub list_cut_at: Option<u64>,
     /// Number of listing pages in this run.
     pub pages: u64,
@@ -85,9 +85,9 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Whether an earlier run started the job.
     pub is_resumed: bool,
-    /// The rule that stopped this run.
+    /// Rule that stopped this run, if any.
     pub stopped_by: Option<StopReason>,
-    /// Current outages that the job is waiting out.
+    /// Outages that the job is currently waiting for.
     pub waits: Vec<Wait>,
     /// Number of requests in this run.
     pub attempts: u64,
@@ -95,26 +95,27 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Whether the search for the best concurrency is still running.
     pub tries_concurrency: bool,
-    /// Requests per second allowed to the only origin while it throttles.
+    /// Requests per second that the only origin is sent while it throttles requests.
     pub pace: Option<f64>,
-    /// The cause that limits the job. `None` before the first measurement.
+    /// Cause that limits the job. `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
-    /// Reply times of the last ten seconds. `None` if there were no replies or the engine does not report times.
+    /// Reply times of the last ten seconds. `None` if there were no replies, or if the engine does not report times.
     pub latency: Option<Latency>,
-    /// Reply times by origin, in a job over many origins. Lists up to 64 origins with the most replies, busiest first.
+    /// Reply times per origin, in a job with many origins. Contains the 64 origins with the most replies at most,
+    /// busiest first.
     pub origins: Vec<OriginLatency>,
 }
 
 impl Job {
-    /// Plans the job, recovers the unfinished work of an earlier run, and starts. `given` is a list from a program
-    /// ([`SourceOptions::Iterable`]). A list in a file is opened here.
+    /// Plans the job, recovers the unfinished work of an earlier run, and starts the threads. `given` is a list from a
+    /// program ([`SourceOptions::Iterable`]). A list in a file is opened here.
     pub fn start(request: JobRequest, given: Option<Box<dyn Items>>) -> Result<Self> {
         let (plan, list) = plan_job(request, given)?;
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
         // The channel is unbounded because other limits bound its messages. The planner's window limits pages, each
         // worker has one receipt, and waiting targets are written faster than any server can fail. A bounded channel
-        // would block fetching threads.
+        // would block the fetching threads.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
@@ -151,55 +152,57 @@ impl Job {
         self.running.wait(timeout)
     }
 
-    /// Stops the job gracefully: finishes the requests in flight and makes them durable. A later run resumes the job.
+    /// Stops the job gracefully: finishes the requests in flight and makes them durable. A later run can resume the
+    /// job.
     pub fn stop(&self) {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
-    /// Sets the maximum rate in requests per second, which must be above 0. Has no effect if the job was started
-    /// without a rate.
+    /// Sets the maximum request rate per second, which must be above 0. Has no effect if the job was started without a
+    /// rate.
     pub fn set_rate(&self, per_second: f64) {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
         }
     }
 
-    /// Sets the requests per second, above 0, for the only origin while it throttles. The job then adapts the rate to
-    /// the origin's refusals.
+    /// Sets the request rate per second, above 0, for the only origin while it throttles requests. After that, the job
+    /// adapts the rate to the refusals of the origin.
     pub fn set_pace(&self, per_second: f64) {
         let control = &self.shared.control;
         control.plan.resume_rate(per_second, control.clock.now());
     }
 
-    /// Allows the job to read up to this many rows of its Parquet list in total. The last page may exceed the limit. If
+    /// Allows the job to read up to this many rows of its Parquet list in total. The last page can exceed the limit. If
     /// this is never called, the job reads all rows.
     pub fn allow_rows(&self, rows: u64) {
         self.shared.control.list_gate.allow(rows);
     }
 
-    /// Ends the list at the point reached so far. The job is finished when all targets before this point are.
+    /// Ends the list at the current position. The job is finished when all targets before this position are finished.
     pub fn end_list(&self) {
         self.shared.control.list_gate.end();
     }
 
-    /// Aborts the job without making anything durable. A later run resumes the job.
+    /// Aborts the job without making anything durable. A later run can resume the job.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);
     }
 
-    /// Takes the dispatcher for an engine in this process ([`super::Workers::Dispatcher`]), waiting up to `patience`.
-    /// Returns `None` if the dispatcher does not exist yet, was already taken, or is not needed because nothing is left
-    /// to do.
+    /// Takes the dispatcher for an engine in this process ([`super::Workers::Dispatcher`]). Waits up to `patience` for
+    /// it. Returns `None` if the dispatcher does not exist yet, was already taken, or is not needed because nothing is
+    /// left to do.
     pub fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         self.worker_registry.take_dispatcher(patience)
     }
 
-    /// Attaches a started worker process ([`super::Workers::Processes`]). The two sockets are the job's ends.
+    /// Attaches a worker process that was started ([`super::Workers::Processes`]). The two sockets are the ends that
+    /// the job uses.
     pub fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         self.worker_registry.attach(worker, pid, turns, receipts);
     }
 
-    /// Returns the next rows as lines of JSON, if the list is written out to the program
+    /// Returns the next rows as JSON lines, if the list is written out to the program
     /// ([`super::RowsOptions::is_given`]). Returns an empty string if no row arrives within `patience`, and `None`
     /// after the last row.
     pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
@@ -220,17 +223,18 @@ impl Job {
         self.shared.control.stop.fail(error);
     }
 
-    /// Returns the report or the error once the job has ended. An error can be taken only once.
+    /// Returns the report or the error once the job has ended. Only one call can take an error.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// Returns the samples after `after`, in seconds since 1970 UTC, oldest first. Includes those of earlier runs.
+    /// Returns the samples after the time `after`, in seconds since 1970 UTC, oldest first. Samples of earlier runs are
+    /// included.
     pub fn samples(&self, after: f64) -> Vec<Sample> {
         self.shared.control.telemetry.samples(after)
     }
 
-    /// Returns the current state at low cost.
+    /// Returns the current state, which is cheap to read.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
         let mut sum = control.sum();

@@ -1,5 +1,5 @@
-//! The thread that observes a running job. It takes one sample per second, determines what limits the job, and writes
-//! both to the journal. Like a progress display, it only reads counters, so it costs nothing per target.
+//! Thread that observes a running job. It takes one sample per second, determines what limits the job, and writes both
+//! to the journal. Like a progress display, it only reads counters, so it costs nothing per target.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
-/// Number of samples used to determine the limiting cause.
+/// Number of samples that determine the limiting cause.
 const DECIDED_OVER: usize = 3;
-/// Number of samples used to compute the reported rates.
+/// Number of samples over which the reported rates are averaged.
 const RATE_OVER: usize = 10;
-/// Minimum length of the last sample. A rate cannot be computed from a shorter one.
+/// Minimum length of the last sample. A shorter sample is too short for a rate.
 const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 
-/// Facts that stay the same while a job runs.
+/// Facts about a job that stay the same while it runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SampledJob {
     pub(crate) rate: Option<f64>,
@@ -41,11 +41,12 @@ pub(crate) struct SampledJob {
     pub(crate) counts_capacity: bool,
     /// Request rate for a job's only host. `None` means no limit.
     pub(crate) rate_of_only_host: Option<f64>,
-    /// Limits per host, in a job over many hosts.
+    /// Limits per host, in a job with many hosts.
     pub(crate) per_host: HostBounds,
 }
 
-/// See the [module documentation](self). Ends its thread with a last sample when dropped.
+/// Handle of the thread. See the [module documentation](self). When it is dropped, the thread takes a last sample and
+/// ends.
 pub(crate) struct Sampler {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -184,8 +185,8 @@ impl<'j> Sampling<'j> {
         self.tell(sample, limited_by);
     }
 
-    /// Measures the connect time if replies seem to be queued. It shows whether the queue is at the server or in the
-    /// network.
+    /// Measures the connect time if replies seem to be queued. The result shows whether the queue is at the server or
+    /// in the network.
     fn probe_path(&mut self, limited_by: Option<&LimitedBy>) {
         let is_queue = |kind| matches!(kind, LimitKind::Server | LimitKind::Network);
         if !limited_by.is_some_and(|limited_by| is_queue(limited_by.kind)) {
@@ -339,7 +340,7 @@ impl<'j> Sampling<'j> {
 }
 
 /// Estimates the capacity shares of an engine whose workers do not report them. The estimate is based on how often the
-/// engine had no targets or was held, and on how busy its writers were.
+/// engine was out of targets or on hold, and on how busy its writers were.
 fn seen_shares(without_targets: f64, held: f64, writers: WriterShares) -> Shares {
     let rest = (1.0 - without_targets).max(0.0);
     let held = held.min(rest);

@@ -1,4 +1,4 @@
-//! A retry run over failed or absent targets (`--retry-failed`).
+//! Retry run for failed or absent targets (`--retry-failed`).
 
 use crate::request::retry_failed::RetryFailed;
 use crate::writer::recovery;
@@ -53,7 +53,7 @@ pub(crate) fn start(
     cut_back(&folder, &shard_ends)
 }
 
-/// Returns a target's entry as it was in its page. `None` if the row is damaged.
+/// Returns the entry of a target as it was in its page, or `None` if the row is damaged.
 fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     let name = row.name_bytes()?;
     if naming == Naming::Whole {
@@ -66,7 +66,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
         return Some(entry);
     }
     if naming == Naming::Listed {
-        // The listed values were not kept, so accept any version of the object.
+        // The listed values were not kept, so any version of the object is accepted.
         ListedKey::named(&name).write(&mut entry);
         return Some(entry);
     }
@@ -79,7 +79,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
     let key = naming.key_of(row.sequence, &url, &name);
-    // The values that the manifest expected were in the target's page, which no longer exists.
+    // The values that the manifest expects were in the target's page, which no longer exists.
     let (kept, request) = (row.extra_bytes(), row.request_bytes());
     let (kept, request) = (kept.as_deref(), request.as_deref());
     ListEntry { url: &url, key, kept, request, ..ListEntry::default() }.write(&mut entry);

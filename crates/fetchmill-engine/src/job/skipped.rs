@@ -10,10 +10,10 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
-/// Reasons for names that do not match `--include`. Folder markers count too, because they are not names of objects.
+/// Reasons for names that do not match `--include`. Folder markers are included, because they are not names of objects.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
-/// The user's restrictions on names. If no name satisfies them, they may be a mistake.
+/// Restrictions that the user has set on names. If no name satisfies them, they are probably a mistake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WantedNames {
     /// Whether all names must start with a bucket prefix.
@@ -23,7 +23,7 @@ pub(crate) struct WantedNames {
 }
 
 impl WantedNames {
-    /// Returns a job's restrictions.
+    /// Returns the restrictions of a job.
     pub(crate) fn of(request: &JobRequest) -> Self {
         let list = &request.list;
         let leaves_others_out =
@@ -40,7 +40,7 @@ impl WantedNames {
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
 impl SkippedByReason {
-    /// Reads a job's counts.
+    /// Reads the counts of a job.
     pub(crate) fn read(journal: &Journal) -> Result<Self> {
         Ok(SkippedByReason(journal.skipped()?))
     }
@@ -50,8 +50,8 @@ impl SkippedByReason {
         &self.0
     }
 
-    /// Returns whether the job unexpectedly found no objects: all listed targets were skipped, a list contains no
-    /// target, or no name satisfies the user's restrictions.
+    /// Returns whether the job unexpectedly found no objects: all listed targets were skipped, the list is empty, or no
+    /// name satisfies the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,
@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// Returns a notice if there was nothing to do, because the user may have made a mistake.
+    /// Returns a notice if there was nothing to do, which is probably a mistake.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;
@@ -98,7 +98,7 @@ impl SkippedByReason {
         })
     }
 
-    /// Returns a notice if all listed targets were skipped, unless the reasons are normal.
+    /// Returns a notice if all listed targets were skipped, unless the reasons are ordinary ones.
     fn notice(&self, listed: u64) -> Option<String> {
         let usual = [SkipReason::Unchanged, SkipReason::Dropped];
         if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {

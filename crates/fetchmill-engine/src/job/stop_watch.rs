@@ -1,5 +1,5 @@
-//! The thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display, it
-//! only reads counters, so it costs nothing per target.
+//! Thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display, it only
+//! reads counters, so it costs nothing per target.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 
-/// See the [module documentation](self). Dropping it ends the thread.
+/// Handle of the thread. See the [module documentation](self). Dropping it ends the thread.
 pub(crate) struct StopWatch {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -41,7 +41,7 @@ impl Drop for StopWatch {
     }
 }
 
-/// Watches until a rule is violated or the run ends for another reason.
+/// Watches until a rule applies or the run ends for another reason.
 fn watch(shared: &JobState, ended: &Receiver<()>) {
     let stop = &shared.control.stop;
     while stop.get() == Stop::No && ended.recv_timeout(limits::TICK) == Err(RecvTimeoutError::Timeout) {

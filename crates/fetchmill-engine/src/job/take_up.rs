@@ -1,4 +1,4 @@
-//! The start of a run: opens the journal and recovers the unfinished work of an earlier run.
+//! The start of a run, which opens the journal and recovers the unfinished work of an earlier run.
 
 use super::{cdxj, second_pass};
 use crate::control::Control;
@@ -16,14 +16,14 @@ use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 /// A new job, or the state left by an earlier run.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// The remaining part of the list. `None` if the source is not a list.
+    /// Part of the list that is left to read. `None` if the source is not a list.
     pub(super) list: Option<OpenedList>,
     pub(super) was_finished: bool,
     /// Whether an earlier run started the job.
     pub(super) is_resumed: bool,
 }
 
-/// Opens the journal of a planned job and prepares to continue.
+/// Opens the journal of a planned job and prepares to continue the job.
 pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<TakenUp> {
     let request = &plan.request;
     let mut journal = Journal::open(&plan.place, &plan.identity(), request.is_durable())?;
@@ -65,22 +65,22 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// Queues the targets selected by `--retry-failed` for another attempt, which makes the job unfinished.
+/// Queues the targets that `--retry-failed` selects for another attempt. This makes the job unfinished.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;
     take_back(plan, journal, &plan.sink_setup(1)?)
 }
 
-/// Removes the files in which an earlier run listed targets without an object. Uploaded files are removed later, when
-/// the store can be contacted.
+/// Removes the files in which an earlier run listed the targets without an object. Uploaded files are removed later,
+/// once the store can be contacted.
 fn take_back(plan: &JobPlan, journal: &Journal, setup: &SinkSetup) -> Result<()> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
     take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;
     if plan.request.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
 }
 
-/// Restores waiting targets, earlier samples, and the pace of an origin that throttled the last run.
+/// Restores the waiting targets, the earlier samples, and the pace of an origin that throttled the last run.
 pub(super) fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
     journal.clamp_waiting(control.clock.now(), LONGEST_DELAY)?;
     let samples = journal.samples()?;

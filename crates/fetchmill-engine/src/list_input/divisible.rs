@@ -1,4 +1,4 @@
-//! The files of a list, and whether they can be split at line ends. Shared jobs use this to plan their ranges.
+//! Files of a list, and whether they can be split at line ends. Shared jobs plan their ranges based on this.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,7 +12,7 @@ use fetchmill_model::source::list::{
 use super::part_files::PartFiles;
 use super::{OpenedList, files, inventory_files};
 
-/// Number of bytes read to detect whether a file is a JSON array. An array after more whitespace than this is missed.
+/// Number of bytes read to detect a JSON array. An array that follows more whitespace than this is not detected.
 const HEAD_BYTES: usize = 4096;
 
 /// One file of a list.
@@ -26,14 +26,15 @@ pub struct ListFile {
     pub has_lines: bool,
     /// Number of rows, for a Parquet file.
     pub rows: Option<u64>,
-    /// For a data file of an inventory: the `manifest.json` without data files, and the MD5 in hexadecimal digits.
+    /// For a data file of an inventory, the `manifest.json` without its data files, and the MD5 of the data file in
+    /// hexadecimal digits.
     pub inventory: Option<(String, String)>,
 }
 
-/// Returns the files of the list at a path, sorted by name. The path may be a file, a folder or a glob.
+/// Returns the files of the list at a path, sorted by name. The path can be a file, a folder or a glob.
 ///
 /// # Errors
-/// Fails if a file cannot be opened, is a pipe, or has a different format than the others.
+/// Fails if a file cannot be opened, is a pipe, or has a different format from the others.
 pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
@@ -70,12 +71,12 @@ fn data_files(path: &Path) -> Result<Vec<ListFile>> {
     inventory.files.iter().map(describe).collect()
 }
 
-/// Checks that a list is readable and has the requested columns.
+/// Checks that a list is readable and contains the requested columns.
 ///
 /// # Errors
-/// Fails if the list is not readable or does not have a requested column.
+/// Fails if the list is not readable or lacks a requested column.
 pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
-    // The first page shows whether the columns are valid.
+    // Only the first page shows whether the columns are valid.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;
     while matches!(opened.reader.next_page()?, ListStep::NothingNow) {}
     Ok(())

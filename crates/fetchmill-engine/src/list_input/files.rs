@@ -1,4 +1,4 @@
-//! List inputs: a file, a pipe, or standard input.
+//! Input of a list from a file, a pipe, or standard input.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,8 +13,8 @@ use fetchmill_store::durable;
 
 /// Time after which a read from an empty pipe returns, so that the thread can check whether the job is ending.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The same time for a range of a shared job. It passes for each block of lines, because the worker writes no more
-/// before these lines are listed.
+/// The same time for a range of a shared job. It elapses for each block of lines, because the worker writes nothing
+/// more until these lines are listed.
 const PATIENCE_OF_RANGE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Opens a list file, or standard input if there is no path.
@@ -35,7 +35,7 @@ pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
     Error::Usage(format!("cannot open the list {}: {error}{hint}", path.display()))
 }
 
-/// Returns the size of a regular file. `None` for a pipe, whose size is unknown.
+/// Returns the size of a regular file, or `None` for a pipe, whose size is unknown.
 pub(super) fn length(file: &File) -> Option<u64> {
     file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
 }
@@ -56,7 +56,7 @@ pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// A pipe whose reads do not block forever. A read returns `WouldBlock` if nothing arrives for a moment.
+/// Pipe whose reads do not block forever. A read returns `WouldBlock` if nothing arrives for a short time.
 #[derive(Debug)]
 pub(super) struct PollingInput {
     file: File,
@@ -64,7 +64,7 @@ pub(super) struct PollingInput {
 }
 
 impl PollingInput {
-    /// Creates the input for a pipe. `is_range` says whether a worker of a shared job writes to the pipe.
+    /// Creates the input for a pipe. `is_range` means that a worker of a shared job writes to the pipe.
     pub(super) fn new(file: File, is_range: bool) -> Self {
         PollingInput { file, patience: if is_range { PATIENCE_OF_RANGE } else { PATIENCE } }
     }

@@ -1,4 +1,4 @@
-//! Locates an inventory's data files relative to its `manifest.json`, in the bucket's folder structure.
+//! Locations of an inventory's data files relative to its `manifest.json`, in the folder structure of the bucket.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use super::files;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
-/// Folder with the data files, next to the folder of the `manifest.json`.
+/// Folder that contains the data files, next to the folder of the `manifest.json`.
 const DATA: &str = "data";
 
-/// See the [module documentation](self).
+/// Locator of data files. See the [module documentation](self).
 pub(super) struct InventoryFiles {
-    /// Folder of the `manifest.json`.
+    /// Folder that contains the `manifest.json`.
     folder: PathBuf,
 }
 
-/// The only data file of a range of a shared job.
+/// The only data file, for a range of a shared job.
 pub(super) struct OnlyFile {
     path: PathBuf,
 }
 
-/// Reads a document that describes the only data file, at a path.
+/// Reads a document that describes the only data file, which is at `path`.
 pub(super) fn only(path: &Path, document: &str, label: &str) -> Result<(Inventory, OnlyFile)> {
     Ok((Inventory::read(label, document.as_bytes())?, OnlyFile { path: path.to_owned() }))
 }
@@ -46,7 +46,8 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 
 impl InventoryFiles {
     /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. Otherwise it is
-    /// located by its key, below the folder of the `manifest.json` or one of its parents, up to the root of the bucket.
+    /// located by its key, relative to the folder of the `manifest.json` or to a parent of that folder. The root of the
+    /// bucket is the last such parent.
     pub(super) fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =

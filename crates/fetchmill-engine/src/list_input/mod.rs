@@ -1,5 +1,5 @@
-//! List inputs: a file, a pipe, standard input, or items from a program. A job opens its list before anything else, and
-//! the listing's thread reads it.
+//! Inputs of a list: a file, a pipe, standard input, or items from a program. A job opens its list before anything
+//! else, and the listing's thread reads it.
 
 mod divisible;
 mod files;
@@ -23,23 +23,23 @@ use part_files::PartFiles;
 pub use split::split_parquet;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Journal entry with the length of the list.
+/// Name of the journal entry with the length of the list.
 const LENGTH: &str = "list_bytes";
-/// Journal entry with the number of the list's files and a digest of their names.
+/// Name of the journal entry with the number of the list's files and a digest of their names.
 const PARTS: &str = "list_files";
 
-/// An opened list.
+/// List that is ready to be read.
 pub(crate) struct OpenedList {
     reader: ListReader,
     /// Total size of the list's files in bytes.
     length: Option<u64>,
-    /// The list's files, if there are several.
+    /// Files of the list, if there are several.
     parts: Option<PartFiles>,
-    /// Set with `--sample`: the sample size, and the input for the second reading.
+    /// Sample size and the input for the second reading, with `--sample`.
     sampled: Option<(u64, ListInput)>,
 }
 
-/// Location of a list, and options for reading it.
+/// Location of a list, and the options for reading it.
 struct ListInput {
     path: PathBuf,
     format: Option<ListFormat>,
@@ -56,7 +56,7 @@ pub fn open_list(
 }
 
 impl OpenedList {
-    /// Opens the list of a source. `given` is a list from a program. Returns `None` for a server.
+    /// Opens the list of a source. `given` is a list from a program. Returns `None` if the source is a server.
     pub(crate) fn open(
         source: &SourceOptions,
         format: Option<ListFormat>,
@@ -89,7 +89,7 @@ impl OpenedList {
         }
     }
 
-    /// Opens the list at a path, which may be a file, a folder or a glob. Without a path, opens standard input.
+    /// Opens the list at a path, which can be a file, a folder or a glob. Without a path, opens standard input.
     fn of_path(path: Option<&Path>, format: Option<ListFormat>, options: &ListOptions) -> Result<Self> {
         let parts = path.map(|path| PartFiles::find(path, format, options)).transpose()?.flatten();
         let Some(parts) = parts else {
@@ -101,7 +101,7 @@ impl OpenedList {
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
 
-    /// Fails if the list's files differ from those when the job started.
+    /// Fails if the list no longer has the files that it had when the job started.
     fn check_parts(&self, journal: &Journal) -> Result<()> {
         let Some(parts) = &self.parts else { return Ok(()) };
         let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
@@ -130,15 +130,16 @@ impl OpenedList {
         self.length.is_some()
     }
 
-    /// Reads the start of the list. Fails if it cannot be read or does not have a requested column.
+    /// Reads the start of the list. Fails if the list cannot be read or lacks a requested column.
     pub(crate) fn try_out(mut self) -> Result<()> {
         self.reader.next_page().map(drop)
     }
 
-    /// Continues after the part already read. Fails if the list was read to its end and its length has changed since.
+    /// Continues after the part that was already read. Fails if the list was read to its end and its length has changed
+    /// since.
     ///
-    /// Until the list was read to its end, its length may change, because a truncated list may have been completed.
-    /// Before that, the digest of the part already read shows whether the list is the same. A sample depends on the
+    /// Before the list was read to its end, its length can change, because a truncated list might have been completed.
+    /// Until then, the digest of the part already read shows whether the list is the same. A sample depends on the
     /// whole list, so its length must never change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
@@ -162,7 +163,7 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if interrupted. The journal need not contain the end of the list.
+    /// Takes the sample. Returns `false` if interrupted. The end of the list does not have to be in the journal.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;
@@ -178,7 +179,7 @@ impl OpenedList {
         self.reader.next_page()
     }
 
-    /// Returns the fraction of the list read so far, from 0 to 1. `None` if unknown.
+    /// Returns the fraction of the list read so far, from 0 to 1, or `None` if it is unknown.
     pub(crate) fn share_read(&self) -> Option<f64> {
         self.reader.share_read()
     }

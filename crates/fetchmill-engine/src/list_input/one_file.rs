@@ -9,8 +9,8 @@ use fetchmill_model::source::list::{
     Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list and returns the size of its file, or `None` for a pipe. With `checks`, fails if a JSON list does not
-/// have a requested column.
+/// Opens a list, and returns the size of its file, or `None` for a pipe. With `checks`, fails if a JSON list lacks a
+/// requested column.
 pub(super) fn open(
     path: Option<&Path>,
     format: Option<ListFormat>,
@@ -60,7 +60,7 @@ pub(super) fn open(
     Ok((reader.with_length(length), length))
 }
 
-/// Opens the file of a list, and decompresses it. Its first bytes determine the compression.
+/// Opens and decompresses the file of a list. Its first bytes determine the compression.
 pub fn open_decoded(path: &Path) -> Result<Box<dyn Read + Send>> {
     let file = files::open(Some(path))?;
     let is_archive = files::is_zip_file(&file).map_err(|error| Error::storage("read", path, error))?;
@@ -73,7 +73,7 @@ pub fn open_decoded(path: &Path) -> Result<Box<dyn Read + Send>> {
     Ok(Box::new(decoded(Box::new(file), promised)))
 }
 
-/// Returns how to check a JSON list. `again` is the path if the file can be opened a second time.
+/// Returns how the columns of a JSON list are checked. `again` is the path if the file can be opened a second time.
 fn field_check(checks: bool, again: Option<&Path>) -> Result<FieldCheck> {
     match again {
         _ if !checks => Ok(FieldCheck::None),
@@ -91,7 +91,7 @@ fn of_stream(
     if format != ListFormat::Parquet {
         return ListReader::of_stream(label, (stream, check), (format, promised), options);
     }
-    // Parquet needs random access, so write a stream to a file first.
+    // Parquet requires random access, so a stream is written to a file first.
     let laid_out = files::buffer_to_file(decoded(stream, promised))
         .map_err(|error| Error::Listing(format!("cannot read the list {label} as a file: {error}")))?;
     ListReader::of_parquet(label, laid_out, options)

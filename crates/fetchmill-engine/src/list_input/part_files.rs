@@ -1,4 +1,4 @@
-//! A list in several files: the files in a folder, or those that match a glob.
+//! A list in several files: either the files of a folder, or the files that match a glob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,9 +10,9 @@ use fetchmill_model::source::list::{Filters, ListFormat, ListOptions, ListParts,
 
 use super::{files, one_file};
 
-/// Maximum number of files, because their names are kept in memory.
+/// Maximum number of files. Their names are kept in memory.
 const FILES_MAX: usize = 100_000;
-/// Files that Spark and other writers put next to the parts of a list. Hidden files are ignored too.
+/// Files that Spark and other writers put next to the parts of a list. Hidden files are ignored as well.
 const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 
 /// The files of a list, sorted by name.
@@ -27,7 +27,7 @@ pub(super) struct PartFiles {
 }
 
 impl PartFiles {
-    /// Finds the files of a folder or a glob. Returns `None` if the path is a file, even if it looks like a glob.
+    /// Finds the files of a folder or a glob. Returns `None` if the path is a file, even if the path looks like a glob.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,
@@ -114,7 +114,7 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        // A rare column may be absent from the other files.
+        // A rare column can be absent from the other files.
         let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
         opened.map(|(reader, _)| reader.into_records())
     }
@@ -129,8 +129,8 @@ fn name_of(path: &Path) -> String {
     fetchmill_model::name::for_display(path.file_name().unwrap_or(path.as_os_str()).as_bytes())
 }
 
-/// Returns whether a file with this name is a part. Hidden files, and marker files of the program that wrote the parts,
-/// are not.
+/// Returns whether a file with this name is a part. Hidden files are not, and neither are marker files of the program
+/// that wrote the parts.
 fn is_part(name: &OsStr) -> bool {
     !name.as_bytes().starts_with(b".") && !NOT_PARTS.iter().any(|other| name == *other)
 }
@@ -139,7 +139,7 @@ fn is_glob(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[{".contains(byte))
 }
 
-/// Returns the sorted names of a folder's entries.
+/// Returns the names of the entries of a folder, sorted.
 fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
     let read = || -> io::Result<Vec<_>> {
         folder.read_dir()?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()

@@ -1,4 +1,4 @@
-//! Divides the rows of Parquet lists among several files. A shared job divides its list by host in this way.
+//! Distribution of the rows of Parquet lists to several files. A shared job divides its list by host in this way.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,13 +9,13 @@ use fetchmill_model::source::list::ParquetSplit;
 
 use super::files;
 
-/// Writes each row of the lists to one of the parts. Returns the number of rows of each part.
+/// Writes each row of the lists to one of the parts. Returns the number of rows in each part.
 ///
-/// `lists` are Parquet files, each with a file that contains one byte for each row: the row is written to part
-/// `byte % parts`.
+/// `lists` contains pairs of a Parquet file and a file with one byte per row. The row is written to part `byte %
+/// parts`.
 ///
 /// # Errors
-/// Fails if a list cannot be read, has other columns than the first one, or a part cannot be written.
+/// Fails if a list cannot be read or has different columns from the first one, or if a part cannot be written.
 pub fn split_parquet(lists: &[(PathBuf, PathBuf)], parts: &[PathBuf]) -> Result<Vec<u64>> {
     let create = |path: &PathBuf| File::create(path).map_err(|error| Error::storage("create", path, error));
     let outputs = parts.iter().map(create).collect::<Result<_>>()?;

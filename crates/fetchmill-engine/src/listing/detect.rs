@@ -1,8 +1,8 @@
-//! Detects the type of a server's listing from its answers.
+//! Detection of the type of a server's listing from its answers.
 //!
-//! The list/get API is tried first. If the server does not have one, the source itself is requested. It may be a folder
-//! (nginx JSON or an index page) or an object. A source without a trailing slash is requested as given, and then with a
-//! slash. The page that determines the type is also the first page of the listing, so it is not requested again.
+//! The list/get API is tried first. If the server does not offer this API, the source itself is requested. It can be a
+//! folder (nginx JSON or an index page) or an object. A source without a trailing slash is requested as given, and then
+//! with a slash. The page that determines the type is also the first page of the listing, so it is not requested again.
 
 use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
@@ -14,7 +14,7 @@ use fetchmill_model::source::one_object::is_object;
 use fetchmill_model::source::sitemap::sitemap_path;
 use fetchmill_model::source::{ApiNames, PendingFolder, autoindex, html};
 
-/// The detected listing.
+/// Result of the detection.
 pub(crate) struct DetectedListing {
     pub(crate) listing: Listing,
     /// First page of the listing, unless it is too large to keep.
@@ -22,16 +22,16 @@ pub(crate) struct DetectedListing {
 }
 
 impl DetectedListing {
-    /// Creates a listing that starts with this page.
+    /// Creates the result for a listing that starts with this page.
     fn with(listing: Listing, page: FetchedPage) -> Self {
         DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }
     }
 }
 
-/// Apparent kind of a page.
+/// Kind that a page appears to have.
 enum DetectedKind {
     Listing(Listing),
-    /// HTML page that is not an index, with its title.
+    /// An HTML page that is not an index, with its title.
     Html(String),
     Other,
 }
@@ -73,12 +73,12 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let answer = if is_object(&lister.origin) { lister.fetch_if_listing(&given)? } else { None };
     let page = match answer {
         Some(Ok(page)) if page.url != lister.url(&top) => return Ok(Some(of_given(&lister, page))),
-        // The server redirected to the folder.
+        // The server redirected the request to the folder.
         Some(Ok(page)) => page,
         _ => match lister.fetch(&top, PageReach::SameOrigin)? {
             None => return Ok(None),
             Some(Ok(page)) => page,
-            // If the source does not exist either, report the first answer.
+            // If the source does not exist either, the first answer is reported.
             Some(Err(_)) => return Err(error),
         },
     };
@@ -92,7 +92,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
 /// Returns the kind of a source without a trailing slash, based on its reply.
 fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     let object = DetectedListing { listing: Listing::Object, first_page: None };
-    // A page from another origin does not list this one.
+    // A page from another origin does not list this origin.
     if !page.url.starts_with(&lister.url("/")) {
         return object;
     }

@@ -1,4 +1,4 @@
-//! Walks the folders of a web server one at a time, in the journal's order.
+//! Walk over the folders of a web server, one at a time, in the order of the journal.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) enum FolderFormat {
         /// Whether to obey the server's robots.txt.
         obeys_robots: bool,
     },
-    /// The source, which is a sitemap, and the sitemaps that it lists.
+    /// The source, which is a sitemap, and all sitemaps that it lists.
     Sitemap,
     /// No listing. The source is the only object.
     Object,
@@ -58,14 +58,14 @@ impl FolderFormat {
     }
 }
 
-/// See the [module documentation](self).
+/// State of a walk. See the [module documentation](self).
 struct FolderWalk {
     lister: ServerLister,
     format: FolderFormat,
     robots: RobotsFilter,
 }
 
-/// Lists all folders that are not listed yet. Stops early if the job is ending.
+/// Lists all folders that were not listed yet. Stops early if the job is ending.
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {
@@ -194,11 +194,11 @@ fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: 
         (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
     }
     hand_over(control, page);
-    // A single folder may exceed the window.
+    // A single folder can exceed the window.
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
 }
 
-/// Removes names that another folder has already listed, if the format allows this.
+/// Removes names that another folder has already listed, if this is possible in the format.
 fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
     let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
     for names in [&mut page.names, refused] {
@@ -210,7 +210,7 @@ fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage>
     Ok(page)
 }
 
-/// Records a folder that could not be listed as a failed target.
+/// Records that a folder could not be listed, as a failed target.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
     let detail = no_page.reason + no_page.hint;

@@ -1,4 +1,4 @@
-//! Passes pages to the planner, both from an earlier run and from the current listing.
+//! Delivery of pages to the planner, both from an earlier run and from the current listing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::{Page, Sequence};
 
-/// Passes on the unfinished targets that an earlier run listed. `names_urls` means that targets are URLs, possibly at
+/// Delivers the unfinished targets that an earlier run listed. `names_urls` means that targets are URLs, possibly at
 /// many origins.
 pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
     let mut from: Sequence = 0;
@@ -36,7 +36,7 @@ pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Resul
     Ok(())
 }
 
-/// Sends a page to the journal. From now on, its targets count.
+/// Sends a page to the journal. Its targets count from now on.
 pub(super) fn hand_over(control: &Control, page: ListedPage) {
     control.plan.lock().announce(page.names.len());
     control.plan.live_bytes.fetch_add(page.names.byte_len(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The columns of a table of items, derived from the first page of the listing.
+//! Columns of a table of items, derived from the first page of the listing.
 
 use super::json::read_page;
 use super::page_body::FetchedPage;
@@ -7,8 +7,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::json::{ItemTypes, JsonPages};
 use fetchmill_model::target::extra_columns::{ExtraColumns, TypesByName};
 
-/// Fetches the first page and returns the columns of its items. The user may have set some of their types. Also returns
-/// the page, so that it is not fetched again. Returns `None` if the job is ending.
+/// Fetches the first page and returns the columns of its items. The user might have set the types of some columns. Also
+/// returns the page, so that it is not fetched again. Returns `None` if the job is ending.
 pub(crate) fn find_columns(
     setup: ServerListerSetup,
     pages: &JsonPages,

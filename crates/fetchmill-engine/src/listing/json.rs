@@ -1,4 +1,4 @@
-//! A server whose API returns JSON pages, each of which leads to the next.
+//! A server whose API returns JSON pages, each of which leads to the next one.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub(super) fn read_page(
     let url = pages.url(from)?;
     let links = field_values(&fetched.head, "link");
     let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
-    // Links on a page are relative to the page's URL after redirects.
+    // Links on a page are relative to the URL that the page has after redirects.
     let base = url::Url::parse(&fetched.url).unwrap_or_else(|_| url.clone());
     let reply = PageReply { from, url: &base, body: &fetched.bytes, links: &links };
     let path = &url[url::Position::BeforePath..url::Position::AfterQuery];

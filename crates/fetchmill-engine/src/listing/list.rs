@@ -1,4 +1,4 @@
-//! A list of URLs. It is read ahead of fetching as far as the planner has room.
+//! A list of URLs. It is read ahead of fetching, as far as the planner has room.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::PageCursor;
 use fetchmill_model::source::list::ListStep;
 
-/// Interval at which a paused listing checks whether it may continue.
+/// Interval at which a paused listing checks whether it can continue.
 const GATE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Reads to the end of the list. Stops early if the job is ending.
@@ -39,7 +39,7 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
                 control.note_list_share(list.share_read());
                 hand_over(control, *page);
             }
-            // The reader has already waited a moment, so only check whether the job is ending.
+            // The reader has already waited for a short time, so only check whether the job is ending.
             ListStep::NothingNow => {}
             ListStep::End => break,
         }

@@ -1,4 +1,4 @@
-//! The listing's thread. It sends pages to the journal ahead of fetching, beginning with the unfinished pages of an
+//! Thread of the listing. It sends pages to the journal ahead of fetching, beginning with the unfinished pages of an
 //! earlier run.
 
 pub(super) mod detect;
@@ -28,9 +28,9 @@ use fetchmill_model::source::json::JsonPages;
 
 /// Point where the listing continues.
 pub(super) enum ListingStart {
-    /// At a list/get API, after a marker. `None` means the start.
+    /// At a list/get API, after a marker. `None` means at the start.
     Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
-    /// At JSON pages, at this point. `None` means the start.
+    /// At JSON pages, at this point. `None` means at the start.
     Json(Box<server::ServerListerSetup>, Box<JsonPages>, Option<String>),
     /// At a web server whose folders are in the journal.
     Folders(Box<server::ServerListerSetup>, folders::FolderFormat),

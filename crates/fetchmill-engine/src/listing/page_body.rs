@@ -1,4 +1,4 @@
-//! A listing page while it is transferred. Nothing in it is used before the page is complete.
+//! A listing page while it is being received. Nothing in the page is used before it is complete.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, Write};
@@ -16,24 +16,24 @@ use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::verdict::ERROR_BYTES_MAX;
 use fetchmill_store::durable::nameless_file;
 
-/// The byte order mark with which UTF-8 text may start.
+/// Byte order mark that UTF-8 text can start with.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Body of a page. It uses up to `PAGE_BYTES_MAX` of memory. An index uses up to `PAGE_MEMORY_BYTES`, and the rest goes
-/// to an unnamed file.
+/// Body of a page. It uses up to `PAGE_BYTES_MAX` of memory. An index uses up to `PAGE_MEMORY_BYTES`, and the remainder
+/// goes to an unnamed file.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
     /// Head of the reply, as received.
     pub(super) head: Vec<u8>,
     memory: Vec<u8>,
-    /// Folder for the file. `None` keeps the whole page in memory.
+    /// Folder for that file. `None` keeps the whole page in memory.
     folder: Option<Arc<PathBuf>>,
     file: Option<File>,
     length: u64,
     /// Maximum number of bytes to receive.
     length_max: u64,
     failed: Option<Error>,
-    /// Whether to stop if the first byte shows that the body is not a listing.
+    /// Whether to stop receiving if the first byte shows that the body is not a listing.
     ends_if_other: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct FetchedPage {
     /// Final URL after redirects.
     pub(super) url: String,
     pub(super) bytes: Vec<u8>,
-    /// Whether the page is complete. If not, it exceeds the limit for pages in memory.
+    /// Whether the page is complete. An incomplete page exceeds the limit for pages in memory.
     pub(super) is_whole: bool,
 }
 
@@ -54,12 +54,12 @@ impl PageBody {
         PageBody::default()
     }
 
-    /// Creates the body for a URL at which there may be a page or an object. An object is not kept.
+    /// Creates the body for a URL that can lead to a page or an object. An object is not kept.
     pub(super) fn kept_if_listing() -> Self {
         PageBody { ends_if_other: true, ..PageBody::default() }
     }
 
-    /// Creates the body of an index, which may be large.
+    /// Creates the body of an index, which can be large.
     pub(super) fn index(folder: &Arc<PathBuf>) -> Self {
         PageBody { folder: Some(Arc::clone(folder)), ..PageBody::default() }
     }
@@ -77,7 +77,7 @@ impl PageBody {
         })
     }
 
-    /// Decodes the received bytes, up to the maximum size of a kept page. `is_whole` says whether all bytes were
+    /// Decodes the received bytes, up to the maximum size of a page in memory. `is_whole` means that all bytes were
     /// received.
     pub(super) fn decode(
         mut self,
@@ -115,7 +115,7 @@ impl PageBody {
         }
     }
 
-    /// Returns whether the reply declared its length, so that the page is known to be complete. Pages use HTTP/1.1.
+    /// Returns whether the reply declared its length, which proves that the page is complete. Pages use HTTP/1.1.
     pub(super) fn has_length(&self) -> bool {
         ["content-length", "transfer-encoding"].iter().any(|name| !field_values(&self.head, name).is_empty())
     }
@@ -133,11 +133,11 @@ impl PageBody {
         };
         let Some(encoding) = encoding else { return Ok(plain) };
         let decoder = encoding.reader(BufReader::new(plain)).map_err(|error| unread(&error))?;
-        // A page over the limit ends in the middle of its JSON, or is rejected as HTML.
+        // A page that exceeds the limit ends in the middle of its JSON, or is rejected as HTML.
         Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
     }
 
-    /// Takes the error, if something failed on this machine.
+    /// Takes the error if something failed on this machine.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
@@ -160,7 +160,7 @@ impl PageBody {
     }
 }
 
-/// Returns whether a body that starts with these bytes may be an index or JSON.
+/// Returns whether a body that starts with these bytes can be an index or JSON.
 pub(super) fn may_be_listing(start: &[u8]) -> bool {
     let start = start.strip_prefix(BOM).unwrap_or(start).trim_ascii_start();
     start.first().is_none_or(|byte| b"<[".contains(byte))

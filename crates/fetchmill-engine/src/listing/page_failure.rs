@@ -1,11 +1,11 @@
-//! Failures to fetch a page, and their reasons.
+//! Failures of pages, and their reasons.
 
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
-/// Statuses with which servers reject an unknown or expired marker. All other refusals concern the client.
+/// Statuses that servers send for an unknown or expired marker. All other refusals concern the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
 /// Hint for HTML pages that are not an index.
@@ -32,16 +32,16 @@ pub(super) struct FailedPage {
 }
 
 impl FailedPage {
-    /// Returns whether the server answered that the page does not exist. If so, the server works, and would give the
-    /// same answer again.
+    /// Returns whether the server answered that the page does not exist. The server then works, and would give the same
+    /// answer again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
-        // A status in `--retry-status` was already retried.
+        // A status in `--retry-status` has already been retried.
         let is_final = !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable);
         is_final && (300..500).contains(&status)
     }
 
-    /// Returns whether the page's marker may have expired.
+    /// Returns whether the marker of the page might have expired.
     pub(super) fn is_of_unknown_marker(&self) -> bool {
         self.is_refusal() && UNKNOWN_MARKER.contains(&self.failure.status)
     }

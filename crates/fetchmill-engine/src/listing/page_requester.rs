@@ -1,5 +1,5 @@
-//! Requests the pages of a listing ([`crate::attempt`]), one at a time, on a connection that is new or has rested.
-//! Without the rest, an unsolicited reply could be mistaken for the page.
+//! Requests for the pages of a listing ([`crate::attempt`]). They are sent one at a time, on connections that are new
+//! or have rested. Without the rest, an unsolicited reply could be mistaken for the page.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use fetchmill_net::{
     Proxy, ReceivedReply, RequestTarget, Timeouts,
 };
 
-/// See the [module documentation](self).
+/// Requester of pages. See the [module documentation](self).
 pub(super) struct PageRequester {
     control: Arc<Control>,
     key: OriginKey,
@@ -44,7 +44,7 @@ pub(super) struct PageRequester {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
     buffers: IoBuffers,
-    /// Bearer tokens for the server, if the user set a command.
+    /// Bearer tokens for the server, if the user specified a command.
     tokens: Option<Arc<BearerTokens>>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct PageRequest {
     pub(super) at: Location,
     policy: RedirectPolicy,
     state: AttemptState,
-    /// Generation of the token in the last request. `None` if it contained no token.
+    /// Generation of the token in the last request. `None` if the request contained no token.
     generation: Option<u64>,
     /// Result of the request.
     end: PageAnswer,
@@ -64,7 +64,7 @@ pub(super) struct PageRequest {
 pub(super) enum PageAnswer {
     /// No result, because the job is ending.
     Nothing,
-    /// A page. The flag says whether it is complete.
+    /// A page, and whether it is complete.
     Page(bool),
     Failed(PageFailure),
     /// An error that a retry cannot resolve.
@@ -83,7 +83,7 @@ impl PageRequest {
         }
     }
 
-    /// Describes a reply to the user.
+    /// Describes a reply for the user.
     fn describe(&self, status: u16) -> String {
         if self.at.is_redirected() {
             return format!("status {status} at {} (after a redirect)", for_display(self.at.url.as_bytes()));
@@ -99,7 +99,7 @@ impl PageRequest {
 
 impl PageRequester {
     pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
-        // Pages are requested one after the other, so HTTP/2 has no advantage.
+        // Pages are requested one after another, so HTTP/2 has no advantage.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
@@ -132,8 +132,8 @@ impl PageRequester {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Requests a page once. For an index, the whole transfer has no time limit. A connection that was closed before
-    /// the request was sent does not count as a failure.
+    /// Requests a page once. There is no time limit for the whole transfer of an index. If the connection was closed
+    /// before the request was sent, this does not count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -143,7 +143,7 @@ impl PageRequester {
     ) -> (PageRequest, PageBody) {
         let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
         self.pool.tick(self.control.clock.now());
-        // Close the connections that remain from reading ahead at full speed, which needs more than one.
+        // Close connections that were needed to read ahead at full speed. From now on, one is enough.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
         let mut body = Resumable::new(body);
@@ -157,7 +157,7 @@ impl PageRequester {
         (request, body.inner)
     }
 
-    /// Checks the deadlines and whether the job is ending.
+    /// Checks the deadlines, and whether the job is ending.
     async fn tick(&self, watch: &Deadlines) -> Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {
@@ -175,7 +175,7 @@ impl PageRequester {
         Rules { redirects_max: limits::REDIRECTS_MAX, retried: self.control.retried, ..Rules::default() }
     }
 
-    /// Handles a rejected token.
+    /// Handles a token that was rejected.
     fn renew(&self, request: &mut PageRequest) -> AttemptEnd {
         let renewal = match (&self.tokens, request.generation) {
             (Some(tokens), Some(generation)) => tokens.renew(generation),
@@ -233,7 +233,7 @@ impl Requester for PageRequester {
         })
     }
 
-    /// Applies the rates of the job and of the host to page requests too.
+    /// Waits for the rates of the job and of the host, which apply to page requests as well.
     async fn await_turn(
         &self,
         _request: &mut PageRequest,
@@ -329,8 +329,8 @@ impl Requester for PageRequester {
         let facts = ReplyFacts {
             status: head.status,
             asks_to_wait: head.retry_after.is_some(),
-            // If a page does not declare its length, its parser decides whether it is complete. JSON and HTML have a
-            // defined end.
+            // If a page does not declare its length, its parser decides whether it is complete. Both JSON and HTML have
+            // a defined end.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),

@@ -1,5 +1,5 @@
-//! A listing that is restarted because the marker of an earlier run has expired. Targets that the job already knows are
-//! removed from its pages.
+//! A listing that is restarted because the marker of an earlier run has expired. Targets that the job already contains
+//! are removed from its pages.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_store::journal::JobLocation;
 use fetchmill_store::reader::KnownNames;
 
-/// See the [module documentation](self).
+/// State of a restarted listing. See the [module documentation](self).
 pub(crate) struct Relisting {
     place: Arc<JobLocation>,
     naming: Naming,
@@ -31,13 +31,13 @@ impl Relisting {
         self.gather()
     }
 
-    /// Collects the names of all targets that are currently in the journal.
+    /// Collects the names of all targets that the journal currently contains.
     pub(super) fn gather(&mut self) -> Result<()> {
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }
 
-    /// Removes from a page the targets that the job already knows.
+    /// Removes from a page the targets that the job already contains.
     pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
         let Some(known) = &self.known else { return Ok(page) };
         let (mut names, mut out) = (Names::default(), Vec::new());

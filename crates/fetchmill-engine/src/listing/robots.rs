@@ -1,4 +1,4 @@
-//! Applies a server's robots.txt to a walk over index pages.
+//! Application of a server's robots.txt to a walk over index pages.
 
 use super::page_body::FetchedPage;
 use super::page_failure::PageFailure;
@@ -14,13 +14,13 @@ use fetchmill_model::target::source_metadata::SizedName;
 
 const PATH: &str = "/robots.txt";
 
-/// Removes names that robots.txt forbids and counts them.
+/// Filter that removes and counts the names that robots.txt forbids.
 #[derive(Default)]
 pub(super) struct RobotsFilter {
     robots: Robots,
     /// URL of the robots.txt.
     url: String,
-    /// Decoded prefix of the names.
+    /// Decoded prefix that all names have.
     base: Vec<u8>,
     left_out: u64,
 }
@@ -71,7 +71,7 @@ impl RobotsFilter {
     fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
-            // Folder paths have no prefix. None of them starts with NUL, because those were rejected earlier.
+            // Folder paths have no prefix. None of them starts with NUL, because such paths were rejected earlier.
             let name = SizedName::read(entry).name;
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);
@@ -82,7 +82,7 @@ impl RobotsFilter {
         kept
     }
 
-    /// Notifies the user of the number of removed names.
+    /// Notifies the user how many names were removed.
     pub(super) fn notice_to(&self, control: &Control) {
         if self.left_out > 0 {
             control.notice(&format!(

@@ -1,4 +1,4 @@
-//! A server that lists its objects. The pages are requested one after the other, on their own connection.
+//! A server that lists its objects. The pages are requested one after another, on a separate connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,43 +30,44 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, Proxy};
 
-/// The parts of a lister that can be moved to another thread.
+/// Parts of a lister that can be moved to another thread.
 pub(crate) struct ServerListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether a page has arrived in this run or an earlier one. If so, a failing page indicates an outage, and the
-    /// listing waits.
+    /// Whether a page has arrived in this run or an earlier one. In that case, a failing page indicates an outage, and
+    /// the listing waits.
     pub(crate) has_listed: bool,
-    /// Filters for the names to fetch.
+    /// Filters that select the names to fetch.
     pub(crate) filters: Filters,
-    /// Milliseconds after which a failing page ends the job.
+    /// Time in milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
     /// The first page, if it was already fetched.
     pub(crate) first_page: Option<FetchedPage>,
-    /// State for restarting the listing. `None` if the job does not know the names of its targets.
+    /// State for restarting the listing. `None` if the job does not have the names of its targets.
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. If so, replies to page requests also show the state of that origin.
+    /// Whether the objects are at the same origin. In that case, replies to page requests also reveal the state of that
+    /// origin.
     pub(crate) is_of_objects: bool,
     /// Maximum number of redirects per page.
     pub(crate) redirects_max: u32,
-    /// Folder in which indexes are stored while they are downloaded.
+    /// Folder that stores indexes while they are downloaded.
     pub(crate) folder: Arc<PathBuf>,
 }
 
-/// Origins to which a page may be redirected.
+/// Origins that the redirects of a page can lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageReach {
     /// Only the same origin, for a page that lists objects there.
     SameOrigin,
-    /// Any origin, for a page that only contains rules for the server.
+    /// Any origin, for a page that contains only rules for the server.
     Anywhere,
 }
 
-/// See the [module documentation](self).
+/// Lister of a server. See the [module documentation](self).
 pub(super) struct ServerLister {
     pub(super) control: Arc<Control>,
     pub(super) origin: OriginUrl,
@@ -74,7 +75,7 @@ pub(super) struct ServerLister {
     requester: PageRequester,
     connection: RestedConnection,
     redirects_max: u32,
-    /// Folder in which indexes are stored while they are downloaded.
+    /// Folder that stores indexes while they are downloaded.
     folder: Arc<PathBuf>,
     jitter: Jitter,
     pub(super) has_listed: bool,
@@ -85,7 +86,7 @@ pub(super) struct ServerLister {
     pub(super) first_page: Option<FetchedPage>,
     relisting: Option<Relisting>,
     is_relisting: bool,
-    /// Set if the next page restarts the listing.
+    /// Set if the listing restarts with the next page.
     restart: Option<Restart>,
     is_of_objects: bool,
 }
@@ -97,7 +98,7 @@ pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<St
 
 /// Reason for restarting the listing.
 enum Restart {
-    /// The marker of an earlier run has expired. Contains the error to report if the restart fails too.
+    /// The marker of an earlier run has expired. Contains the error to report if the restart fails as well.
     Expired(Error),
     /// An earlier run restarted the listing but did not finish it.
     Resumed,
@@ -174,12 +175,12 @@ impl ServerLister {
         Ok(())
     }
 
-    /// Returns the number of consecutive empty pages. Fails if there are too many, because the listing would never end.
+    /// Returns the number of consecutive empty pages. Fails if there are too many, because such a listing never ends.
     pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
             return Err(Error::Listing(format!(
-                "the listing never ends: {} pages in a row had no names, the last one is {}",
+                "the listing never ends: {} pages in a row had no names, and the last one is {}",
                 limits::EMPTY_PAGES_MAX,
                 self.url(path)
             )));
@@ -187,7 +188,7 @@ impl ServerLister {
         Ok(empty_pages)
     }
 
-    /// Returns whether the journal's thread has ended the listing, for example because it would be endless.
+    /// Returns whether the journal's thread has ended the listing, for example because it would never end.
     pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -200,8 +201,8 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Returns whether to start over despite a marker. This is necessary if an earlier run restarted the listing but
-    /// did not finish it, because the names listed since the restart are unknown.
+    /// Returns whether to start again despite a marker. This is necessary if an earlier run restarted the listing but
+    /// did not finish it. It is unknown which names were listed since that restart.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {
@@ -223,7 +224,7 @@ impl ServerLister {
         };
         let error = self.no_listing(path, &failed.failure, failed.attempts);
         if let Some(Restart::Expired(first)) = self.restart.take() {
-            // The first page is refused too, so an expired marker is not the cause.
+            // The first page was refused as well, so an expired marker is not the cause.
             return Err(first);
         }
         if !is_of_earlier_run || !failed.is_of_unknown_marker() {
@@ -265,7 +266,7 @@ impl ServerLister {
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
-    /// Fetches a page whose body is kept. Retries as long as this is useful. Returns `None` if the job is ending.
+    /// Fetches a page and keeps its body. Retries as long as this is useful. Returns `None` if the job is ending.
     pub(super) fn fetch(
         &mut self,
         path: &str,
@@ -274,8 +275,8 @@ impl ServerLister {
         self.fetch_as(path, reach, PageBody::kept)
     }
 
-    /// Fetches a page like [`ServerLister::fetch`], from a URL that may be an object. Receives only the start of an
-    /// object.
+    /// Fetches a page like [`ServerLister::fetch`], from a URL that can lead to an object. Receives only the start of
+    /// an object.
     pub(super) fn fetch_if_listing(
         &mut self,
         path: &str,
@@ -309,8 +310,8 @@ impl ServerLister {
         }
     }
 
-    /// Tries once to fetch an index, and returns its URL and body. Fails with an error for the job if a retry cannot
-    /// help.
+    /// Makes one attempt to fetch an index, and returns its URL and body. Fails with an error that ends the job if a
+    /// retry is useless.
     pub(super) fn fetch_index(
         &mut self,
         path: &str,
@@ -369,7 +370,7 @@ impl ServerLister {
         ))
     }
 
-    /// Returns a hint about the proxy, if the server could not be reached through it.
+    /// Returns a hint about the proxy if the server could not be reached through it.
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;
@@ -378,7 +379,8 @@ impl ServerLister {
         )
     }
 
-    /// Waits as long as the failure requires, and while the origin is down. Returns `false` if the job is ending.
+    /// Waits for the delay that the failure requires, and until the origin recovers. Returns `false` if the job is
+    /// ending.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.observe(no_page, attempts);
         if no_page.is_last(attempts, self.has_listed) {

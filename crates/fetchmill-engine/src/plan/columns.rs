@@ -11,14 +11,14 @@ use fetchmill_store::journal::{JobLocation, JobRules, has_text_columns, item_col
 use fetchmill_store::pack::{SampleKeys, Sidecars};
 use fetchmill_store::sink::{Format, HashColumn};
 
-/// Names and types of a list's kept columns.
+/// Names and types of the columns that are kept from a list.
 pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 
-/// Returns the requested columns: those of the list, the transform, the hash and the outcomes. `of_list` contains the
-/// kept columns of an opened list. For JSON pages, only the URL is kept.
+/// Returns the requested columns: the columns of the list, the transform, the hash and the outcomes. `of_list` contains
+/// the kept columns of an opened list. For JSON pages, only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
     if request.stores_items() {
-        // A table's columns are detected from the first page, or read from the journal.
+        // The columns of a table are detected from the first page, or read from the journal.
         return Ok(ExtraColumns::of_items([]));
     }
     let has_url = request.pass.is_none_or(|pass| pass.has_url);
@@ -38,7 +38,7 @@ pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Resul
     if request.keeps_all_rows() { columns.with_outcomes() } else { Ok(columns) }
 }
 
-/// Returns the types from `--column-types`. Fails if a column does not exist.
+/// Returns the types in `--column-types`. Fails if a column does not exist.
 fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByName> {
     let given = column_types(&request.list.column_types)?;
     match given.keys().find(|name| !columns.kept().contains(name)) {
@@ -49,7 +49,7 @@ fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByNa
     }
 }
 
-/// Fails if the format cannot store a column, or if results already have it.
+/// Fails if the format cannot store a column, or if the results already have a column of that name.
 pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> {
     Sidecars::parse(&request.sidecar, columns, request.naming(request.listing) == Naming::Url)?;
     if !columns.kept().is_empty() && !request.keeps_columns() {
@@ -67,7 +67,8 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the job's types. If the job stored all values as text when it was started, they stay text.
+/// Returns the columns with the types of the job. A job that was started when all values were stored as text keeps
+/// text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -79,7 +80,7 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
-/// Returns the columns of a job over items. Their types are fixed when the job starts.
+/// Returns the columns of a job for items. Their types are fixed when the job starts.
 fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
     let given = column_types(&request.list.column_types)?;
     let is_other = |(name, kind): &(&String, &ColumnType)| {
@@ -87,7 +88,7 @@ fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns>
     };
     match given.iter().find(is_other).filter(|_| !columns.kept().is_empty()) {
         Some((name, kind)) => Err(Error::Usage(format!(
-            "--column-types: the job was started without {name}={}; give the original types, or choose \
+            "--column-types: the job was started without {name}={}; use the original types, or choose \
              another destination",
             kind.name()
         ))),
@@ -101,7 +102,7 @@ impl JobPlan {
         self.columns.has_items() && self.request.format == Format::Parquet && self.columns.kept().is_empty()
     }
 
-    /// Returns the columns that can be read back from stored objects.
+    /// Returns the columns that can be read from stored objects.
     pub(crate) fn stored_columns(&self) -> ExtraColumns {
         let JobRequest { format, sidecar, .. } = &self.request;
         let has_all = *format == Format::Tar && sidecar.iter().any(|text| text == Sidecars::JSON);
@@ -110,7 +111,7 @@ impl JobPlan {
         columns.with_encodings(has_encodings && self.rules.have_encodings())
     }
 
-    /// Returns the files stored with each object.
+    /// Returns the files that are stored with each object.
     pub(super) fn sidecars(&self) -> Result<Sidecars> {
         let keys = if self.rules == JobRules::FIRST { SampleKeys::FirstDot } else { SampleKeys::OwnKey };
         let sidecars = Sidecars::parse(&self.request.sidecar, &self.columns, self.naming() == Naming::Url)?;
@@ -123,7 +124,7 @@ impl JobPlan {
         names.iter().map(|name| types.get(name.as_str()).copied().unwrap_or_default()).collect()
     }
 
-    /// Returns a list's columns with the job's types.
+    /// Returns the columns of a list with the types of the job.
     pub(crate) fn columns_of_list(&self, of_list: &ListColumns) -> ListColumns {
         let of_job = self.columns.typed().take(of_list.len());
         of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()

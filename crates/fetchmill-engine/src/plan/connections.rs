@@ -1,4 +1,4 @@
-//! The number of requests in flight and the settings of their connections.
+//! Number of requests in flight, and settings of their connections.
 
 use std::sync::Arc;
 
@@ -29,26 +29,26 @@ impl JobPlan {
         }
     }
 
-    /// Returns the maximum number of requests in flight for a job over many hosts. Each host has its own limit, so no
+    /// Returns the maximum number of requests in flight for a job with many hosts. Each host has its own limit, so no
     /// search is needed.
     pub(crate) fn concurrency_of_hosts(&self) -> usize {
         self.request.concurrency_of_hosts(self.machine.concurrency)
     }
 
-    /// Returns the bounds of the concurrency search in a job with one origin. `None` if the user set the number.
+    /// Returns the bounds of the concurrency search in a job with one origin, or `None` if the user set the number.
     pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
         let most = self.only_host_limit().unwrap_or(usize::MAX).min(most as usize);
         if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
-            // Each process makes one request at a time, so the search starts with one process per processor.
+            // Each process sends one request at a time, so the search starts with one process per processor.
             return Some(ConcurrencyBounds { first: processors(), least: 1, most });
         }
         let first = (limits::AUTO_CONCURRENCY_FIRST as usize).min(most);
         Some(ConcurrencyBounds { first, least: workers.min(most), most })
     }
 
-    /// Returns the maximum number of requests in flight for a job that may have a single host. Returns `None` if the
-    /// user set no limit, or if each process has a share of it.
+    /// Returns the maximum number of requests in flight for a job that might have a single host. Returns `None` if the
+    /// user set no limit, or if each process has its own share of the limit.
     pub(crate) fn only_host_limit(&self) -> Option<usize> {
         let request = &self.request;
         let is_routed = request.rows.is_some() || request.obeys_robots_of_hosts();
@@ -59,7 +59,7 @@ impl JobPlan {
         Some(request.http.part_of_host_limit(limit) as usize)
     }
 
-    /// Returns the rules that apply to each host in a job over many hosts.
+    /// Returns the rules for each host in a job with many hosts.
     pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
         let http = &self.request.http;
         HostRules {
@@ -73,17 +73,18 @@ impl JobPlan {
         }
     }
 
-    /// Returns the connection settings shared by all users.
+    /// Returns the connection settings that all users share.
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let request = &self.request;
-        // The user named this origin, so it may have a private address even if its pages may lead only to public ones.
+        // The user named this origin, so its address can be private even if its pages must lead only to public
+        // addresses.
         let lists_urls = request.leads_anywhere() && request.lists_itself();
         let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
         let named = named.filter(|_| !request.http.public_only);
         let reach = (request.reach(), named);
         let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads)?;
         Ok(match request.rows {
-            // A check does not read whole bodies, so their length is not limited.
+            // A check does not read whole bodies, so the length of a body is not limited.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
             None => settings,
         })

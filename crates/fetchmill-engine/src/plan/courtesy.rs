@@ -1,19 +1,19 @@
-//! Limits the requests in flight to an origin if the user did not set a limit. Requests to a public address cost
-//! someone else money.
+//! Limit on the requests in flight to an origin, if the user did not set one. Requests to a public address cost someone
+//! else money.
 
 use std::net::{IpAddr, SocketAddr};
 
 use fetchmill_model::limits;
 use fetchmill_net::AddressPolicy;
 
-/// Suffixes of the hosts of AWS S3.
+/// Host name suffixes of AWS S3.
 const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
 
-/// A limit that protects the origin rather than this machine.
+/// Limit that protects the origin rather than this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Courtesy {
     pub(crate) most: u32,
-    /// Description of the party that the limit protects.
+    /// Description of the server that the limit protects.
     pub(crate) whom: &'static str,
 }
 
@@ -22,13 +22,13 @@ const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..P
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "Amazon S3" };
 
 /// Returns the limit for a job's only origin with `--concurrency auto`. If it is `None`, only the limit of this machine
-/// applies. `addresses` are the known addresses of `host`. `is_bucket` means that the host is a store that serves a
-/// bucket.
+/// applies. `addresses` contains the known addresses of `host`. `is_bucket` means that the host is a store that serves
+/// a bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    // A mapped address stands for the IPv4 address to which packets are sent.
+    // Packets to a mapped address are sent to the IPv4 address that it contains.
     let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
     let public = |is_public: bool| is_public.then_some(PUBLIC);
     match (addresses, host.parse()) {

@@ -1,4 +1,4 @@
-//! Adapts a job to the limits of this machine: processors, file descriptors and address space.
+//! Adaptation of a job to the limits of this machine: processors, file descriptors and address space.
 
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::event_queues::processors;
@@ -19,7 +19,7 @@ fn local_ports() -> u64 {
     }
 }
 
-/// Returns how many requests the local ports allow. Some ports belong to resting connections.
+/// Returns how many requests the local ports allow. Some of the ports are taken by resting connections.
 fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
@@ -36,8 +36,8 @@ fn raise_descriptors() -> Option<u64> {
 }
 
 /// Raises the soft limit of file descriptors for streams, and lowers `auto` to the limits of this machine. With a fixed
-/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors: half as many
-/// connections again may be resting, and the program needs some descriptors for its files.
+/// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors. Half as many
+/// connections again can be resting, and the program needs some descriptors for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -48,16 +48,16 @@ pub(crate) fn fit_stream(options: &mut HttpOptions) {
     }
 }
 
-/// A job's share of this machine's resources.
+/// Share of this machine's resources that a job uses.
 #[derive(Debug, Clone)]
 pub(crate) struct MachineShare {
     /// Number of fetching threads.
     pub(crate) threads: usize,
     /// Maximum number of requests in flight.
     pub(crate) concurrency: Concurrency,
-    /// Maximum number of resting connections, not counting those in use.
+    /// Maximum number of resting connections, not counting connections in use.
     pub(crate) resting_max: usize,
-    /// Notice that `--concurrency` was lowered, if it was.
+    /// Notice that `--concurrency` was lowered, if any.
     pub(crate) notice: Option<String>,
 }
 
@@ -108,8 +108,8 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // In addition to the connections in use, some are resting. If fewer may rest, more requests wait for a rest to
-        // end.
+        // In addition to the connections in use, some are resting. If fewer can rest, more requests wait for the end of
+        // a rest.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
         let wanted = fitting_concurrency(request);
@@ -125,7 +125,7 @@ impl MachineShare {
     }
 }
 
-/// Numbers of file descriptors that a job needs.
+/// Number of file descriptors that a job needs.
 struct Needs {
     /// Per worker.
     worker: u64,
@@ -136,7 +136,7 @@ struct Needs {
 impl Needs {
     fn of(request: &JobRequest) -> Self {
         use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
-        // If a server lists its own objects, its name is looked up outside the workers.
+        // If a server lists its own objects, its name is not looked up by the workers.
         let is_one_name = matches!(request.source, SourceOptions::Server(_)) && !request.leads_anywhere();
         let looks_up = !is_one_name && request.http.resolver != Resolvers::System;
         let names = if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };

@@ -1,4 +1,4 @@
-//! The identity of a job. Runs with the same identity belong to the same job.
+//! Identity of a job. Runs with the same identity belong to the same job.
 
 use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;
@@ -17,7 +17,7 @@ use fetchmill_store::journal::{
 use fetchmill_store::sink::HashColumn;
 
 impl JobPlan {
-    /// Returns the part of the identity that depends on a server's listing type.
+    /// Returns the part of the identity that depends on the type of a server's listing.
     fn listing_identity(&self) -> String {
         if let Some(listing) = self.listing.of_folders() {
             return listing.to_owned();

@@ -1,4 +1,4 @@
-//! The origins of a job: a server that lists its objects, or the origins in a list.
+//! Origins of a job: a server that lists its objects, or the origins in a list.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fetchmill_model::panics::lock;
 use fetchmill_model::source::list::origin_of;
 use fetchmill_model::target::entry::ListEntry;
 
-/// Origin of a job whose server lists its own objects.
+/// Origin of a job whose source is a server that lists its own objects.
 #[derive(Clone)]
 pub(crate) struct ListingServer {
     pub(crate) key: OriginKey,
@@ -18,14 +18,15 @@ pub(crate) struct ListingServer {
     pub(crate) addresses: Option<Arc<[SocketAddr]>>,
 }
 
-/// See the [module documentation](self).
+/// Known origins of a job. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct JobOrigins {
-    /// The server that lists its own objects. A bucket's origin is known only after the first contact.
+    /// Server that lists its own objects. The origin of a bucket is known only after the first contact.
     server: OnceLock<OriginKey>,
-    /// Whether a list contains more than one origin. If so, a failure of one origin does not affect the whole job.
+    /// Whether a list contains more than one origin. In that case, a failure of one origin does not affect the whole
+    /// job.
     are_many: AtomicBool,
-    /// Origin of a list's first target.
+    /// Origin of the first target of a list.
     first: Mutex<Option<Vec<u8>>>,
 }
 
@@ -44,8 +45,8 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this is the job's only origin: it lists its own objects, or a sufficiently long part of the list
-    /// contains no other origin.
+    /// Returns whether this is the only origin of the job: either it lists its own objects, or a sufficiently long part
+    /// of the list contains no other origin.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;
@@ -53,7 +54,7 @@ impl JobOrigins {
         is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
     }
 
-    /// Returns the only origin's host for messages, or `the server` if unknown.
+    /// Returns the host of the only origin for messages, or `the server` if it is unknown.
     pub(crate) fn host_text(&self) -> String {
         let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
         let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
@@ -61,7 +62,7 @@ impl JobOrigins {
         host.unwrap_or_else(|| "the server".to_owned())
     }
 
-    /// Returns the origin of a list's first target.
+    /// Returns the origin of the first target of a list.
     pub(crate) fn first(&self) -> Option<OriginKey> {
         let first = lock(&self.first);
         let text = std::str::from_utf8(first.as_deref()?).ok()?;

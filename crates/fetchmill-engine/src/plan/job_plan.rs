@@ -1,5 +1,5 @@
-//! The plan of a job. It contains the request, and everything that is derived from the request, the environment, the
-//! list, this machine, and the journal of an existing job. The rest of the engine only reads it, and it never changes.
+//! Plan of a job. It contains the request, and everything that is derived from the request, the environment, the list,
+//! this machine, and the journal of an existing job. It never changes, and the rest of the engine only reads it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::restart::Removed;
 
-/// See the [module documentation](self). Created by [planning](super::planning).
+/// Plan of a job. See the [module documentation](self). Created by [planning](super::planning).
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
-    /// The request. If a field below has the same name as a field of the request, the field below applies.
+    /// Request of the user. If a field below has the same name as a field of the request, the field below applies.
     pub(crate) request: JobRequest,
     /// Destination, state folder and lock.
     pub(crate) place: Arc<JobLocation>,
-    /// Rules of the job, which may have been started by an older release.
+    /// Rules of the job, which might have been started by an older release.
     pub(crate) rules: JobRules,
-    /// S3 settings: those of the request, completed from the environment and the profile.
+    /// S3 settings of the request, with missing values taken from the environment and the profile.
     pub(crate) s3: S3Settings,
     /// Additional columns of objects. For a list, these are the URLs and the columns of `--keep-columns`.
     pub(crate) columns: ExtraColumns,
@@ -30,7 +30,7 @@ pub(crate) struct JobPlan {
     pub(crate) listing: Listing,
     /// Whether each WARC shard gets an index.
     pub(crate) is_indexed: bool,
-    /// Files of an earlier job that were removed because this one starts over.
+    /// Files of an earlier job that were removed because this job starts over.
     pub(crate) removed: Option<Removed>,
     /// Number of threads and requests in flight.
     pub(crate) machine: MachineShare,
@@ -42,12 +42,12 @@ impl JobPlan {
         JobPlan { s3: self.s3.in_region(Some(region)), ..self.clone() }
     }
 
-    /// Returns the plan with the server's listing type.
+    /// Returns the plan with this listing type of the server.
     pub(crate) fn listed_as(&self, listing: Listing) -> Self {
         JobPlan { listing, ..self.clone() }
     }
 
-    /// Returns the plan with the columns of the items.
+    /// Returns the plan with these columns of the items.
     pub(crate) fn with_columns(&self, columns: ExtraColumns) -> Self {
         JobPlan { columns, ..self.clone() }
     }
@@ -62,7 +62,7 @@ impl JobPlan {
         self.rules.naming(self.request.naming(self.listing))
     }
 
-    /// Returns the rules for deriving stored names.
+    /// Returns the rules from which stored names are derived.
     pub(crate) fn stored_names(&self) -> StoredNames {
         self.request.stored_names(self.naming())
     }

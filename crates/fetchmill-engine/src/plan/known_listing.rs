@@ -1,4 +1,4 @@
-//! The listing type, if it is known without a request to the server.
+//! Type of the listing, if it is known without a request to the server.
 
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};
@@ -7,13 +7,13 @@ use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::sitemap::is_sitemap;
 use fetchmill_store::journal::{JobLocation, folder_listing};
 
-/// Listing types that the journal of a walk may contain.
+/// Listing types that the journal of a walk can contain.
 const OF_FOLDERS: [Listing; 5] =
     [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 
 /// Returns the listing type, or `Auto` if it must be detected by requests to the server. If the user did not choose,
-/// the type follows from API options, the name of a sitemap, or the journal of a walk, because a job continues as it
-/// was started.
+/// the type is derived from API options, the name of a sitemap, or the journal of a walk. The journal counts because a
+/// job continues as it was started.
 pub(super) fn known_listing(request: &JobRequest, place: &JobLocation) -> Result<Listing> {
     let url = match &request.source {
         SourceOptions::Server(url) if request.listing == Listing::Auto => url,

@@ -1,5 +1,5 @@
-//! The plan of a job ([`job_plan`]), and its derivation from a request ([`planning`]). The module also checks whether
-//! the job will fit, and contains the job's origins and the limits that protect servers.
+//! Plan of a job ([`job_plan`]), and its derivation from a request ([`planning`]). This module also checks whether the
+//! job fits on the disk, and contains the job's origins and the limits that protect servers.
 
 mod columns;
 mod connections;

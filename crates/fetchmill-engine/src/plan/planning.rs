@@ -1,4 +1,5 @@
-//! Plans a job in steps. Each step takes its inputs and returns its results, so the compiler enforces the order.
+//! Planning of a job in steps. Each step takes its inputs and returns its results, so that the compiler enforces the
+//! order.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::restart;
 use fetchmill_store::results::refuse_foreign;
 
-/// Plans a job. Nothing is created before [`prepare_place`], so a rejected request leaves no files behind. `given` is a
+/// Plans a job. Nothing is created before [`prepare_place`], so that a rejected request leaves no files. `given` is a
 /// list from a program. If the source is a list, also returns the opened list.
 pub(crate) fn plan_job(
     request: JobRequest,
@@ -30,7 +31,7 @@ pub(crate) fn plan_job(
     check_authorities(&request, &s3)?;
     let list = open_list(&request, rules, given)?;
     let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
-    // Check after opening the list, because errors about the list contain its name.
+    // Check the request after opening the list, because errors about the list contain its name.
     request.check()?;
     columns::check(&request, &asked)?;
     let fields = fields(&request, &s3)?;
@@ -40,10 +41,10 @@ pub(crate) fn plan_job(
     let machine = MachineShare::fit(&request)?;
     if request.restart {
         refuse_own_list(&request)?;
-        // A second reader of standard input would take its beginning from the job, even if it is a file.
+        // A second reader of standard input would consume the start of the job's input, even if it is a file.
         let has_path = matches!(&request.source, SourceOptions::List(Some(_)));
         if has_path && list.as_ref().is_some_and(OpenedList::is_stored) {
-            // If the list cannot be used, the files of the earlier job must not be removed.
+            // The files of the earlier job must not be removed if the list cannot be used.
             open_list(&request, rules, None)?.map_or(Ok(()), OpenedList::try_out)?;
         }
         JobLocation::refuse_state_of_other(&request.dest, request.state.as_deref())?;
@@ -73,11 +74,11 @@ pub(crate) struct WorkerFacts {
     pub(crate) columns: Option<ListColumns>,
     /// Region that the store reported for its bucket, if any.
     pub(crate) region: Option<String>,
-    /// The detected listing type.
+    /// Listing type that was detected.
     pub(crate) listing: Listing,
 }
 
-/// Plans a worker process's part of a job. The job's process has already checked the request.
+/// Plans the part of a job that a worker process runs. The job's process has already checked the request.
 pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<JobPlan> {
     let s3 = store_settings(&request)?.in_region(of_job.region);
     let columns = columns::asked(&request, of_job.columns)?;
@@ -85,7 +86,7 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
     let rules = JobRules::of(&place)?;
     let machine = MachineShare::asked(&request);
     let (listing, place) = (of_job.listing, Arc::new(place));
-    // Processes of an engine never write WARC.
+    // Worker processes never write WARC.
     Ok(JobPlan { request, place, rules, s3, columns, listing, is_indexed: false, removed: None, machine })
 }
 
@@ -96,13 +97,13 @@ fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
     }
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
-        // Either no job exists yet, or a later step rejects the destination with advice.
+        // Either there is no job yet, or a later step rejects the destination with advice.
         Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the S3 settings, including the environment and the profile.
+/// Returns the S3 settings, which include the environment and the profile.
 fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     let s3 = S3Settings::of_process(&request.s3)?;
     // A job whose server lists its objects uses no store, unless its shards are uploaded to one.
@@ -118,7 +119,7 @@ fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens the list, if the source is one. The job's rules determine how to read it.
+/// Opens the list, if the source is one. The rules of the job determine how it is read.
 fn open_list(
     request: &JobRequest,
     rules: JobRules,
@@ -143,11 +144,11 @@ fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
     JobLocation::prepare_file(&request.dest, state)
 }
 
-/// Refuses to start over with a list in the destination, because the list may be a file of the job that is removed.
+/// Refuses to start over with a list in the destination. The list could be a file of the job to be removed.
 fn refuse_own_list(request: &JobRequest) -> Result<()> {
     let SourceOptions::List(Some(list)) = &request.source else { return Ok(()) };
     let absolute = std::path::absolute(list).map_err(|error| Error::storage("find", list, error))?;
-    // A glob is not a path, but its folder is.
+    // A glob is not a path, but the folder before it is.
     let real = absolute.ancestors().find_map(|path| path.canonicalize().ok());
     match request.dest.canonicalize() {
         Ok(dest) if real.is_some_and(|real| real.starts_with(&dest)) => Err(Error::Usage(format!(

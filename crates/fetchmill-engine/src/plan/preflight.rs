@@ -1,5 +1,6 @@
-//! Stops a job before its files fill the file system. The planner's estimate ([`fetchmill_model::planner::preflight`])
-//! is used at the start of a run, for each page, and after each block of outcomes.
+//! Guard that stops a job before its files fill the file system. The estimate of the planner
+//! ([`fetchmill_model::planner::preflight`]) is checked at the start of a run, for each page, and after each block of
+//! outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -16,19 +17,19 @@ use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Block;
 use fetchmill_store::sink::Format;
 
-/// See the [module documentation](self).
+/// Check of the free space. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct Preflight {
     room: Room,
     dest: PathBuf,
-    /// Listing field that holds the number of objects, if there is one.
+    /// Field of the listing that contains the number of objects, if any.
     total_field: Option<String>,
-    /// Number of targets finished before this run.
+    /// Number of targets that were finished before this run.
     settled: u64,
     known: Mutex<PreflightState>,
 }
 
-/// What is known about the job's size so far.
+/// Known facts about the size of the job.
 #[derive(Debug)]
 struct PreflightState {
     targets: TargetCount,
@@ -40,14 +41,14 @@ struct PreflightState {
     is_refused: bool,
 }
 
-/// Number of targets, and the source of the number.
+/// Number of targets, by its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
-    /// The total announced by the listing.
+    /// Total that the listing announces.
     Told(u64),
-    /// The number listed so far.
+    /// Number of targets listed so far.
     Listed(u64),
-    /// The final number, after the end of the listing.
+    /// Final number after the end of the listing.
     All(u64),
 }
 
@@ -76,13 +77,13 @@ fn settled_targets(tally: Tally) -> u64 {
 }
 
 impl Preflight {
-    /// Checks that the targets listed by earlier runs fit into the free space. Returns `None` if nothing needs
-    /// checking.
+    /// Checks whether the targets listed by earlier runs fit into the free space. Returns `None` if no checks are
+    /// needed.
     pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
         if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
         }
-        // If the file system does not report its free space, only a failed write can show that it is full.
+        // If the file system does not report its free space, only a failed write shows that it is full.
         let Ok(free) = durable::free_room(&plan.place.dest) else { return Ok(None) };
         let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
@@ -116,8 +117,8 @@ impl Preflight {
         Ok(Some(preflight))
     }
 
-    /// Checks a page before it is recorded in the journal. Once a page is rejected, all later pages are rejected too,
-    /// because the rejected names must be listed again.
+    /// Checks a page before it is recorded in the journal. Once a page is rejected, all later pages are rejected as
+    /// well, because the rejected names must be listed again.
     pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
         let is_complete = matches!(
@@ -153,7 +154,7 @@ impl Preflight {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
-        // After a panic, this is still plain data, and the job is ending anyway.
+        // Even after a panic, this is ordinary data, and the job is ending anyway.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,7 +194,7 @@ impl Preflight {
         let more = if self.settled > 0 { " more" } else { "" };
         let source = match (known.targets, &self.total_field) {
             (TargetCount::Told(_), Some(field)) => format!(" (the listing's {field})"),
-            (TargetCount::Listed(_), _) => " (listed so far)".to_owned(),
+            (TargetCount::Listed(_), _) => " (so far)".to_owned(),
             _ => String::new(),
         };
         let count = known.work.targets;
@@ -210,7 +211,7 @@ impl PreflightState {
     }
 }
 
-/// Returns the advice for the user. If no target was listed yet, another job may use the destination.
+/// Returns the advice for the user. If no target was listed yet, another job can use the destination.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     const PACKED: &str = "--format parquet (few large files, about 130 bytes per 100-byte object)";
     match (is_packed, is_begun) {
@@ -228,7 +229,7 @@ fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     }
 }
 
-/// Formats a size as `980 B` or `1.5 MiB`, like `format_bytes` in Python.
+/// Formats a size as `980 B` or `1.5 MiB`, in the same way as `format_bytes` in Python.
 pub(super) fn bytes_text(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {

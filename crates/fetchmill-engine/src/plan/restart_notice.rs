@@ -1,4 +1,4 @@
-//! The notice about what a restart removed.
+//! Notice about the files that a restart removed.
 
 use super::job_plan::JobPlan;
 use super::preflight::bytes_text;
@@ -6,7 +6,7 @@ use fetchmill_model::text::counts::with_commas;
 use fetchmill_store::restart::Removed;
 
 impl JobPlan {
-    /// Returns a notice for the user about what was removed of an earlier job.
+    /// Returns a notice that lists what was removed of an earlier job.
     pub(crate) fn notice_of_restart(&self) -> Option<String> {
         let Removed { files, bytes, left } = self.removed?;
         let unit = |count| if count == 1 { "file" } else { "files" };

@@ -10,7 +10,7 @@ use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::source::OriginUrl;
 
-/// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list.
+/// Returns the origin of a server that lists its objects, or the common origin of all URLs in a list.
 fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
     match &request.source {
         SourceOptions::S3 { bucket, .. } => s3.place(bucket).ok().map(|place| place.key),
@@ -24,7 +24,7 @@ pub(super) fn fields(request: &JobRequest, s3: &S3Settings) -> Result<OriginFiel
 }
 
 impl JobPlan {
-    /// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list.
+    /// Returns the origin of a server that lists its objects, or the common origin of all URLs in a list.
     pub(super) fn only_origin(&self) -> Option<OriginKey> {
         only_origin(&self.request, &self.s3)
     }
@@ -40,7 +40,8 @@ impl JobPlan {
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Returns the origin that receives the tokens of `--bearer-command`. It is the origin that receives secrets.
+    /// Returns the origin that receives the tokens of `--bearer-command`. It is the same origin that receives other
+    /// secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
@@ -54,12 +55,12 @@ impl JobPlan {
         }
     }
 
-    /// Returns the only origin and the template for its page requests, if a server lists its objects.
+    /// Returns the only origin and the template of its page requests, if a server lists its objects.
     pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.page_fields()?)
     }
 
-    /// Returns the only origin and the template for its object requests, if a server lists its objects
+    /// Returns the only origin and the template of its object requests, if a server lists its objects
     /// ([`JobPlan::server`]).
     pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.object_fields()?)
@@ -95,7 +96,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the template for requests to an origin, sent directly or through a proxy that can read them.
+    /// Returns the template of requests to an origin, sent directly or through a proxy that can read them.
     fn template(
         &self,
         key: &OriginKey,

@@ -7,7 +7,7 @@ use fetchmill_store::results::ResultsTarget;
 use fetchmill_store::sink::{SinkSetup, UnfetchedSetup, Validators};
 
 impl JobPlan {
-    /// Returns the setup shared by the sinks of `workers` workers.
+    /// Returns the setup that the sinks of `workers` workers share.
     pub(crate) fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let request = &self.request;
         Ok(SinkSetup {
@@ -27,7 +27,7 @@ impl JobPlan {
                 None => Validators::InRecords,
             },
             unfetched: UnfetchedSetup {
-                // A sync reports the failures of its passes itself.
+                // A sync itself reports the failures of its passes.
                 tells_failures: request.pass.is_none(),
                 keeps_replies: request.keeps_replies(),
                 is_indexed: self.is_indexed,
@@ -37,7 +37,7 @@ impl JobPlan {
         })
     }
 
-    /// Returns how WARC derives the URLs of objects.
+    /// Returns how the URLs of objects are derived in WARC.
     fn warc_origin(&self) -> Result<WarcOrigin> {
         match self.server()?.filter(|_| !self.naming().has_url()) {
             Some((key, template)) => {
@@ -47,7 +47,7 @@ impl JobPlan {
         }
     }
 
-    /// Returns the destination of the rows, if it is a file.
+    /// Returns the destination of the rows, if they go to a file.
     pub(crate) fn results(&self) -> Option<ResultsTarget<'_>> {
         let rows = self.request.rows.as_ref()?;
         Some(ResultsTarget {

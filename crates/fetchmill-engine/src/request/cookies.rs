@@ -1,4 +1,4 @@
-//! Reads the file given with `--cookies`.
+//! Reader of the cookie file (`--cookies`).
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
         ))
     };
     let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
-    // The file is read more than once, and a pipe would be empty the second time.
+    // The file is read more than once. A pipe would be empty the second time.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(refused("not a regular file".into()));
     }

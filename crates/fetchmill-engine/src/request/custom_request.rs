@@ -1,4 +1,4 @@
-//! Requests other than a plain `GET`: their content, how redirects change them, and the request for each target.
+//! Requests other than a plain `GET`: their content, how redirects change them, and which target gets which request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use fetchmill_model::target::request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
 use fetchmill_net::{IF_RANGE, RANGE};
 
-/// Methods that may be repeated by default, because they have no side effects.
+/// Methods that can be repeated by default, because they have no side effects.
 const REPEATABLE: &[&str] = &["GET", "HEAD"];
 /// Methods that always send a body, even an empty one.
 const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
-/// Maximum method length. The longest registered method has 17 letters.
+/// Maximum length of a method. The longest registered method has 17 letters.
 const METHOD_BYTES_MAX: usize = 32;
-/// Header field with the type of a body.
+/// Header field that contains the type of a body.
 const CONTENT_TYPE: &str = "content-type";
 
 /// A request other than a plain `GET`.
@@ -34,17 +34,17 @@ pub struct CustomRequest {
     pub fields: Vec<(String, String)>,
     /// Body of the request.
     pub body: Option<Vec<u8>>,
-    /// Whether the request may be repeated. Otherwise it is sent only once.
+    /// Whether the request can be repeated. If not, it is sent only once.
     pub is_idempotent: bool,
-    /// Requested part of the object, also present in `fields`. `None` means the whole object.
+    /// Requested part of the object, which is also in `fields`. `None` means the whole object.
     pub range: Option<ByteRange>,
     /// Expected hash of the reply's body.
     pub hash: Option<ExpectedHash>,
 }
 
 impl CustomRequest {
-    /// Creates a request. The case of `method` does not matter. The fields must already have been checked. By default,
-    /// only `GET` and `HEAD` may be repeated.
+    /// Creates a request. The case of `method` does not matter. The caller must have checked the fields. By default,
+    /// only `GET` and `HEAD` can be repeated.
     pub fn new(
         method: &str,
         fields: Vec<(String, String)>,
@@ -56,7 +56,7 @@ impl CustomRequest {
         let is_length = (1..=METHOD_BYTES_MAX).contains(&upper.len());
         if !is_token || !is_length || matches!(upper.as_str(), "CONNECT" | "TRACE") {
             return Err(Error::Usage(format!(
-                "cannot use the method {:?}; give a method such as GET, HEAD or POST",
+                "cannot use the method {:?}; use a method such as GET, HEAD or POST",
                 for_display(method.as_bytes())
             )));
         }
@@ -65,7 +65,7 @@ impl CustomRequest {
         Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
-    /// Returns the request for another part of the object. The hash of that part is unknown.
+    /// Returns the request for another part of the object, without a hash, because the hash of that part is unknown.
     pub(crate) fn with_range(&self, range: ByteRange) -> Self {
         let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
         let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
@@ -77,14 +77,14 @@ impl CustomRequest {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
     }
 
-    /// Returns a plain `GET`, encoded like the request of a target.
+    /// Returns a plain `GET`, encoded in the same way as the request of a target.
     pub fn plain_bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest::plain().write(&mut bytes);
         bytes
     }
 
-    /// Returns the request, encoded like the request of a target.
+    /// Returns the request, encoded in the same way as the request of a target.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest {
@@ -105,10 +105,10 @@ impl CustomRequest {
 pub(crate) struct RedirectEffects {
     /// Whether the request has become a `GET` without a body.
     is_changed: bool,
-    /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which may
+    /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which can
     /// be secret.
     is_away: bool,
-    /// Whether the request was sent, to this URL or before a redirect.
+    /// Whether the request was sent, either to this URL or before a redirect.
     was_sent: bool,
     conditions: Conditions,
 }
@@ -156,12 +156,12 @@ impl RedirectEffects {
         request.filter(|_| !self.is_changed).map_or("GET", |request| &request.method)
     }
 
-    /// Returns whether the request, after the redirects, may be repeated.
+    /// Returns whether the request can be repeated after the redirects.
     pub(crate) fn may_repeat(self, request: Option<&CustomRequest>) -> bool {
         self.is_changed || request.is_none_or(|request| request.is_idempotent)
     }
 
-    /// Returns whether the request, after the redirects, is a `GET` or `HEAD`.
+    /// Returns whether the request is a `GET` or `HEAD` after the redirects.
     pub(crate) fn only_reads(self, request: Option<&CustomRequest>) -> bool {
         matches!(self.method(request), "GET" | "HEAD")
     }
@@ -171,7 +171,7 @@ impl RedirectEffects {
         request.filter(|_| !self.is_changed)?.body.as_deref()
     }
 
-    /// Returns the fields after the redirects. Another origin gets only fields that are not secret.
+    /// Returns the fields after the redirects. Another origin gets only the fields that are not secret.
     pub(crate) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
         let fields = request.map_or(&[][..], |request| request.fields.as_slice());
         if !self.is_away && !self.is_changed && self.conditions == Conditions::Kept {
@@ -187,7 +187,7 @@ impl RedirectEffects {
 }
 
 impl RedirectEffects {
-    /// Returns whether the rest of a truncated body may be requested. This requires a `GET` for a whole object.
+    /// Returns whether the rest of a truncated body can be requested. This requires a `GET` for a whole object.
     pub(crate) fn may_be_resumed(self, request: Option<&CustomRequest>) -> bool {
         let is_of_part = |name: &str| [RANGE, IF_RANGE].iter().any(|own| name.eq_ignore_ascii_case(own));
         self.method(request) == "GET"
@@ -196,10 +196,10 @@ impl RedirectEffects {
     }
 }
 
-/// The requests for a job's targets.
+/// Requests for the targets of a job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// The request for targets whose entries contain none of their own. `None` means a plain `GET`.
+    /// Request for targets whose entries contain no request. `None` means a plain `GET`.
     common: Option<Arc<CustomRequest>>,
     /// Whether every target requests only a part of an object.
     has_range: bool,
@@ -229,10 +229,10 @@ impl JobRequests {
         })
     }
 
-    /// Returns the request for a target. `None` means a plain `GET`. Fails if the entry's request is missing.
+    /// Returns the request for a target, or `None` for a plain `GET`. Fails if the request is missing from the entry.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
-            // Do not fall back to a different request.
+            // Never replace a missing request by a different one.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
@@ -268,7 +268,7 @@ impl JobRequests {
         })))
     }
 
-    /// Returns whether a target's request must not be sent twice.
+    /// Returns whether the request for a target must not be sent twice.
     pub(crate) fn is_once(&self, entry: &[u8]) -> bool {
         let is_idempotent = || match ListEntry::read(entry).own_request().and_then(TargetRequest::read) {
             Some(TargetRequest { method: Some(_), is_idempotent, .. }) => is_idempotent,
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!((more.body.as_deref(), more.fields.len()), (Some(&b"c"[..]), 2));
         let item = job.of(&entry(&TargetRequest { method: Some("PUT"), ..TargetRequest::default() }));
         assert_eq!(item.unwrap().unwrap().method, "PUT");
-        // If a target's request is missing, no simpler request replaces it.
+        // No simpler request replaces the missing request of a target.
         assert_eq!(job.of(b"http://a/"), Err(FailureKind::Url));
         assert_eq!(JobRequests::default().of(b"http://a/"), Ok(None));
         assert!(job.is_once(&entry(&own)) && !JobRequests::default().is_once(b"http://a/"));

@@ -25,46 +25,46 @@ use fetchmill_net::{
     TlsOptions, TlsSetup,
 };
 
-/// The DNS port.
+/// Port of DNS servers.
 const DNS_PORT: u16 = 53;
 
 options! {
-    /// See the [module documentation](self).
+    /// HTTP options. See the [module documentation](self).
     pub struct HttpOptions {
         /// Maximum number of requests in flight.
         concurrency: Concurrency = Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }, Bounds::at_least(1.0, "");
-        /// Upper bound for the search for the best concurrency. `None` uses the limit of this machine and a polite
-        /// limit for the server.
+        /// Upper limit of the search for the best concurrency. `None` uses the limit of this machine and a polite limit
+        /// for the server.
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
-        /// Maximum requests per second, in total.
+        /// Maximum number of requests per second, in total.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
-        /// Maximum requests per second and host. 0 means no limit, and `None` selects the engine's default.
+        /// Maximum number of requests per second and host. 0 means no limit, and `None` selects the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Number of processes that share the limits of each host, such as the workers of one job.
+        /// Number of processes that share the limits of each host, for example the workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
-        /// Index of this process among these processes. If a limit does not divide evenly, the first processes get the
-        /// remainder.
+        /// Index of this process among those processes. If a limit cannot be divided evenly, the first processes get
+        /// the remainder.
         host_sharer: u32 = 0;
-        /// Maximum attempts per target, or per request that may be repeated.
+        /// Maximum number of attempts per target, or per request that can be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
-        /// Statuses that are retried like 503.
+        /// Statuses that are retried in the same way as 503.
         retry_status: RetriedStatuses = RetriedStatuses::default();
         /// Maximum number of consecutive redirects. `None` selects the default of the source.
         redirects: Option<u32> = None, Bounds::between(0.0, f64::from(limits::REDIRECTS_MAX), "");
-        /// See [`Timeouts`].
+        /// Timeout for connecting. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         connect_timeout: Duration = limits::CONNECT_TIMEOUT, Bounds::above_0("seconds");
-        /// See [`Timeouts`].
+        /// Timeout for the head of a reply. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         head_timeout: Duration = limits::HEAD_TIMEOUT, Bounds::above_0("seconds");
-        /// See [`Timeouts`].
+        /// Timeout without any data. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         idle_timeout: Duration = limits::IDLE_TIMEOUT, Bounds::above_0("seconds");
-        /// See [`Timeouts`].
+        /// Timeout for the whole attempt. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         total_timeout: Duration = limits::TOTAL_TIMEOUT, Bounds::above_0("seconds");
-        /// Time limit for a whole attempt including its connection, and for each step. `None` keeps the separate limits
-        /// of the steps.
+        /// Time limit for a whole attempt, including its connection, and for each step. `None` keeps the separate
+        /// limits of the steps.
         #[serde(deserialize_with = "some_seconds")]
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
         /// Maximum body size in bytes.
@@ -77,21 +77,21 @@ options! {
         compressed: bool = false;
         /// Whether to skip objects whose replies opt out.
         opt_out: bool = false;
-        /// Extra header fields for requests.
+        /// Additional header fields of requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// Origin that receives header fields that may be secret. `None` means the origin of the server that lists its
+        /// Origin that receives header fields that can be secret. `None` means the origin of the server that lists its
         /// own objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// PEM file with certificate authorities. Only these are trusted.
+        /// PEM file with certificate authorities. No others are trusted.
         ca_file: Option<PathBuf> = None;
         /// PEM file with the client certificate.
         client_cert: Option<PathBuf> = None;
-        /// PEM file with the client certificate's key. `None` if the key is in the certificate's file.
+        /// PEM file with the key of the client certificate. `None` means that the key is in the certificate's file.
         client_key: Option<PathBuf> = None;
-        /// Cookie file in Netscape format.
+        /// Cookie file in the Netscape format.
         cookies: Option<PathBuf> = None;
-        /// Hosts whose certificates are not checked.
+        /// Hosts whose certificates are not verified.
         insecure_host: Vec<String> = Vec::new();
         /// Whether HTTP/2 is offered.
         http2: bool = true;
@@ -99,7 +99,7 @@ options! {
         proxy: Option<ProxySetup> = None;
         /// Resolver for host names.
         resolver: Resolvers = Resolvers::Configured;
-        /// Whether requests may go only to public addresses.
+        /// Whether all requests must go to public addresses.
         public_only: bool = false;
     }
 }
@@ -110,19 +110,19 @@ options! {
 pub enum Concurrency {
     /// A fixed number.
     Number(u32),
-    /// A number found by measuring, up to a limit.
+    /// A number that is found by measurement, up to a limit.
     Auto {
         /// Limit of this machine.
         most: u32,
     },
 }
 
-/// The value as it is written in JSON.
+/// Value as it is written in JSON.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
-    /// Like [`Concurrency::Auto`], but bounded by the limit of an engine.
+    /// Same as [`Concurrency::Auto`], but bounded by the limit of an engine.
     Within {
         most: u32,
     },
@@ -157,7 +157,7 @@ impl Concurrency {
         }
     }
 
-    /// Returns this value, capped by the limit of this machine.
+    /// Returns this value, or the limit of this machine if it is lower.
     pub(crate) fn lowered_to(self, allowed: u32) -> Self {
         match self {
             Concurrency::Number(most) => Concurrency::Number(most.min(allowed)),
@@ -179,10 +179,10 @@ impl OptionValue for Concurrency {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub enum Resolvers {
-    /// The name servers in the system's configuration.
+    /// The name servers that the system is configured to use.
     #[default]
     Configured,
-    /// The system resolver, which other programs on this machine use.
+    /// The system's resolver, which other programs on this machine use.
     System,
     /// These name servers.
     Servers(Vec<SocketAddr>),
@@ -193,7 +193,7 @@ impl OptionValue for Resolvers {}
 impl TryFrom<Vec<String>> for Resolvers {
     type Error = Error;
 
-    /// Parses `system`, or name servers in the form `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+    /// Parses `system`, or name servers of the form `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
     fn try_from(texts: Vec<String>) -> Result<Self> {
         if texts.is_empty() {
             return Ok(Resolvers::Configured);
@@ -227,7 +227,7 @@ fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Orig
 }
 
 impl HttpOptions {
-    /// Returns an attempt's timeouts.
+    /// Returns the timeouts of an attempt.
     pub(crate) fn timeouts(&self) -> Timeouts {
         match self.timeout {
             Some(all) => Timeouts { connect: all, head: all, idle: all, total: all, attempt: Some(all) },
@@ -266,8 +266,8 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the settings for looking up the name of a listing server. Uses the user's name servers if there are any,
-    /// otherwise the resolver of this machine.
+    /// Returns the settings for looking up the name of a listing server. Uses the name servers that the user specified,
+    /// or this machine's resolver if there are none.
     pub(crate) fn names_of_server(&self) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Servers(servers) => NameResolverSetup::new(false, servers, 1),
@@ -275,7 +275,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns the proxy for an origin. `None` means a direct connection.
+    /// Returns the proxy for an origin, or `None` for a direct connection.
     pub(crate) fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
         self.proxy.as_ref()?.proxy_of(key)
     }
@@ -286,7 +286,7 @@ impl HttpOptions {
         Some(rate / f64::from(self.host_sharers))
     }
 
-    /// Returns the same share as [`HttpOptions::host_rate`], for a job over many hosts, which has a default rate.
+    /// Returns the same share as [`HttpOptions::host_rate`], for a job with many hosts. Such a job has a default rate.
     pub(crate) fn rate_of_many_hosts(&self) -> Option<f64> {
         match self.rate_per_host {
             None => Some(limits::HOST_RATE / f64::from(self.host_sharers)),
@@ -294,7 +294,7 @@ impl HttpOptions {
         }
     }
 
-    /// Returns this process's share of a limit per host. 0 means no limit. A share is at least 1.
+    /// Returns this process's share of a limit per host. 0 means no limit. Any other share is at least 1.
     pub(crate) fn part_of_host_limit(&self, limit: u32) -> u32 {
         let (part, left) = (limit / self.host_sharers, limit % self.host_sharers);
         if limit == 0 { 0 } else { (part + u32::from(self.host_sharer < left)).max(1) }
@@ -306,13 +306,13 @@ impl HttpOptions {
     }
 
     /// Returns the header fields of requests, and the origin that receives secrets. This is the origin that the user
-    /// named, otherwise `otherwise`.
+    /// named, or `otherwise` if none was named.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
     /// Fails if no origin would receive the client certificate. `origin` is the origin that receives secrets. `written`
-    /// formats an option name.
+    /// formats the name of an option.
     pub(crate) fn check_client_certificate(
         &self,
         origin: Option<&OriginKey>,
@@ -337,7 +337,7 @@ impl HttpOptions {
     }
 
     /// Returns the connection settings that all users share. `reach` restricts the addresses, except for `named`, which
-    /// is always allowed. With these settings, idle connections are not kept and times are not measured.
+    /// is always allowed. With these settings, idle connections are not kept, and times are not measured.
     pub(crate) fn pool_settings(
         &self,
         store: &Arc<Access>,

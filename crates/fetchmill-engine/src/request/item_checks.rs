@@ -1,4 +1,4 @@
-//! Validation for `--store items`. Items need no requests for objects, so most of a job's options do not apply.
+//! Validation for `--store items`. Items do not require requests for objects, so most options of a job do not apply.
 
 use super::job_request::JobRequest;
 use super::source_options::Listing;
@@ -30,7 +30,7 @@ impl JobRequest {
         }
         if self.upload.is_some() {
             return refuse(
-                "DEST must be a folder, not a bucket; copy the shards when the job is finished".into(),
+                "DEST must be a folder, not a bucket; copy the shards once the job is finished".into(),
             );
         }
         match self.options_of_objects().into_iter().find(|(_, is_given)| *is_given) {
@@ -41,7 +41,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns the options that affect only objects, and whether each was given.
+    /// Returns the options that affect only objects, and whether each was specified.
     fn options_of_objects(&self) -> [(&'static str, bool); 15] {
         [
             ("--url-field", self.json.url_field.is_some()),

@@ -26,7 +26,7 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Default maximum number of redirects for a target of a list. It is more than enough for the usual redirects from
+/// Default for the maximum number of redirects, for targets of a list. It leaves room beyond the usual redirects from
 /// `http://host` to `https://www.host/path`.
 const REDIRECTS_OF_LIST: u32 = 5;
 
@@ -37,12 +37,12 @@ options! {
         format: Format = Format::Files;
         /// Shard size in bytes. `None` selects the default of the format.
         shard_size: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// See [`limits::SEAL_AFTER`].
+        /// Age at which a shard is sealed. See [`limits::SEAL_AFTER`].
         #[serde(deserialize_with = "seconds")]
         seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
         /// Kind of the source's listing.
         listing: Listing = Listing::Auto;
-        /// The part of JSON pages that is stored.
+        /// Part of JSON pages that is stored.
         store: Stored = Stored::Objects;
         /// Whether to obey robots.txt. By default, a walk over index pages obeys it, and the targets of a list do not.
         robots: Option<bool> = None;
@@ -54,44 +54,45 @@ options! {
         strip_prefix: Option<String> = None;
         /// Maximum number of requests in flight per host. `None` selects the engine's default, and 0 means no limit.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
-        /// Whether list targets may resolve to private addresses.
+        /// Whether targets of a list can have private addresses.
         allow_private: bool = false;
         /// Command that prints a bearer token for one origin.
         bearer_command: Option<String> = None;
         /// Number of requests that are sent together on one connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
-        /// Maximum gap in bytes between two parts of an object that are fetched by one request. `None` fetches each
-        /// part separately.
+        /// Maximum gap in bytes between two parts of an object that one request fetches. `None` fetches each part
+        /// separately.
         coalesce: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// Number of fetching threads. `None` starts one per processor in the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
         /// Duration of a commit window.
         #[serde(deserialize_with = "seconds")]
         commit_window: Duration = limits::COMMIT_WINDOW, Bounds::between(0.001, 3600.0, "seconds");
-        /// Kind of crash that committed data survives.
+        /// Kind of crash that committed data must survive.
         durability: Durability = Durability::Power;
         /// Journal folder. `None` puts it inside the destination.
         state: Option<PathBuf> = None;
-        /// Whether a file's modification time is the time reported by the server instead of the fetch time.
+        /// Whether the modification time of a file is the time that the server reports, rather than the time of the
+        /// fetch.
         server_times: bool = true;
         /// Whether the job stops before its files fill the file system.
         preflight: bool = true;
-        /// Extra files stored with each object in a tar shard ([`Sidecars::parse`]).
+        /// Additional files stored with each object in a tar shard ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
-        /// Algorithm of the body hash in rows.
+        /// Algorithm for the hash of the body in rows.
         hash: Option<HashAlgorithm> = None;
-        /// Whether to store more than objects: rows for all targets, or other replies in WARC.
+        /// Whether to store more than the objects: rows for all targets, or other replies in WARC.
         keep_failed: bool = false;
         /// Whether each WARC shard gets an index. With `None`, an existing job continues as it was started, and a new
         /// job has indexes if its destination is a folder.
         cdxj: Option<bool> = None;
-        /// Columns that the transform may fill.
+        /// Columns that the transform can fill.
         transform_columns: Vec<String> = Vec::new();
-        /// Maximum number of replies per transform batch.
+        /// Maximum number of replies in a batch for the transform.
         transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
         /// Whether to remove an existing job and its files first.
         restart: bool = false;
-        /// Failed or absent targets to try again.
+        /// Failed or absent targets to fetch again.
         retry_failed: RetryFailed = RetryFailed::Nothing;
         /// Maximum number of failed targets in the whole job.
         max_failed: Option<MaxFailed> = None;
@@ -100,7 +101,7 @@ options! {
         /// Maximum duration of a run.
         #[serde(deserialize_with = "some_seconds")]
         max_duration: Option<Duration> = None, Bounds::above_0("seconds");
-        /// Maximum bytes per second of all bodies together.
+        /// Maximum number of body bytes per second, in total.
         bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
         /// Number of received body bytes after which the run stops.
         max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
@@ -108,7 +109,7 @@ options! {
         first: Option<u64> = None, Bounds::at_least(1.0, "");
         /// Whether a check retries temporary failures at its end.
         second_look: bool = false;
-        /// See [`limits::GIVE_UP_AFTER`].
+        /// Time after which an outage ends the job. See [`limits::GIVE_UP_AFTER`].
         #[serde(deserialize_with = "seconds")]
         give_up_after: Duration = limits::GIVE_UP_AFTER, Bounds::above_0("seconds");
     } and {
@@ -128,21 +129,22 @@ options! {
         api: ApiNames,
         /// Options for reading JSON pages.
         json: JsonPageOptions,
-        /// Filters of targets, and options for reading a list.
+        /// Filters for targets, and options for reading a list.
         list: ListOptions,
-        /// Conditions on the listed values of a key.
+        /// Conditions on the values that are listed for a key.
         bounds: KeyBounds,
-        /// Set if every target becomes a row and no object is stored: for a check, or when a list is written out.
+        /// Options for rows, if every target becomes a row and no object is stored. This is the case for checks and for
+        /// lists that are written out.
         rows: Option<RowsOptions>,
-        /// Transform applied to each reply before it is stored.
+        /// Transform that is applied to each reply before it is stored.
         transform: Option<TransformOptions>,
-        /// Origin that the user named, for a list that was built from that origin.
+        /// Origin that the user named, if the list was built from that origin.
         named_origin: Option<OriginKey>,
-        /// The sync pass for which this job fetches objects.
+        /// Pass of a sync for which this job fetches objects.
         pass: Option<PassOptions>,
         /// Command line or call that started the job. The journal keeps it for `resume`.
         command: Option<String>,
-        /// Seed of the retry jitter. `None` takes it from the clock.
+        /// Seed for the jitter of retries. `None` takes it from the clock.
         seed: Option<u64>,
     }
 }
@@ -168,7 +170,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns whether targets are URLs at any origin, which is the case for lists and JSON pages.
+    /// Returns whether targets are URLs at any origin, as in lists and JSON pages.
     pub(crate) fn leads_anywhere(&self) -> bool {
         match self.source {
             SourceOptions::List(_) | SourceOptions::Iterable => true,
@@ -177,12 +179,12 @@ impl JobRequest {
         }
     }
 
-    /// Returns whether a server or store lists the targets. Otherwise they come from a list of URLs.
+    /// Returns whether a server or store lists the targets. If not, they come from a list of URLs.
     pub(crate) fn lists_itself(&self) -> bool {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
-    /// Returns whether the items of JSON pages are themselves the stored objects.
+    /// Returns whether the items of JSON pages are stored as objects themselves.
     pub(crate) fn stores_items(&self) -> bool {
         self.store == Stored::Items
     }
@@ -207,14 +209,14 @@ impl JobRequest {
         }
     }
 
-    /// Returns whether output survives a power cut. Otherwise it survives only a kill.
+    /// Returns whether the output survives a power cut. If not, it survives only a kill.
     pub(crate) fn is_durable(&self) -> bool {
         self.durability == Durability::Power
     }
 
     /// Returns which parts of a reply the sinks need. A transform sees the body and the facts, even if neither is
-    /// stored. The `files` format needs the server's time. It also needs the content type if this type determines the
-    /// name. If a body must be decoded, even `null` keeps the body until then.
+    /// stored. The `files` format needs the time that the server reports. It also needs the content type if the name
+    /// depends on that type. If a body must be decoded, even `null` keeps the body until then.
     pub(crate) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.names_have_extension();

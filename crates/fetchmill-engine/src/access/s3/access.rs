@@ -130,7 +130,7 @@ impl Access {
     /// fails, the caller retries targets that need credentials.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
-        // The credentials can have arrived since the caller checked.
+        // The credentials might have arrived since the caller checked.
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 

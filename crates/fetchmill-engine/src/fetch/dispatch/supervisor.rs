@@ -47,7 +47,7 @@ pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// Type of the server's listing, which can have been detected.
+    /// Type of the server's listing, which might have been detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,

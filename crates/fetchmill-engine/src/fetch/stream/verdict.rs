@@ -205,7 +205,7 @@ impl FetchThread {
             Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Failed(_) => return None,
         };
-        // The address of the bucket can have changed.
+        // The address of the bucket might have changed.
         request.at.url.clone_from(url);
         request.is_located = false;
         Some(next)

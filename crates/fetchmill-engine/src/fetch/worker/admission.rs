@@ -154,7 +154,7 @@ impl Worker {
         if let Some(places) = self.start_quota.tick(elapsed, now) {
             self.idle_connections.wake(places);
         } else if !self.supply.is_empty() {
-            // The event that should have woken a connection can have been missed.
+            // The event that should have woken a connection might have been missed.
             self.idle_connections.wake_one();
         }
     }

@@ -54,7 +54,7 @@ impl Worker {
             content_length: seen.content_length,
             body_bytes: seen.body_bytes,
             attempts,
-            // The name can have been looked up long before the request.
+            // The name might have been looked up long before the request.
             started_at: begun
                 .map_or(seen.started_at, |begun| unix_micros() - clock.micros().saturating_sub(begun)),
             kept: extra_values(entry.kept_values().unwrap_or_default()).map(value_of).collect(),

@@ -12,7 +12,7 @@ use fetchmill_model::planner::origin::Millis;
 
 /// Tick delay in milliseconds at which the worker counts as too busy.
 const LATE: Millis = 60;
-/// Tick delay in milliseconds at which attempts can have failed because of the delay.
+/// Tick delay in milliseconds at which attempts might have failed because of the delay.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;

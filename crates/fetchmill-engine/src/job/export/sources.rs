@@ -230,7 +230,7 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     must_be_here(&snapshot.identity, from)?;
     let dest = from.dest.display();
     if snapshot.part("format") == Format::Null.name() {
-        return Err(Error::Usage(format!("{dest} contains no objects: its format is null")));
+        return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
     }
     if format == Format::Warc && request_of(snapshot).is_some() {
         return Err(Error::Usage(format!(
@@ -240,8 +240,8 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
         return Err(Error::Usage(format!(
-            "--format warc stores objects under their URLs, but the names in {dest} lack the leading path \
-             of their URLs; choose another format"
+            "--format warc stores objects under their URLs, but a leading path was removed from the names \
+             in {dest}; choose another format"
         )));
     }
     if !snapshot.open_shards.is_empty() {

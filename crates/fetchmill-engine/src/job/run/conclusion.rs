@@ -1,5 +1,5 @@
-//! Concludes a run once its threads have ended. If every target has an outcome, the job is finished. Otherwise the next
-//! run continues the job.
+//! Conclusion of a run whose threads have ended. If every target has an outcome, the job is finished. Otherwise the
+//! next run continues the job.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ pub(super) struct FinishedJob {
 }
 
 impl FinishedJob {
-    /// Makes the final transaction, because every target has an outcome. Before it, a job that writes rows writes its
-    /// results, and a job with shards lists its targets that have no object. If the run is stopped, the next run does
-    /// all this.
+    /// Makes the final transaction, because every target has an outcome. Before that, a job that writes rows writes its
+    /// results, and a job with shards writes the list of targets without an object. If the run is stopped, the next run
+    /// does all this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
@@ -54,14 +54,14 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// Removes shards that are not in the journal. A run that lost the job may have started them before it noticed.
+    /// Removes shards that are not in the journal. A run that lost the job might have started them before it noticed.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());
         contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
     }
 
-    /// Writes missing indexes. Returns `false` if the run is stopped before all shards have one.
+    /// Writes the missing indexes. Returns `false` if the run is stopped before all shards have one.
     fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -70,7 +70,7 @@ impl FinishedJob {
     }
 
     /// Writes the files that list the targets without an object. Returns `false` if the run is stopped before the files
-    /// are in place.
+    /// are complete.
     fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -86,7 +86,8 @@ impl FinishedJob {
         Ok(true)
     }
 
-    /// Returns whether the run ended normally: it was not stopped, or a rule stopped it after everything was done.
+    /// Returns whether the run ended normally: either it was not stopped, or a rule stopped it after everything was
+    /// done.
     fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let is_stored = self.plan.request.rows.is_none() && self.plan.request.upload.is_none();
         Ok(match control.stop.get() {
@@ -101,7 +102,7 @@ impl FinishedJob {
         let control = &shared.control;
         control.tokens.iter().for_each(|tokens| tokens.close());
         let finished = self.write_end(shared);
-        // Uploads may have been running until now.
+        // Uploads might have been running until now.
         control.store.close();
         finished
     }
@@ -117,14 +118,14 @@ impl FinishedJob {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
         if control.stop.get() != Stop::Abort && failure.is_none() {
-            // Requests that were never sent stay pending. All others have outcomes.
+            // Targets whose requests were never sent stay pending. All others have outcomes.
             journal.end_requests()?;
             journal.commit()?;
         }
         if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
             notices.extend(self.complete(&mut journal, control)?);
         }
-        // After an error, a committed window may still be staged. The next run moves it into place.
+        // After an error, a committed window can still be in the stage. The next run moves it into place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.plan.place.stage_path())?;
         }
@@ -134,7 +135,7 @@ impl FinishedJob {
         }
     }
 
-    /// Returns the failure of the run, if its folder was moved or a thread failed.
+    /// Returns the failure of the run, if its folder was moved or one of its threads failed.
     fn failure(&self, control: &Control) -> Result<Option<Error>> {
         if let Err(moved) = self.plan.place.must_be_in_place() {
             return Ok(Some(moved));
@@ -144,7 +145,7 @@ impl FinishedJob {
         Ok(control.stop.take_failure())
     }
 
-    /// Finishes a job without unfinished targets. Returns a notice if it found nothing.
+    /// Finishes a job that has no unfinished targets. Returns a notice if the job found nothing.
     fn complete(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<Option<String>> {
         let tally = journal.tally();
         if tally.pending() > 0 {

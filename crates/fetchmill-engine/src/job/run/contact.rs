@@ -1,4 +1,4 @@
-//! The first contact with source and destination, before anything is listed or fetched. It finds credentials, the
+//! First contact with source and destination, before anything is listed or fetched. It determines the credentials, the
 //! region of a bucket, the addresses of a server, and the type of its listing. It also claims a destination bucket.
 
 use std::cell::Cell;
@@ -28,35 +28,35 @@ use fetchmill_model::target::extra_columns::column_types;
 use fetchmill_net::{NameResolver, PoolSettings};
 use fetchmill_store::journal::Journal;
 
-/// See the [module documentation](self).
+/// Results of the first contact. See the [module documentation](self).
 pub(super) struct Contact {
-    /// The plan, completed with the bucket's region and the listing type.
+    /// Plan of the job, including the region of the bucket and the type of the listing.
     pub(super) plan: JobPlan,
-    /// Connection settings, including the bearer token if there is one.
+    /// Connection settings, including the bearer token, if any.
     pub(super) pool: PoolSettings,
-    /// The job's only origin, if it has only one.
+    /// The only origin of the job, if there is just one.
     pub(super) server: Option<ListingServer>,
-    /// Uploads shards. `None` if the destination is a folder.
+    /// Uploader of shards. `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
-    /// First page of the listing, if it was requested to detect the type of the listing.
+    /// First page of the listing, if it was requested to detect the listing's type.
     pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
-    /// Makes contact. Fails if the job ends meanwhile.
+    /// Makes the first contact. Fails if the job ends in the meantime.
     pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
         let pool = plan.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
         let plan = contact_store(plan, control, &pool)?;
         let pool = with_tokens(&plan, control, pool)?;
-        // Check the destination before any request to the source.
+        // Check the destination before any request is sent to the source.
         let uploader = prepare_upload(&plan, journal, control, &pool)?;
         let server = find_server(&plan, control, journal.is_listed()?)?;
         let contact = Contact { plan, pool, server, uploader, first_page: None };
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
     }
 
-    /// Applies the limit that protects the job's only origin. If the origin comes from a list, the limit is applied
+    /// Applies the limit that protects the job's only origin. If a list determines the origin, the limit is applied
     /// later, when the first connection is open.
     pub(super) fn settle_courtesy(&self, control: &Control) {
         let request = &self.plan.request;
@@ -69,7 +69,7 @@ impl Contact {
         }
     }
 
-    /// Detects the columns of items stored as table rows, and records them in the journal.
+    /// Detects the columns of items that are stored as table rows, and records them in the journal.
     fn with_item_columns(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(pages) = self.plan.request.json_pages().filter(|_| self.plan.needs_item_columns()) else {
             return Ok(self);
@@ -92,7 +92,7 @@ impl Contact {
             return Ok(self);
         };
         if journal.is_begun()? {
-            // A job that walks folders was recognised when it was opened.
+            // A job that walks folders was detected when it was opened.
             return Ok(Contact { plan: self.plan.listed_as(Listing::Api), ..self });
         }
         let access = PageAccess { server: Some(server.clone()), pool: self.pool.clone(), first_page: None };
@@ -109,7 +109,7 @@ impl Contact {
     }
 }
 
-/// Requests the region of the job's bucket from the store. Returns the plan with that region.
+/// Asks the store for the region of the job's bucket. Returns the plan with that region.
 fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) -> Result<JobPlan> {
     let SourceOptions::S3 { bucket, prefix } = &plan.request.source else { return Ok(plan.clone()) };
     let store = &control.store;
@@ -121,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the token command, if there is one. Returns connection settings that send the token.
+/// Runs the command for tokens, if there is one. Returns connection settings that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);
@@ -130,7 +130,7 @@ fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Re
     Ok(tokens.shown_by(pool))
 }
 
-/// Returns the shard uploader if the destination is a bucket. The prefix may contain only objects of this job.
+/// Returns the uploader of shards if the destination is a bucket. No other job may have objects under the prefix.
 fn prepare_upload(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -154,7 +154,7 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // If nothing is left to fetch, the run would only upload the same failures file again, so the file is kept.
+    // If nothing is left to fetch, the run would upload the same failures file again. The file is kept instead.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }
@@ -169,13 +169,14 @@ fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Contr
     journal.forget_unfetched()
 }
 
-/// Returns the job's only origin with its addresses, if the job has only one.
+/// Returns the only origin of the job with its addresses, if there is just one.
 fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
     let Some((key, template)) = plan.server()? else { return Ok(None) };
     if !plan.request.leads_anywhere() {
         control.origins.set_server(key.clone());
     }
-    // A store has many changing addresses, so they are looked up while the job runs. A proxy does its own lookups.
+    // A store has many changing addresses, so they are looked up while the job runs. With a proxy, the proxy looks them
+    // up.
     let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
     if is_of_store || plan.request.http.proxy_of(&key).is_some() {
         return Ok(Some(ListingServer { key, template, addresses: None }));

@@ -1,4 +1,4 @@
-//! The threads that fetch or write rows, and the writer thread of each. They end with the job.
+//! The threads that fetch or write rows, each with a writer thread. They end with the job.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,7 +27,7 @@ use fetchmill_store::sink::SinkSetup;
 /// Handles of threads that return nothing.
 pub(super) type Threads = Vec<JoinHandle<Option<()>>>;
 
-/// The engine of a run before its threads start.
+/// Engine of a run before its threads start.
 pub(super) struct Engine<'r> {
     pub(super) control: &'r Arc<Control>,
     pub(super) contact: &'r Contact,
@@ -36,7 +36,7 @@ pub(super) struct Engine<'r> {
 }
 
 impl Engine<'_> {
-    /// Starts the threads. Rows for the program are sent to `rows_chunks`.
+    /// Starts the threads. If the program takes rows, they are sent to `rows_chunks`.
     pub(super) fn start(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         match self.plan().request.workers {
             _ if self.plan().request.lists_only() => self.start_list_worker(rows_chunks),
@@ -50,21 +50,21 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// Returns the sink setup for `workers` workers. If there is an uploader, all sinks share it.
+    /// Returns the setup of the sinks for `workers` workers. If there is an uploader, all sinks share it.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
         Ok(SinkSetup { upload_queue, ..self.plan().sink_setup(workers)? })
     }
 
-    /// Creates a worker's writer and the worker's connection to it.
+    /// Creates a worker's writer, and the worker's connection to the writer.
     fn writer(&self, setup: &SinkSetup, index: usize) -> Result<(writer::SinkWriter, writer::BlockInput)> {
         // The first worker merges small shards that earlier runs left.
         let small = if index == 0 { recovery::sealed_shards(self.journal)? } else { Vec::new() };
         writer::open(self.plan(), self.control, setup, index, small)
     }
 
-    /// Starts the thread that turns listed targets into rows.
+    /// Starts the thread that converts listed targets to rows.
     fn start_list_worker(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         let plan = self.plan();
         let (writer, block_input) = self.writer(&plan.sink_setup(1)?, 0)?;
@@ -120,7 +120,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Starts this crate's native threads: the writers, then the workers.
+    /// Starts the native threads of this crate: first the writers, then the workers.
     fn start_native(&self) -> Result<Threads> {
         let count = self.control.plan.workers();
         let common = NativeWorkers::of(self, count)?;
@@ -141,7 +141,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Returns the setup of a native worker and the queue to its sink.
+    /// Returns the setup of a native worker, and the queue to its sink.
     fn worker(
         &self,
         index: usize,
@@ -176,17 +176,17 @@ impl Engine<'_> {
     }
 }
 
-/// Settings shared by the native workers.
+/// Settings that all native workers share.
 struct NativeWorkers {
     count: usize,
-    /// The only origin and its request template, if a server lists its own objects.
+    /// The only origin and its request template, if the source is a server that lists its own objects.
     server: Option<ListingServer>,
     fields: OriginFields,
     /// Total maximum number of requests in flight.
     limit: usize,
-    /// Maximum number of resting connections per worker, not counting those in use.
+    /// Maximum number of resting connections per worker, not counting connections in use.
     resting_max: usize,
-    /// Maximum number of connections per worker that are kept without a target.
+    /// Maximum number of connections that each worker keeps without a target.
     idle_max: usize,
     /// Targets whose requests an earlier run started but did not finish.
     interrupted: Arc<Runs>,
@@ -196,9 +196,9 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, connections that have rested are kept, because they will be used and rest again.
+        // With one origin, connections that have rested are kept, because they are used again and then rest again.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
-        // Listing pages are not decoded, so they are requested without an encoding.
+        // Listing pages are not decoded, so no encoding is requested for them.
         let template = plan.object_server()?.map(|(_, template)| template);
         let server = engine.contact.server.as_ref().zip(template);
         Ok(NativeWorkers {

@@ -1,4 +1,4 @@
-//! Determines where the listing continues, and sets up its thread.
+//! Setup of the listing's thread, and the point where the listing continues.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use fetchmill_store::sink::Format;
 
 /// Access to the listing's pages.
 pub(super) struct PageAccess {
-    /// The server that lists. `None` if the source is a list.
+    /// Server that lists its objects. `None` if the source is a list.
     pub(super) server: Option<ListingServer>,
     pub(super) pool: PoolSettings,
     /// The first page, if it was already requested.
@@ -84,7 +84,7 @@ fn of_server(
     Ok(ListingStart::Folders(setup, format))
 }
 
-/// Returns the setup of a server's lister. `None` if the source is not a server.
+/// Returns the setup of a server's lister, or `None` if the source is not a server.
 pub(super) fn server_lister(
     plan: &JobPlan,
     journal: &Journal,
@@ -134,8 +134,8 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
     Filters::new(&plan.request.list.include, &plan.request.list.exclude)
 }
 
-/// Returns how to restart the listing if its marker has expired. A restart requires that the names of all targets are
-/// stored as listed. Targets that a transform drops have no stored names.
+/// Returns how to restart the listing if its marker has expired. This is possible only if all targets are stored under
+/// their listed names. Targets that a transform drops have no stored names.
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()

@@ -1,4 +1,4 @@
-//! A run of a job: contacts the source, starts the threads, waits for them, and records the end in the journal.
+//! A run of a job: it contacts the source, starts the threads, waits for them, and records the end in the journal.
 
 mod conclusion;
 mod contact;
@@ -30,13 +30,13 @@ use fetchmill_store::journal::Journal;
 /// A job before its threads start.
 pub(crate) struct Run {
     pub(crate) plan: JobPlan,
-    /// The list, if the source is one.
+    /// Opened list, if the source is one.
     pub(crate) list: Option<OpenedList>,
     pub(crate) journal: Journal,
     pub(crate) messages: Receiver<JournalRequest>,
     pub(crate) was_finished: bool,
     pub(crate) worker_registry: Arc<WorkerRegistry>,
-    /// Channel for the rows that the program takes.
+    /// Channel for rows that the program takes.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 

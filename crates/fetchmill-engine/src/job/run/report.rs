@@ -59,7 +59,7 @@ pub(super) fn report(
     })
 }
 
-/// Returns the summary of a finished check. If the run was limited to the first targets, summarises those.
+/// Returns the summary of a finished check. If the run was limited to the first targets, the summary covers those.
 fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>) -> Result<Option<Summary>> {
     let has_first = interruption.and_then(Interruption::rule) == Some(StopReason::First);
     match plan.request.rows.as_ref().filter(|rows| has_first && !rows.is_given) {
@@ -68,10 +68,10 @@ fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>
     }
 }
 
-/// Returns whether requests may have contained credentials: either all requests, or only those for some of a list's
-/// targets.
+/// Returns whether requests might have contained credentials: either all requests, or only the requests for some
+/// targets of a list.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
-    // Conditions added by a sync are not secret. The fields of a program's own requests are unknown.
+    // The conditions that a sync adds are not secret. The fields of requests from a program are unknown.
     let of_rows = &plan.request.list.request.headers;
     let has_own =
         journal.traits()?.request && (of_rows.is_empty() || of_rows.iter().any(|field| !field.is_open));
@@ -81,7 +81,7 @@ fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Res
         || plan.fields()?.has_secrets(None))
 }
 
-/// Returns the reason why the run ended before the job was finished.
+/// Returns why the run ended before the job was finished.
 fn interruption(shared: &JobState, is_finished: bool) -> Option<Interruption> {
     let stop = &shared.control.stop;
     match (stop.get(), stop.reason()) {

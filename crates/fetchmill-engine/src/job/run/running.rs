@@ -1,4 +1,4 @@
-//! A job whose threads are running. Starts all threads except the engine's, and waits for all of them.
+//! A job while its threads run. This module starts all threads except those of the engine, and waits for all of them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,14 +29,14 @@ use fetchmill_model::source::sitemap::sitemap_path;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::UploadQueue;
 
-/// See the [module documentation](self).
+/// Handles of a job's threads. See the [module documentation](self).
 pub(super) struct RunningJob {
     /// Threads of the engine.
     pub(super) fetching: Threads,
     pub(super) lister: Lister,
     pub(super) health_checker: JoinHandle<Option<()>>,
     pub(super) sampler: Sampler,
-    /// `None` if the destination is a folder.
+    /// Thread that uploads shards. `None` if the destination is a folder.
     pub(super) uploading: Option<Uploading>,
     pub(super) recorder: JoinHandle<Option<Journal>>,
 }
@@ -59,7 +59,7 @@ impl RunningJob {
     }
 }
 
-/// The listing's thread.
+/// Thread of the listing.
 pub(super) struct Lister {
     thread: JoinHandle<Option<()>>,
     /// Whether the thread reads items from a program.
@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for the thread. A thread that reads items from a program may wait forever for the next item. In this case,
-    /// the function stops waiting, and the thread ends when that item arrives.
+    /// Waits for the thread. A thread that reads items from a program can wait forever for the next item. In this case,
+    /// this function does not wait, and the thread ends when that item arrives.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {
@@ -89,7 +89,7 @@ impl Lister {
     }
 }
 
-/// The uploader's thread.
+/// Thread of the uploader.
 pub(super) struct Uploading {
     thread: JoinHandle<Option<()>>,
     upload_queue: Arc<UploadQueue>,
@@ -101,7 +101,7 @@ impl Uploading {
         Ok(Uploading { thread: uploader.start(control)?, upload_queue })
     }
 
-    /// Waits until all shards are uploaded. No more shards will follow.
+    /// Waits until all shards are uploaded. No more shards follow.
     fn join(self) {
         self.upload_queue.complete();
         join(self.thread);
@@ -140,7 +140,7 @@ pub(super) fn start_sampler(shared: &Arc<JobState>, plan: &JobPlan) -> Result<Sa
     Sampler::start(shared, sampled)
 }
 
-/// Starts the thread that checks an origin that seems to be in trouble.
+/// Starts the thread that checks an origin when it seems to be in trouble.
 pub(super) fn start_health_checker(
     control: &Arc<Control>,
     contact: &Contact,
@@ -160,7 +160,7 @@ pub(super) fn start_health_checker(
     spawn("fetchmill-health", &control.stop, move || checker.run(&questions))
 }
 
-/// Returns the URL of the listing's first page, if that page indicates the state of the origin.
+/// Returns the URL of the listing's first page, if the state of that page reveals the state of the origin.
 fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
     let url = match &plan.request.source {
         SourceOptions::Server(url) => url,
@@ -175,8 +175,8 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // The objects may be on other origins, or the source is the only object. The page would reveal nothing about
-        // them.
+        // The objects can be on other origins, or the source is the only object. In both cases, the page would reveal
+        // nothing.
         Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))

@@ -1,5 +1,6 @@
-//! Lists a bucket. Its keys are listed in as many parallel ranges as needed to stay ahead of fetching ([`ranges`]). If
-//! the keys turn out not to be in byte order, the listing follows the store's tokens page by page ([`tokens`]).
+//! Listing of a bucket. Its keys are listed in as many parallel ranges as needed to stay ahead of fetching
+//! ([`ranges`]). If the keys turn out not to be in byte order, the listing follows the store's tokens page by page
+//! ([`tokens`]).
 
 mod order;
 mod pages;
@@ -22,21 +23,21 @@ use fetchmill_model::s3::{BucketName, Disorder, Selection};
 use fetchmill_model::source::BucketCursor;
 use fetchmill_net::PoolSettings;
 
-/// The parts of a bucket lister that can be moved to another thread.
+/// Parts of a bucket lister that can be moved to another thread.
 pub(crate) struct BucketListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) pool: PoolSettings,
     pub(crate) bucket: BucketName,
     pub(crate) prefix: String,
-    /// Selects the keys to fetch.
+    /// Selection of the keys to fetch.
     pub(crate) selection: Selection,
-    /// The part of the bucket that has not been listed yet.
+    /// Part of the bucket that was not listed yet.
     pub(crate) cursor: BucketCursor,
-    /// State for restarting the listing. `None` if the job does not know the names of its targets.
+    /// State for restarting the listing. `None` if the job does not have the names of its targets.
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Milliseconds after which a failing page ends the job.
+    /// Time in milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
 }
 
@@ -71,7 +72,7 @@ pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
 
 fn notice_disorder(pages: &BucketPages, Disorder { key, after }: &Disorder, start: &TokenStart) {
     let [key, after] = [key, after].map(|key| fetchmill_model::name::for_display(key));
-    let again = if *start == TokenStart::Again { ", starting over with the first page" } else { "" };
+    let again = if *start == TokenStart::Again { ", starting again with the first page" } else { "" };
     pages.control.notice(&format!(
         "the keys of the bucket {} are not in ascending order ({key} comes after {after}), so its pages are \
          listed one after the other{again}",

@@ -1,13 +1,13 @@
-//! Checks whether a key splits a bucket's listing cleanly in two.
+//! Check whether a key splits the listing of a bucket cleanly in two.
 //!
-//! A store on top of a file system may walk it folder by folder. In that order, `a/1` comes before `a-b`, although `-`
-//! is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before it
-//! ends at the first greater key. A lesser key that is listed after that greater key is in neither of them, and nothing
-//! shows that it is missing.
+//! A store on top of a file system might walk it folder by folder. In that order, `a/1` comes before `a-b`, although
+//! `-` is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before
+//! it ends at the first greater key. A lesser key that is listed after that greater key is in neither of them, and
+//! nothing shows that it is missing.
 //!
-//! This can happen only if a folder and another name share a prefix that is followed by `/` in the folder and by a
-//! lesser byte in the other name. For each byte in a key where this is possible, the check requests the prefix before
-//! the byte and looks for a folder and another name. If it finds both, it checks which comes first.
+//! This can happen only if a folder and another name share a prefix, and the next byte of the other name is less than
+//! `/`. The check covers each byte of a key where this is possible. It requests the prefix before that byte and looks
+//! for a folder and another name. If it finds both, it checks which of them comes first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -17,15 +17,15 @@ use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
 
-/// Maximum number of prefixes known to be in order. They use 4 MiB if keys have 1,024 bytes. When the limit is reached,
-/// all of them are discarded.
+/// Maximum number of prefixes that are known to be in order. They use 4 MiB if keys have 1,024 bytes. When the limit is
+/// reached, all of them are discarded.
 const KNOWN_MAX: usize = 4096;
-/// The prefix itself, its folder, and the least of the other names, which a store on a file system lists first.
+/// The prefix itself, its folder, and the least of the other names. A store on a file system lists these names first.
 const NAMES_ASKED: u32 = 3;
 
 /// Result of the check of a key.
 pub(super) enum Border {
-    /// All greater keys seem to come after the key.
+    /// All greater keys appear to come after the key.
     Ordered,
     /// Some greater keys come before the key.
     Disordered(Disorder),
@@ -33,14 +33,14 @@ pub(super) enum Border {
     Over,
 }
 
-/// See the [module documentation](self).
+/// Order check. See the [module documentation](self).
 #[derive(Default)]
 pub(super) struct OrderCheck {
     known: RefCell<HashSet<Vec<u8>>>,
 }
 
 impl OrderCheck {
-    /// Checks a key. The empty key comes before all others.
+    /// Checks a key. The empty key precedes all others.
     pub(super) async fn check(
         &self,
         pages: &BucketPages,
@@ -68,7 +68,7 @@ impl OrderCheck {
     }
 }
 
-/// Returns the prefixes of a key that are longer than the job's prefix and end before a byte no greater than `/`.
+/// Returns the prefixes of a key that are longer than the job's prefix and are followed by `/` or a lesser byte.
 fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
     (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
 }

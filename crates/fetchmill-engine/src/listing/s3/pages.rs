@@ -28,25 +28,24 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
-    /// The store rejects the token or `start-after`.
+    /// The store rejects the token or the value of `start-after`.
     Refused(Error),
     /// The job is ending.
     Over,
 }
 
-/// Keys of a page with their listed values.
+/// Keys of a page, with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// Reason why each key is not a target. `None` for targets.
+    /// Reason why a key is not a target, for each key. `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
-    /// The first key.
+    /// First key of the page, if any.
     first: Option<Vec<u8>>,
 }
 
 impl ListedKeys {
-    /// Returns the first key in the page that is out of order. At the start of the page, keys are compared with
-    /// `after`.
+    /// Returns the first key that is out of order. The first key of the page is compared with `after`.
     pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
         let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
         let before = self.first.as_ref().filter(is_before);
@@ -74,7 +73,7 @@ impl ListedKeys {
     }
 }
 
-/// See the [module documentation](self). Nothing in it is borrowed across an await.
+/// Requester of pages. See the [module documentation](self). No part of it stays borrowed across an await.
 pub(super) struct BucketPages {
     pub(super) control: Arc<Control>,
     pub(super) bucket: BucketName,
@@ -83,7 +82,7 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Whether any page so far had a token.
+    /// Whether any page so far contained a token.
     has_tokens: Cell<bool>,
 }
 
@@ -118,7 +117,7 @@ impl BucketPages {
         self.control.stop.get() != Stop::No || self.control.is_listing_done.load(Ordering::Relaxed)
     }
 
-    /// Waits until the planner wants another page. Returns `false` if the job is ending.
+    /// Waits until the planner has room for another page. Returns `false` if the job is ending.
     pub(super) async fn wait_for_room(&self) -> bool {
         loop {
             if self.is_over() {
@@ -132,12 +131,12 @@ impl BucketPages {
         }
     }
 
-    /// Returns the query for the keys after this one. An empty key selects all keys.
+    /// Returns the query for the keys after `after`. An empty key selects all keys.
     pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
         ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
     }
 
-    /// Returns the query for the page with this token. `None` selects the first page.
+    /// Returns the query for the page with this token, or for the first page if it is `None`.
     pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
         ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
     }
@@ -195,7 +194,7 @@ impl BucketPages {
         }
     }
 
-    /// Waits until the job's rate allows a request. Returns `false` if the job is ending.
+    /// Waits until the job's rate allows another request. Returns `false` if the job is ending.
     async fn keep_rate(&self) -> bool {
         let (control, micros) = (&self.control, || self.control.clock.micros());
         let due = control.pace.as_ref().map(|pace| micros() + pace.reserve(micros()));
@@ -243,7 +242,7 @@ impl BucketPages {
         self.has_tokens.get()
     }
 
-    /// Returns the error for a page that contains keys other than those requested, from a store without tokens.
+    /// Returns the error for a page with keys other than the requested ones, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} repeats itself (the store returned {}, but only keys after {} \
@@ -254,7 +253,7 @@ impl BucketPages {
         ))
     }
 
-    /// Returns the error for a page that announces more keys but no way to request them.
+    /// Returns the error for a page that announces more keys but does not say how to request them.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: the page {} announces more keys, but does not return \
@@ -273,7 +272,7 @@ impl BucketPages {
         control.observe_listing(Observations { successes: 1, ..Observations::default() });
     }
 
-    /// Waits as long as a failure requires, and while the store is down. Returns `false` if the job is ending.
+    /// Waits for the delay that a failure requires, and until the store recovers. Returns `false` if the job is ending.
     async fn wait_after(
         &self,
         query: &ListQuery<'_>,

@@ -1,11 +1,11 @@
-//! Lists ranges of keys in parallel.
+//! Parallel listing of ranges of keys.
 //!
 //! A range starts after a key (`start-after`) and continues with continuation tokens. A slow range is split near the
-//! estimated middle of its keys. A request for one key shows whether any keys follow that point. Each split is recorded
-//! in the journal before any page of the new range.
+//! estimated middle of its keys. A request for one key shows whether any keys follow that point. The journal records
+//! each split before any page of the new range.
 //!
-//! Ranges require ascending keys. [`OrderCheck`] checks the point where each range starts. The first key out of order
-//! ends all ranges.
+//! Ranges require ascending keys. [`OrderCheck`] checks the point where each range starts. The first key that is out of
+//! order ends all ranges.
 //!
 //! When a store reports the end of the keys, a request for one more key confirms it.
 
@@ -27,14 +27,14 @@ use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 use fetchmill_net::certain::RestedConnection;
 
-/// Number of pages of a range before it may be split. Most prefixes are small and need no split.
+/// Number of pages of a range before it can be split. Most prefixes are small and need no split.
 const PAGES_BEFORE_SPLIT: u32 = 2;
-/// Sorts after every key that continues with a printable ASCII character.
+/// Byte that sorts after every printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Maximum number of requests for finding the middle of a range. After that, the range is not split for a while.
+/// Maximum number of requests that search for the middle of a range. After that, the range is not split for some time.
 const PROBES_MAX: u32 = 64;
 
-/// A range that is being listed or waits to be listed.
+/// A range that is being listed or is waiting to be listed.
 #[derive(Debug)]
 struct ListingRange {
     id: u64,
@@ -44,7 +44,7 @@ struct ListingRange {
     /// Token of the next page, if the store returned one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// Key after which no other key was found. Splitting there would be useless.
+    /// Key after which no other key was found. A split there would be useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,7 +67,7 @@ impl ListingRange {
         }
     }
 
-    /// Returns the next point at which to check whether keys follow. If the end of the keys is known, this is the
+    /// Returns the next point at which to check whether more keys follow. If the end of the keys is known, this is the
     /// middle of the remaining keys. Otherwise it is the point after all keys that share the prefix of the listed keys.
     /// Later points use shorter and shorter prefixes.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
@@ -77,7 +77,7 @@ impl ListingRange {
         }
         let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
         let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
-        // The key is sent as a string, so do not split a character.
+        // The key is sent as a string, so no character is split.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
         Some([text.as_slice(), &[AFTER_ALL]].concat())
@@ -86,13 +86,13 @@ impl ListingRange {
 
 /// Result of the listing in ranges.
 pub(super) enum RangesEnd {
-    /// Everything is listed, or the job is ending.
+    /// Everything was listed, or the job is ending.
     Over,
-    /// The keys do not ascend. A listing by tokens starts at this page.
+    /// The keys do not ascend. A listing by tokens begins at this page.
     Disordered(Disorder, TokenStart),
 }
 
-/// State shared by the tasks. Nothing in it is borrowed across an await.
+/// State shared by the tasks. No part of it stays borrowed across an await.
 struct RangeLister {
     pages: Rc<BucketPages>,
     order: OrderCheck,
@@ -103,7 +103,8 @@ struct RangeLister {
     disorder: RefCell<Option<Disorder>>,
     /// Whether the listing so far is a single range that started at the first key.
     is_one_walk: Cell<bool>,
-    /// Whether a token led back to its own page. If so, pages are requested by the last key of the previous page.
+    /// Whether a token led back to its own page. In that case, each page is requested by the last key of the page
+    /// before it.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
@@ -149,13 +150,13 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // The page may be wrong, and nothing else leads to the next one.
+            // The page can be wrong, and nothing else leads to the next page.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }
     }
 
-    /// Returns the page where the only range continues. This page must be the first one or have a token.
+    /// Returns the page at which the only range continues. This page must be the first one or have a token.
     fn next_page(&self) -> Option<TokenStart> {
         let ranges = self.ranges.borrow();
         let range = ranges.first()?;
@@ -179,7 +180,7 @@ impl RangeLister {
         self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
     }
 
-    /// Runs a task. It lists one range after another, and splits ranges if there are too few.
+    /// Runs a task, which lists one range after another. Splits ranges if there are too few.
     async fn work(&self) {
         let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
@@ -239,7 +240,7 @@ impl RangeLister {
             if self.is_over() {
                 return Ok(());
             }
-            // Do not await below, because another task could split the range meanwhile.
+            // No await is allowed below, because another task could split the range in the meantime.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
             let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
@@ -282,7 +283,7 @@ impl RangeLister {
         Ok(Some(page))
     }
 
-    /// Returns the token for the next page. Returns `None` if any token has led back to its own page.
+    /// Returns the token of the next page, or `None` if any token has led back to its own page.
     fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
         if next.is_some() && next.as_deref() == from {
             self.distrusts_tokens.set(true);
@@ -290,7 +291,7 @@ impl RangeLister {
         next.filter(|_| !self.distrusts_tokens.get())
     }
 
-    /// Returns whether the store lists all keys after this one.
+    /// Returns whether the store lists all keys after this key.
     async fn begins_well(&self, connection: &mut RestedConnection, after: &[u8]) -> Result<bool> {
         match self.order.check(&self.pages, connection, after).await? {
             Border::Ordered => Ok(true),
@@ -302,7 +303,7 @@ impl RangeLister {
         }
     }
 
-    /// Fetches a page with the first key after this one. Returns `None` if the job is ending or the keys do not ascend.
+    /// Fetches a page with the first key after this key. Returns `None` if the job is ending or the keys do not ascend.
     async fn first_after(
         &self,
         connection: &mut RestedConnection,
@@ -319,7 +320,7 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Returns whether no key follows this one. If the store was wrong about the end, notifies the user the first time.
+    /// Returns whether no key follows this key. If the store was wrong about the end, notifies the user the first time.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -334,7 +335,7 @@ impl RangeLister {
         Ok(is_end)
     }
 
-    /// Sends listed keys of a range, and the progress of the range, to the journal.
+    /// Sends listed keys of a range to the journal, together with the progress of the range.
     fn advance(
         &self,
         id: u64,
@@ -373,7 +374,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Searches for a point with keys on both sides, and makes the keys after it a new range.
+    /// Searches for a point with keys on both sides, and turns the keys after it into a new range.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
@@ -384,7 +385,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // Last point that is known to have keys after it, while the end of the keys is unknown.
+        // Last point that is known to be followed by keys, while the end of the keys is unknown.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
@@ -400,7 +401,7 @@ impl RangeLister {
                 (at > range.after, has_keys, had_end)
             });
             match seen {
-                // Meanwhile, another task listed the rest of the range.
+                // In the meantime, another task listed the remaining keys of the range.
                 None | Some((false, ..)) => return Ok(()),
                 Some((_, true, true)) => return self.divide(connection, id, at).await,
                 Some((_, true, false)) => found = Some(at),
@@ -416,10 +417,10 @@ impl RangeLister {
         }
     }
 
-    /// Splits a range at `at`, which has keys after it. A free task lists the new range.
+    /// Splits a range at `at`, which is known to be followed by keys. A free task lists the new range.
     async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
         let is_good = self.begins_well(connection, &at).await?;
-        // Meanwhile, another task may have listed the rest of the range.
+        // In the meantime, another task might have listed the remaining keys of the range.
         if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
             self.divide_at(id, at);
         }

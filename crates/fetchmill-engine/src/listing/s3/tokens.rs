@@ -1,4 +1,4 @@
-//! A bucket whose keys do not ascend. Each page is requested with the token from the page before it.
+//! Listing of a bucket whose keys do not ascend. Each page is requested with the token from the page before it.
 
 use super::pages::{BucketPageAnswer, BucketPages};
 use crate::control::journal_link::{CommitRequest, TokenStart};
@@ -11,13 +11,13 @@ use fetchmill_model::s3::Disorder;
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_net::certain::RestedConnection;
 
-/// See the [module documentation](self).
+/// State of such a listing. See the [module documentation](self).
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
     relisting: Option<Relisting>,
     /// Token of the next page. `None` means the first page.
     token: Option<String>,
-    /// Whether the token comes from an earlier run and may have expired.
+    /// Whether the token comes from an earlier run, and might therefore have expired.
     is_of_earlier_run: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> TokenWalk<'a> {
         Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
-    /// Starts a walk after it turned out that the bucket cannot be listed in ranges.
+    /// Starts a walk after the bucket turned out not to support ranges.
     pub(super) fn begin(
         pages: &'a BucketPages,
         relisting: Option<Relisting>,
@@ -60,7 +60,7 @@ impl<'a> TokenWalk<'a> {
         Ok(walk)
     }
 
-    /// Restarts from the first page, without the targets that the job already knows.
+    /// Starts again with the first page, without the targets that the job already contains.
     fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
         let Some(relisting) = &mut self.relisting else {
             return Err(Error::Listing(format!(
@@ -69,7 +69,7 @@ impl<'a> TokenWalk<'a> {
                 why()
             )));
         };
-        // Names are collected from durable data only, so first commit this run's pages.
+        // Names are collected from durable data only, so the pages of this run are committed first.
         self.pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::Again))?;
         relisting.gather()?;
         (self.token, self.is_of_earlier_run) = (None, false);
@@ -108,8 +108,8 @@ impl<'a> TokenWalk<'a> {
         Ok(())
     }
 
-    /// Restarts the walk if the rejected token comes from an earlier run and may have expired. Any other rejection is
-    /// an error.
+    /// Restarts the walk if the rejected token comes from an earlier run, and might therefore have expired. Any other
+    /// rejection is an error.
     fn token_refused(&mut self, error: Error) -> Result<()> {
         if !self.is_of_earlier_run {
             return Err(error);

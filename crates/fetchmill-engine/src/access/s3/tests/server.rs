@@ -40,7 +40,7 @@ fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
     asked.lock().unwrap().push(request.clone());
     let (status, body) = answer(&request);
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // The client can have stopped waiting and closed the connection.
+    // The client might have stopped waiting and closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
