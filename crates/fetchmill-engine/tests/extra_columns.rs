@@ -1,7 +1,7 @@
-//! Tests that extra columns of a list stay with the objects. This holds in every format with a place for them, and
-//! after exports, merges and repairs.
+//! Tests that extra columns of a list stay with the objects: in every format that can store them, and after exports,
+//! merges and repairs.
 
-#![expect(clippy::unwrap_used, reason = "what a helper of a test cannot do is a failure of the test")]
+#![expect(clippy::unwrap_used, reason = "a test fails if one of its helpers fails")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn columns() -> ExtraColumns {
     ExtraColumns::of_list(["rank", "country"].map(str::to_owned)).unwrap()
 }
 
-/// Half of the objects have a key. The URL is the name of the others.
+/// Returns objects, half of which have a key. For the others, the URL is the name.
 fn objects() -> Vec<StoredObject> {
     let object = |number: usize| {
         let url = format!("https://host-{number}/path?a=b").into_bytes();
@@ -71,7 +71,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
     }
 }
 
-/// Stores the objects like a job with a list. Each part becomes a shard.
+/// Stores the objects like a job with a list. Each of the `parts` becomes a shard.
 fn store(dest: &Path, format: Format, parts: &[&[StoredObject]]) {
     let place = JobLocation::prepare(dest, None).unwrap();
     let text = setup(&place, format).columns.to_text().unwrap();
@@ -121,7 +121,7 @@ fn export(from: &Path, dest: &Path, format: Format) {
     assert_eq!(export.report().unwrap().unwrap().tally.fetched, 40);
 }
 
-/// Reads the columns and the objects. The objects are sorted by body.
+/// Reads the columns and the objects, sorted by body.
 fn read(dest: &Path) -> (ExtraColumns, Vec<StoredObject>) {
     let destination = Arc::new(Destination::open(dest, None).unwrap());
     let columns = destination.columns().clone();
@@ -194,8 +194,8 @@ fn a_repair_keeps_those_of_what_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let mut objects = objects();
         if format == Format::Parquet {
-            // This object gets its own row group, so damage to it affects no other object. zstd cannot compress its
-            // random bytes.
+            // This object gets its own row group, so that damage to it affects no other object. zstd cannot compress
+            // its random bytes.
             let mut random = 1_u64;
             objects[25].body.resize_with(1_500_000, || {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -194,7 +194,7 @@ impl Preflight {
         let more = if self.settled > 0 { " more" } else { "" };
         let source = match (known.targets, &self.total_field) {
             (TargetCount::Told(_), Some(field)) => format!(" (the listing's {field})"),
-            (TargetCount::Listed(_), _) => " (so far)".to_owned(),
+            (TargetCount::Listed(_), _) => " (listed so far)".to_owned(),
             _ => String::new(),
         };
         let count = known.work.targets;

@@ -256,7 +256,7 @@ impl JobRequest {
         self.http.redirects.unwrap_or(REDIRECTS_OF_LIST)
     }
 
-    /// Returns the rules for attempts. A check treats a refusal as an answer, and counts every attempt.
+    /// Returns the rules for attempts. In a check, a refusal is an answer, and every attempt counts.
     pub(crate) fn attempt_rules(&self, listing: Listing) -> Rules {
         let is_check = self.rows.is_some();
         Rules {
@@ -267,7 +267,7 @@ impl JobRequest {
             // A check reads only the start of a long body.
             body_max: if is_check { u64::MAX } else { self.http.max_size },
             has_second_look: self.second_look && is_check,
-            // If a sync skipped an archived object, it would treat the object as unchanged.
+            // A sync must not skip an archived object, because it would then treat the object as unchanged.
             skips_archived: !is_check && self.pass.is_none(),
             retried: self.http.retry_status,
             accepted: self.http.accept,
@@ -296,7 +296,7 @@ impl JobRequest {
         self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
-    /// Returns the addresses that targets may resolve to. Lists and JSON pages are restricted to public addresses
+    /// Returns the addresses that targets can resolve to. Lists and JSON pages are restricted to public addresses
     /// unless the user allows private ones.
     pub(crate) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
@@ -309,8 +309,8 @@ impl JobRequest {
         if is_trusted { AddressPolicy::Anywhere } else { AddressPolicy::PublicOnly }
     }
 
-    /// Returns the origin that receives secrets: the one that the user named, or the source's only origin. A bucket's
-    /// origin is not known yet.
+    /// Returns the origin that receives secrets: the origin that the user named, or the only origin of the source. The
+    /// origin of a bucket is not known yet.
     pub(crate) fn secrets_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.source.only_origin(&self.list))
     }
@@ -320,7 +320,7 @@ impl JobRequest {
         self.robots == Some(true) && self.leads_anywhere()
     }
 
-    /// Returns the maximum number of requests in flight for a job over many hosts. Each host has its own limit, so no
+    /// Returns the maximum number of requests in flight for a job with many hosts. Each host has its own limit, so no
     /// search is needed. `concurrency` is the requested value, capped by the limit of this machine.
     pub(crate) fn concurrency_of_hosts(&self, concurrency: Concurrency) -> usize {
         let usual = if self.rows.is_some() { limits::CHECK_CONCURRENCY } else { limits::CONCURRENCY_DEFAULT };

@@ -1,6 +1,6 @@
 //! The user's request: options of jobs and streams, with their parsing and validation.
 //!
-//! Nothing here changes after parsing. A job's plan is derived from its request.
+//! Nothing in this module changes after parsing. The plan of a job is derived from its request.
 
 mod cookies;
 pub(super) mod custom_request;

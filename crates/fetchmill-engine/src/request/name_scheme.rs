@@ -10,12 +10,12 @@ use fetchmill_model::source::list::NameTemplate;
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NameScheme {
-    /// The source's names.
+    /// Names from the source.
     #[default]
     Source,
-    /// Sequence numbers.
+    /// Sequence numbers as names.
     Seq,
-    /// A template.
+    /// Names built from a template.
     Template(NameTemplate),
 }
 

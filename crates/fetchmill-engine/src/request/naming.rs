@@ -1,4 +1,4 @@
-//! The names of objects.
+//! Names of objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Returns how a new job's targets are named. For a server that lists its objects, this depends on the listing
-    /// type.
+    /// Returns how the targets of a new job are named. For a server that lists its objects, this depends on the type of
+    /// the listing.
     pub fn naming(&self, listing: Listing) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {
@@ -33,7 +33,7 @@ impl JobRequest {
         }
     }
 
-    /// Returns the rules for deriving the names of stored objects.
+    /// Returns the rules from which the names of stored objects are derived.
     pub fn stored_names(&self, naming: Naming) -> StoredNames {
         let prefix = self.strip_prefix.as_deref().map(|prefix| {
             let slash = if prefix.ends_with('/') { "" } else { "/" };

@@ -1,5 +1,5 @@
-//! Rejects invalid combinations of options. The plan checks whatever depends on facts outside the request, such as the
-//! columns of a list.
+//! Validation of combinations of options. The plan checks combinations that depend on facts outside the request, such
+//! as the columns of a list.
 
 use super::http_options::Concurrency;
 use super::job_request::JobRequest;
@@ -74,7 +74,7 @@ impl JobRequest {
         self.check_server()
     }
 
-    /// Checks that the server can be listed or is itself the object.
+    /// Checks that the server can be listed, or is itself the object.
     fn check_server(&self) -> Result<()> {
         let SourceOptions::Server(url) = &self.source else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -94,7 +94,8 @@ impl JobRequest {
         self.api.around_name().map(drop)
     }
 
-    /// Checks the header fields of all requests. The origin of a bucket is known only after contact with its store.
+    /// Checks the header fields of all requests. The origin of a bucket is known only after the first contact with its
+    /// store.
     fn check_fields(&self) -> Result<()> {
         match self.source {
             SourceOptions::S3 { .. } => Ok(()),
@@ -180,7 +181,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options that are combined with `--pipeline`.
+    /// Checks the options that are used together with `--pipeline`.
     fn check_pipeline(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
         let requests = self.pipeline;
@@ -214,7 +215,7 @@ impl JobRequest {
         }
     }
 
-    /// Rejects `--accept` if the engine does not reveal the start of objects.
+    /// Rejects `--accept` if the engine does not provide the start of each object.
     fn check_accept(&self) -> Result<()> {
         if self.http.accept.is_all() {
             return Ok(());
@@ -232,7 +233,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Rejects `--opt-out` if the replies are not visible here.
+    /// Rejects `--opt-out` if the job cannot inspect the replies.
     fn check_opt_out(&self) -> Result<()> {
         if !self.http.opt_out {
             return Ok(());
@@ -261,7 +262,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Rejects `--robots` for a list unless the native engine makes the requests.
+    /// Rejects `--robots` for a list, unless the native engine sends the requests.
     fn check_robots(&self) -> Result<()> {
         if !self.obeys_robots_of_hosts() {
             return Ok(());
@@ -281,7 +282,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options that are combined with encoded replies.
+    /// Checks the options that are used together with encoded replies.
     fn check_compressed(&self) -> Result<()> {
         if !self.http.compressed {
             return Ok(());
@@ -332,7 +333,7 @@ impl JobRequest {
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
         }
-        // A sync pass makes `GET` requests, and its conditions do not affect replies that contain an object.
+        // A sync pass sends `GET` requests, and its conditions do not affect replies that contain an object.
         if self.format == Format::Warc && self.pass.is_none() {
             return refuse(
                 "--format warc stores GET requests only; choose another format for --method and --data",
@@ -390,7 +391,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks whether the job can upload to a bucket.
+    /// Checks that the job can upload to a bucket.
     fn check_upload(&self) -> Result<()> {
         let Some(upload) = &self.upload else { return Ok(()) };
         let refuse = |message: String| Err(Error::Usage(message));
@@ -422,7 +423,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options that conflict with a token command.
+    /// Checks the options that conflict with a command for tokens.
     fn check_tokens(&self) -> Result<()> {
         if self.bearer_command.is_none() {
             return Ok(());
@@ -444,7 +445,7 @@ impl JobRequest {
     }
 
     /// Checks the options that conflict with a client certificate, cookies or a SOCKS proxy. The origin of a bucket is
-    /// known only after contact with its store.
+    /// known only after the first contact with its store.
     fn check_client_certificate(&self) -> Result<()> {
         let http = &self.http;
         if http.cookies.is_some() && self.workers != Workers::Native {

@@ -1,5 +1,5 @@
-//! Reads options from JSON. Also provides option tables for the Python binding, which therefore needs no copy of its
-//! own.
+//! Reader of options in JSON. It also provides the option tables for the Python binding, which therefore needs no copy
+//! of them.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_store::results::{ResultsFormat, TableFormat};
 
-/// Subject of a job, which is given next to its options.
+/// Subject of a job, which is passed along with its options.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobSubject {
@@ -38,7 +38,7 @@ struct JobSubject {
     named_origin: Option<String>,
     command: Option<String>,
     /// Whether the program's engine fetches in this process. `processes` is the number of separate processes in which
-    /// it fetches. If neither is set, the native engine fetches.
+    /// the engine fetches. If neither is set, the native engine fetches.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
@@ -61,12 +61,12 @@ struct Rows {
     #[serde(default)]
     kind: RowKind,
     results: Option<PathBuf>,
-    /// `None` derives the format from the extension of the results file.
+    /// Format of the rows. `None` takes it from the extension of the results file.
     format: Option<TableFormat>,
     /// Whether the program receives the rows.
     #[serde(default)]
     is_given: bool,
-    /// Whether the program receives the rows as lines of a manifest.
+    /// Whether the program receives the rows as manifest lines.
     #[serde(default)]
     is_manifest: bool,
 }
@@ -113,8 +113,8 @@ impl JobSubject {
     }
 }
 
-/// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time, makes one attempt,
-/// reads only the start of each body, and accepts bodies however they end.
+/// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time, makes one attempt
+/// per target, reads only the start of each body, and accepts bodies however they end.
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),
@@ -130,7 +130,7 @@ fn check_defaults() -> OptionValues {
 }
 
 impl JobRequest {
-    /// Parses a JSON object with options and the subject of the job. Checks each option separately.
+    /// Parses a JSON object that contains the options and the subject of the job. Checks each option by itself.
     /// [`JobRequest::check`] checks combinations.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
@@ -147,7 +147,7 @@ impl JobRequest {
         let upload = UploadDestination::of(&subject.dest)?;
         let rows = subject.rows.map(Rows::into_options).transpose()?;
         let named_origin = subject.named_origin.as_deref().and_then(OriginKey::of_url).map(|(key, _)| key);
-        // The name template also determines how a list is read.
+        // The name template also affects how a list is read.
         let list = ListOptions { name_template: table.names.template().cloned(), ..list };
         let (http, request) = divide_headers((http, request), (&source, &list), rows.is_some());
         Ok(JobRequest {
@@ -171,7 +171,7 @@ impl JobRequest {
     }
 }
 
-/// Adds the special defaults of jobs that write rows.
+/// Adds the defaults that apply only to jobs that write rows.
 fn give_defaults(given: &mut OptionValues) {
     let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
     match kind {
@@ -185,8 +185,8 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Separates header fields that differ between targets from those that are the same for all targets. Sets the origin
-/// that receives the differing fields if they may be secret.
+/// Separates header fields that differ between targets from fields that are the same for all targets. Sets the origin
+/// that receives the differing fields if they can be secret.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),
@@ -203,7 +203,7 @@ fn divide_headers(
 }
 
 impl StreamOptions {
-    /// Parses a JSON object with the given options.
+    /// Parses a JSON object that contains the specified options.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
         let options = StreamOptions { http: take(&mut given)?, s3: take(&mut given)? };
@@ -273,7 +273,7 @@ mod tests {
             let mut names: Vec<_> = rows.iter().map(|row| row.name).collect();
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), rows.len(), "{name}: an option stands in two groups");
+            assert_eq!(names.len(), rows.len(), "{name}: this option is in two groups");
         }
         let check = job(r#""rows": {}"#).unwrap();
         assert_eq!(

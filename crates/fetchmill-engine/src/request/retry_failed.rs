@@ -1,4 +1,4 @@
-//! The targets to retry with `--retry-failed`.
+//! Targets to retry (`--retry-failed`).
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,11 +7,11 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 
-/// Targets to retry (`--retry-failed`).
+/// Failed and absent targets to retry.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(try_from = "RetryRequest")]
 pub enum RetryFailed {
-    /// None.
+    /// No targets.
     #[default]
     Nothing,
     /// All failed or absent targets.

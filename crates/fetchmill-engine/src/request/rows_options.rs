@@ -1,4 +1,4 @@
-//! Jobs that turn each target into a row and store no objects.
+//! Options of jobs that turn each target into a row and store no objects.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use super::source_options::file_name;
 use fetchmill_model::row::RowKind;
 use fetchmill_store::results::ResultsFormat;
 
-/// Options for the rows of a check or a list that is written out.
+/// Options for the rows of a check, or of a list that is written out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowsOptions {
     /// Kind of the rows.
     pub kind: RowKind,
     /// Whether rows are passed to the calling program ([`crate::Job::take_rows`]) instead of being stored.
     pub is_given: bool,
-    /// Whether these rows are lines of a manifest, with all columns and with times as text.
+    /// Whether the rows are manifest lines, with all columns and with times as text.
     pub is_manifest: bool,
     /// Results file. `None` means that rows are only counted.
     pub results: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct RowsOptions {
 }
 
 impl RowsOptions {
-    /// Returns the options as text for the journal. A check with a different results file is a different check.
+    /// Returns the options as text for the journal. Checks with different results files are different checks.
     pub(crate) fn text(&self) -> String {
         match &self.results {
             Some(path) => format!("{} ({})", file_name(path), self.format.text()),

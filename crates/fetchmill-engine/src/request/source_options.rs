@@ -15,7 +15,7 @@ use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SIT
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// Detected from the server's answers. Until then, treated like the list/get API.
+    /// Detected from the server's answers. Until then, it is treated like the list/get API.
     #[default]
     Auto,
     /// The list/get API.
@@ -26,7 +26,7 @@ pub enum Listing {
     Html,
     /// Folders below SOURCE, found through links on any HTML page.
     Links,
-    /// A sitemap and the sitemaps that it lists.
+    /// A sitemap, and all sitemaps that it lists.
     Sitemap,
     /// JSON pages of any API.
     Json,
@@ -35,7 +35,7 @@ pub enum Listing {
 }
 
 impl Listing {
-    /// Returns the name of the listing type in a job's identity, if it has one.
+    /// Returns the name of the listing type in the identity of a job, if it has one.
     pub(crate) fn of_folders(self) -> Option<&'static str> {
         match self {
             Listing::Auto | Listing::Api | Listing::Json => None,
@@ -59,7 +59,7 @@ pub enum SourceOptions {
     S3 {
         /// Bucket name.
         bucket: BucketName,
-        /// Key prefix, as written after the bucket.
+        /// Prefix of the keys, as written after the bucket.
         prefix: String,
     },
     /// A file with a list of URLs. `None` means standard input.
@@ -70,7 +70,7 @@ pub enum SourceOptions {
 }
 
 impl SourceOptions {
-    /// Returns the source as shown in reports and the journal.
+    /// Returns the source in the form that reports and the journal use.
     pub fn text(&self) -> String {
         match self {
             SourceOptions::Server(url) => url.text(),
@@ -81,20 +81,20 @@ impl SourceOptions {
         }
     }
 
-    /// Returns the origin of a server that lists its objects, or the origin shared by all URLs of a list. A bucket's
-    /// origin is not known yet.
+    /// Returns the origin of a server that lists its objects, or the common origin of all URLs in a list. The origin of
+    /// a bucket is not known yet.
     pub(crate) fn only_origin(&self, list: &ListOptions) -> Option<OriginKey> {
         let url = match self {
             SourceOptions::Server(url) => url.text(),
             SourceOptions::S3 { .. } => return None,
-            // The template ensures that all targets are at this origin.
+            // Because of the template, all targets are at this origin.
             SourceOptions::List(_) | SourceOptions::Iterable => format!("{}/", list.fixed_origin()?),
         };
         OriginKey::of_url(&url).map(|(key, _)| key)
     }
 }
 
-/// Returns the file name. A list is identified by its name and content, so it may be moved together with its job.
+/// Returns the file name. A list is identified by its name and content, so it can be moved together with its job.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

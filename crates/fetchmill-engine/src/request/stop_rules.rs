@@ -1,5 +1,5 @@
 //! Rules that can stop a run early, and the limit on failed targets: `--max-failed`, `--max-duration`, `--max-bytes`. A
-//! separate thread checks them, so they cost nothing per object.
+//! separate thread checks them, so that they cost nothing per object.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl TryFrom<String> for MaxFailed {
 }
 
 impl MaxFailed {
-    /// Returns whether `failed` out of `of` targets exceed the limit.
+    /// Returns whether `failed` targets out of `of` exceed the limit.
     fn is_exceeded(self, failed: u64, of: u64) -> bool {
         match self {
             MaxFailed::Count(most) => failed > most,
@@ -60,8 +60,8 @@ impl MaxFailed {
         }
     }
 
-    /// Returns whether the final share of failures will probably exceed the limit. It will if the failures so far
-    /// exceed the allowed share of finished targets by more than three standard deviations.
+    /// Returns whether the share of failures will probably exceed the limit in the end. This is assumed if the failures
+    /// so far exceed the allowed share of finished targets by more than three standard deviations.
     fn is_foreseen(self, failed: u64, settled: u64) -> bool {
         let MaxFailed::Share(share) = self else { return false };
         let expected = share as f64 / WHOLE as f64 * settled as f64;
@@ -69,7 +69,7 @@ impl MaxFailed {
     }
 }
 
-/// The rule that stopped a run.
+/// Rule that stopped a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StopReason {
@@ -79,7 +79,7 @@ pub enum StopReason {
     MaxDuration = 2,
     /// The run received its maximum number of bytes.
     MaxBytes = 3,
-    /// All targets requested for this run have outcomes, and the job has more.
+    /// All targets that this run was asked to fetch have outcomes, and the job has more targets.
     First = 4,
 }
 
@@ -112,22 +112,22 @@ pub(crate) struct StopRules {
     pub(crate) max_duration: Option<Duration>,
     /// Maximum number of body bytes in the run.
     pub(crate) max_bytes: Option<u64>,
-    /// Number of targets, counted from the start of the job. The run fetches those that have no outcome yet.
+    /// Number of targets, counted from the start of the job. The run fetches those targets that have no outcome yet.
     pub(crate) first: Option<u64>,
 }
 
-/// State of a job, as far as the rules need it.
+/// State of a job that the rules depend on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Standing {
     /// Counts of the whole job.
     pub(crate) tally: Tally,
-    /// Whether the whole listing is known.
+    /// Whether the listing is complete.
     pub(crate) is_listing_done: bool,
     /// Time since the start of the run.
     pub(crate) elapsed: Duration,
     /// Body bytes received in this run.
     pub(crate) bytes: u64,
-    /// Whether the run has fetched everything that it should.
+    /// Whether the run has fetched everything that it was asked to fetch.
     pub(crate) is_at_end: bool,
 }
 
@@ -143,7 +143,7 @@ impl StopRules {
         tally.failed + if self.counts_absent { tally.absent } else { 0 }
     }
 
-    /// Returns the first rule that is violated, if any.
+    /// Returns the first rule that applies, if any.
     pub(crate) fn broken(&self, now: &Standing) -> Option<StopReason> {
         let is_over = |max_failed: MaxFailed| {
             let failed = self.failed(now.tally);
@@ -169,7 +169,7 @@ impl StopRules {
         }
     }
 
-    /// Returns whether a finished job stays within its failure limit. `false` without a limit.
+    /// Returns whether a finished job stays within its failure limit. Returns `false` if there is no limit.
     pub(crate) fn tolerate(&self, tally: Tally) -> bool {
         self.max_failed.is_some_and(|most| !most.is_exceeded(self.failed(tally), asked_for(tally)))
     }
@@ -222,12 +222,12 @@ mod tests {
 
     #[test]
     fn a_percentage_is_judged_early_only_beyond_what_chance_makes_of_it() {
-        // There are too few targets to judge.
+        // There are not enough targets to judge.
         assert!(!stops("1%", standing(0, 999, None)));
-        // Expected: 10 of 1,000. Three standard deviations more: 19.5.
+        // 10 failures out of 1,000 are expected. Three standard deviations more are 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // 1.1 % may be chance with ten thousand targets, but not with a hundred thousand.
+        // A share of 1.1 % can be a coincidence with ten thousand targets, but not with a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));
@@ -237,7 +237,7 @@ mod tests {
     fn a_percentage_that_is_exceeded_whatever_comes_stops_at_once() {
         assert!(!stops("10%", standing(0, 10, Some(100))));
         assert!(stops("10%", standing(0, 11, Some(100))));
-        // The listing may continue.
+        // The listing might continue.
         assert!(!stops("10%", standing(0, 11, None)));
     }
 

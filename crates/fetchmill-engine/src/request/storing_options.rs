@@ -1,26 +1,27 @@
-//! Options for storing objects, except for the format: durability, body hashes, transforms, and the pass of a sync.
+//! Options for storing objects, except for the format: durability, hashes of bodies, transforms, and the pass of a
+//! sync.
 
 use serde::{Deserialize, Serialize};
 
 use fetchmill_model::options::words;
 use fetchmill_model::target::Sequence;
 
-/// Kind of crash that a commit survives.
+/// Kind of crash that a commit must survive.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// A power cut.
+    /// A power cut of the machine.
     #[default]
     Power,
     /// A crash of the process.
     Process,
 }
 
-/// Algorithm for the hash column, which contains the hash of each body.
+/// Algorithm of the hash column, which contains the hash of each body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashAlgorithm {
-    /// The column is [`HashColumn::NAME`].
+    /// SHA-256. The column is [`HashColumn::NAME`].
     Sha256,
 }
 
@@ -34,17 +35,17 @@ pub struct TransformOptions {
     pub command: Vec<String>,
     /// First message to the process. It defines the function.
     pub setup: Vec<u8>,
-    /// Image conversion, if the function performs one. Unlike other functions, it is part of the job's identity.
+    /// Image conversion, if the function performs one. It is part of the job's identity, unlike other functions.
     #[serde(default)]
     pub images: Option<String>,
 }
 
-/// Facts about the destination of a sync pass that receives this job's shards.
+/// Facts about the destination of a sync pass that receives the shards of this job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassOptions {
     /// First sequence number of the job.
     pub first_sequence: Sequence,
-    /// Whether rows in the destination have URLs.
+    /// Whether the rows in the destination have URLs.
     pub has_url: bool,
 }

@@ -1,4 +1,4 @@
-//! Options that all requests of a program share. They are validated in one place.
+//! Options that all requests of a program share. They are validated together.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::origin::OriginFields;
 use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
 
-/// See the [module documentation](self).
+/// Options of a stream. See the [module documentation](self).
 #[derive(Debug, Default, Clone)]
 pub struct StreamOptions {
     /// Options of requests.
@@ -58,7 +58,7 @@ impl StreamOptions {
         let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
         let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1)?;
         if self.http.ca_file.is_some() || store.options.ca_bundle.is_some() {
-            // Report mistakes before the first request.
+            // Report mistakes before the first request is sent.
             settings.tls.roots()?;
         }
         settings.tls.client()?;

@@ -1,12 +1,12 @@
-//! The kind of engine that fetches.
+//! Kind of engine that fetches.
 
-/// See the [module documentation](self).
+/// Engine of a job. See the [module documentation](self).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Workers {
-    /// Threads of this crate with their own transport.
+    /// Threads of this crate, which have their own transport.
     #[default]
     Native,
-    /// An engine of the program that runs in this process, through [`crate::Job::take_dispatcher`].
+    /// An engine of the program that runs in this process. It uses [`crate::Job::take_dispatcher`].
     Dispatcher,
     /// An engine of the program that runs in this many processes ([`crate::join_job`], [`crate::Job::attach`]).
     Processes(usize),

@@ -1,4 +1,4 @@
-//! Records the listing in the journal page by page, until its end or the first rejected page.
+//! Recording of the listing in the journal, page by page, until its end or the first rejected page.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// See the [module documentation](self). A rejection closes the session. Pages already on their way are then ignored,
-/// because they would leave a gap.
+/// Session of a listing. See the [module documentation](self). A rejection closes the session. Pages that are already
+/// on their way are then ignored, because they would leave a gap.
 #[derive(Debug, Default)]
 pub(super) struct ListingSession {
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! The writer: a worker's second thread, which owns the sink. It receives blocks. At the end of each commit window, it
+//! The writer: a worker's second thread, which owns the sink and receives blocks. At the end of each commit window, it
 //! makes them durable, sends the receipt, and waits until the receipt is in the journal. All syncs happen in this
 //! thread, unless the sink allows a separate thread to sync while the next window is written ([`SyncThread`]).
 
@@ -38,31 +38,31 @@ pub(super) struct SinkWriter {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether every outcome becomes a row. The sink then receives nothing.
+    /// Whether every outcome becomes a row. In that case, the sink receives nothing.
     has_rows: bool,
     /// Whether the failures shard keeps the rows.
     keeps_rows: bool,
-    /// Whether to compare bodies with each other. This makes sense only for the bodies of replies.
+    /// Whether to compare bodies with each other. This is useful only for the bodies of replies.
     compares_bodies: bool,
     commit_window: Duration,
-    /// Runtime used only to wait for a block or for the end of a window.
+    /// Runtime that only waits for a block or for the end of a window.
     runtime: Runtime,
     blocks: Receiver<Block>,
-    /// Returns used blocks to the worker so that their memory is reused.
+    /// Channel that returns used blocks to the worker, so that their memory is reused.
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// Finishes windows if the sink allows it. The first such window starts the thread.
+    /// Thread that finishes windows, if the sink allows this. The first such window starts it.
     sync_thread: Option<SyncThread>,
-    /// Transforms replies before they are stored.
+    /// Transform that is applied to replies before they are stored.
     transform: Option<Transform>,
 }
 
-/// A worker's connection to its writer.
+/// Connection of a worker to its writer.
 pub(super) struct BlockInput {
     pub(super) properties: Properties,
     pub(super) body_memory: Arc<BodyMemory>,
-    /// Stage for bodies too large for memory. `None` if bodies are not kept.
+    /// Stage for bodies that are too large for memory. `None` if bodies are not kept.
     pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
     pub(super) empty: Receiver<Block>,
@@ -76,7 +76,7 @@ impl BlockInput {
 }
 
 /// Creates a worker's writer with its sink, and the worker's connection to the writer. `small` lists shards of earlier
-/// runs that the sink may merge.
+/// runs that the sink can merge.
 pub(super) fn open(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -116,7 +116,7 @@ pub(super) fn open(
     Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))
 }
 
-/// Content of the current commit window.
+/// Contents of the current commit window.
 #[derive(Default)]
 struct WriterWindow {
     outcomes: usize,
@@ -129,7 +129,7 @@ impl WriterWindow {
     fn add(&mut self, block: &Block, from: usize) {
         self.since.get_or_insert_with(Instant::now);
         self.outcomes += block.entries().len() - from;
-        // An object's request also stays in memory until the object's file is in place.
+        // The request for an object also stays in memory until its file is in place.
         let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
         self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
     }
@@ -140,7 +140,7 @@ impl SinkWriter {
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
-            // Start the transform now, so that problems are reported before it is needed.
+            // Start the transform early, so that problems are reported before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
@@ -152,7 +152,7 @@ impl SinkWriter {
                 self.control.plan.wake(self.worker as usize).notify_one();
             }
             block.clear();
-            // If there are enough empty blocks, or if the worker has ended, drop this block.
+            // If there are enough empty blocks, or if the worker has ended, this block is dropped.
             let _ = self.empty.try_send(block);
         }
         if self.control.stop.get() == Stop::Abort {
@@ -165,15 +165,15 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Transforms and stores a block from the worker. If the job ends before the transform has processed a reply, its
-    /// target gets no outcome, and the next run fetches it again.
+    /// Transforms and stores a block from the worker. If the job ends before the transform has processed a reply, the
+    /// reply's target gets no outcome. The next run then fetches it again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
         let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
-            // The transform may need longer for a block than a window lasts.
+            // The transform can take longer for a block than a window lasts.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
@@ -197,14 +197,15 @@ impl SinkWriter {
         if let Some(preflight) = &self.control.preflight
             && let Err(error) = preflight.note(block)
         {
-            // Objects fetched so far still become durable.
+            // Objects that were fetched so far still become durable.
             self.control.stop.fail(error);
         }
         let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
-    /// Returns the next block. Commits the window if it ends first. Returns `None` if no more blocks will arrive.
+    /// Returns the next block. If the window ends before the block arrives, commits the window. Returns `None` if no
+    /// more blocks follow.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let is_syncing = self.is_syncing(window)?;
@@ -273,7 +274,8 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Returns whether the previous window is still being synced or recorded in the journal. If it is not, finishes it.
+    /// Returns whether the previous window is still being synced or recorded in the journal. If neither is the case,
+    /// finishes that window.
     fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
@@ -292,7 +294,7 @@ impl SinkWriter {
     }
 
     /// Ends a window: makes its bytes durable, commits the record to the journal, and lets the sink finish. All steps
-    /// but the first may happen later, while the next window is written.
+    /// but the first can happen later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
         self.wait_for_sync(window)?;
         *window = WriterWindow::default();
@@ -313,7 +315,7 @@ impl SinkWriter {
         if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
 
-    /// Finishes the last checkpoint, whose receipt is in the journal.
+    /// Finishes the last checkpoint after its receipt was recorded in the journal.
     fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
@@ -329,11 +331,11 @@ impl SinkWriter {
 
 /// Event that woke the writer.
 enum Waited {
-    /// A block, or `None` after the worker ended.
+    /// A block, or `None` if the worker has ended.
     Block(Option<Block>),
     /// The previous window was synced. Contains the journal's answer.
     Synced(Result<Option<ShardNumber>>),
-    /// The time is up.
+    /// The time has run out.
     Long,
 }
 

@@ -1,5 +1,5 @@
-//! The journal's thread, which is the only one that writes to the journal. It writes all pending messages in one
-//! transaction and then notifies their senders. Pages are announced to the planner only once they are durable.
+//! Thread of the journal. No other thread writes to the journal. It writes all pending messages in one transaction, and
+//! then notifies their senders. Pages are announced to the planner only once they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
@@ -14,19 +14,20 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// Maximum number of messages per transaction. They are usually a few hundred rows, or at worst pages of 16 MiB.
+/// Maximum number of messages per transaction. They usually amount to a few hundred rows, or to pages of 16 MiB in the
+/// worst case.
 const MESSAGES_MAX: usize = 64;
 
-/// Notifications to send when the transaction is durable.
+/// Notifications to send once the transaction is durable.
 #[derive(Default)]
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<CommitAnswer>, CommitAnswer)>,
-    /// Whether an acknowledgement is for a worker that waits without a thread of its own.
+    /// Whether one of the acknowledgements is for a worker that waits without its own thread.
     wakes_workers: bool,
 }
 
-/// Runs until all senders are gone, and returns the journal.
+/// Runs until all senders have been dropped, and returns the journal.
 pub(crate) fn run(
     journal: Journal,
     messages: &Receiver<JournalRequest>,
@@ -128,7 +129,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Publishes a failure before the waiting threads are released, because they notice only that an answer is missing.
+/// Publishes a failure before the waiting threads are released. They only notice that there is no answer.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);
@@ -136,7 +137,7 @@ fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     })
 }
 
-/// Sends an answer. The receiver may be gone.
+/// Sends an answer. The receiver can be gone.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
     let _ = reply.send(known(found, control)?);
     Ok(())

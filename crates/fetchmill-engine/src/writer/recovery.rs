@@ -1,6 +1,10 @@
-//! Recovers the state that an earlier run left. Sealed shards are renamed to their final names. Open shards are
-//! truncated to their last receipt and sealed. Staged windows of the `files` format are moved into place. Data without
-//! a receipt is removed. Recovery may be interrupted and repeated at any time.
+//! Recovery of the state that an earlier run left:
+//! - Sealed shards are renamed to their final names.
+//! - Open shards are truncated to their last receipt and sealed.
+//! - Staged windows of the `files` format are moved into place.
+//! - Data without a receipt is removed.
+//!
+//! Recovery can be interrupted and repeated at any time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +28,9 @@ use fetchmill_store::sink::{
     UploadQueue, new_encoder,
 };
 
-/// Advice for a damaged shard.
+/// Advice for a damaged shard whose objects are known.
 const REPAIR: &str = "fetch its objects again with `fetchmill verify --repair`, then run the same command";
-/// Advice for a damaged shard with unknown objects.
+/// Advice for a damaged shard whose objects are unknown.
 const ANEW: &str = "the names of its objects are lost; fetch into a new destination";
 
 /// Parameters of [`ProcessRecovery::recover_process`].
@@ -38,8 +42,8 @@ pub(crate) struct ProcessRecovery {
 }
 
 impl ProcessRecovery {
-    /// Recovers like [`recover`], but only for one worker's dead process while the others continue. The process's file
-    /// names start with its worker number and process id. Returns the targets that are finished as a result.
+    /// Recovers like [`recover`], but only for the dead process of one worker, while the others continue. The file
+    /// names of the process start with its worker number and process id. Returns the targets that this finishes.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");
@@ -91,7 +95,8 @@ pub(crate) fn recover(
     remove_stage(&place.stage_path())
 }
 
-/// Cuts off a run that may still be alive on another machine, so that it cannot write to the job's files.
+/// Detaches the job's files from an earlier run, which might still be alive on another machine. That run can then no
+/// longer write to them.
 fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     let open = setup.shard_folder().map(|shard_folder| shard_folder.open_path());
     for folder in [place.failures_path(), place.manifests_path()].into_iter().chain(open) {
@@ -123,14 +128,14 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
             )));
         }
     }
-    // The previous run may have ended between its renames and their sync.
+    // The previous run might have ended after it renamed files and before it synced them.
     if !shards.is_empty() {
         shard_folder.sync_sealed()?;
     }
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
     shard_folder.remove(&replaced)?;
-    // The files of all other uploaded shards are already gone, because only the last removal can have been interrupted.
+    // The files of all other uploaded shards are gone, because only the last removal might have been interrupted.
     let is_left =
         |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
     let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
@@ -142,7 +147,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// Returns the sealed shards, for a sink that merges small ones. Excludes shards whose upload has begun.
+/// Returns the sealed shards, for a sink that merges small ones. Leaves out shards whose upload has begun.
 pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
     let uploads = journal.uploads()?;
     let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
@@ -168,7 +173,7 @@ pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize)
     Ok(UploadQueue::new(left.map(|shard| (shard.number, is_final(shard))), workers))
 }
 
-/// Seals open shards at their last receipt. Later objects are fetched again.
+/// Seals open shards at their last receipt. Objects after that receipt are fetched again.
 fn seal_open(
     shard_folder: &ShardFolder,
     journal: &mut Journal,
@@ -202,8 +207,8 @@ fn seal_open(
     number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
 }
 
-/// Returns the bytes after the last record of a shard. For shards with rows, these are the footer, and the number of
-/// rows is also returned.
+/// Returns the bytes that follow the last record of a shard. For shards with rows, these are the footer, and the number
+/// of rows is also returned.
 fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
     let mut trailer = Vec::new();
     if setup.format != Format::Parquet {
@@ -222,7 +227,8 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     Ok((footer, Some(rows)))
 }
 
-/// Truncates a file to its receipt and verifies the checksum of the rest. A sealed shard gets a new checksum.
+/// Truncates a file to its receipt and verifies the checksum of the remaining bytes. A sealed shard gets a new
+/// checksum.
 fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
     let why = match durable::cut(&path, end.end) {
@@ -252,7 +258,7 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
     })
 }
 
-/// Renames the staged files of a committed window. Files that are missing were renamed earlier.
+/// Renames the staged files of a committed window. Missing files were renamed earlier.
 fn finish_window(
     place: &JobLocation,
     journal: &mut Journal,
@@ -267,7 +273,7 @@ fn finish_window(
     let mut kinds = KindCounts::default();
     let mut settled = Vec::new();
     let mut named = Vec::new();
-    // Stored names depend on replies, so read them from the manifest, which became durable with its window.
+    // Stored names depend on the replies. They are read from the manifest, which became durable with its window.
     let stored =
         (!names.are_listed()).then(|| latest_names(place, &journal.manifests()?, staged)).transpose()?;
     journal.for_each_name(staged, |sequence, entry| {
@@ -317,7 +323,7 @@ fn finish_window(
     Ok(settled)
 }
 
-/// Removes staged files that belong to no committed window. Their targets are fetched again.
+/// Removes staged files that do not belong to a committed window. Their targets are fetched again.
 pub(crate) fn remove_stage(stage: &Path) -> Result<()> {
     durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
 }

@@ -1,4 +1,4 @@
-//! The thread that finishes a writer's commit windows, one at a time. It waits for the sync and the journal while the
+//! Thread that finishes a writer's commit windows, one at a time. It waits for the sync and the journal while the
 //! writer fills the next window.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, ShardNumber};
 use fetchmill_store::sink::FileSystemSync;
 
-/// See the [module documentation](self). Dropping it ends the thread after the current window.
+/// Handle of the thread. See the [module documentation](self). Dropping it ends the thread after the current window.
 pub(crate) struct SyncThread {
     windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
     ended: Receiver<Result<Option<ShardNumber>>>,
@@ -42,13 +42,13 @@ impl SyncThread {
         self.is_busy
     }
 
-    /// Starts finishing a window. The thread must be idle.
+    /// Starts to finish a window. The thread must be idle.
     pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
         self.is_busy = true;
         self.windows.send((sync, receipt)).map_err(|_| gone())
     }
 
-    /// Returns the result if the window is finished: the number of the sealed shard, if any.
+    /// Returns the result if the window is finished: the number of the shard that was sealed, if any.
     pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
             Ok(number) => Some(self.idle(number)),
@@ -75,7 +75,7 @@ impl SyncThread {
     }
 }
 
-/// Returns the error after the thread panicked. The job already has the actual error.
+/// Returns the error for a thread that panicked. The job already has the error that caused this.
 fn gone() -> Error {
     Error::Internal("the sync thread has ended".into())
 }

@@ -1,4 +1,4 @@
-//! A window's outcomes that the sink does not store, and the window's receipt.
+//! Outcomes of a window that the sink does not store, and the receipt of the window.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
@@ -22,7 +22,7 @@ pub(crate) struct WindowOutcomes {
 }
 
 impl WindowOutcomes {
-    /// Adds an outcome and the status of its last reply, or 0 if there was none. A skipped target is listed under
+    /// Adds an outcome, with the status of the last reply, or 0 if there was none. A skipped target is listed under
     /// `name`, or only counted if `name` is `None`.
     pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
@@ -40,7 +40,7 @@ impl WindowOutcomes {
         }
     }
 
-    /// Adds the host whose robots.txt forbids the last added target.
+    /// Adds the host whose robots.txt forbids the target that was added last.
     pub(crate) fn add_forbidding_host(&mut self, host: &str) {
         self.skips.add_host(host);
     }
@@ -50,7 +50,7 @@ impl WindowOutcomes {
         self.add(sequence, Outcome::Failed(kind), 0, None);
     }
 
-    /// Compares a block's objects with earlier ones.
+    /// Compares the objects of a block with earlier objects.
     pub(crate) fn compare_bodies(&mut self, block: &Block) {
         for (_, entry) in block.fetched(0) {
             let is_inside = matches!(entry.body, BlockBody::Inside(_));
@@ -60,7 +60,7 @@ impl WindowOutcomes {
 
     /// Adds an outcome of a check and its number of body bytes.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        // The results file provides the answer counts of a check.
+        // The results file provides the counts of answers in a check.
         self.add(sequence, outcome, 0, None);
         self.tally.bytes += bytes;
     }
@@ -70,7 +70,7 @@ impl WindowOutcomes {
         self.others.is_empty()
     }
 
-    /// Returns the receipt for these outcomes and the sink's checkpoint. Returns `None` if the receipt would be empty.
+    /// Returns the receipt for these outcomes and the checkpoint of the sink, or `None` if the receipt would be empty.
     pub(crate) fn receipt(
         &mut self,
         worker: u32,

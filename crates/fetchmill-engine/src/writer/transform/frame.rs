@@ -1,10 +1,12 @@
-//! The protocol between a writer and its transform process. Numbers are little-endian.
+//! Protocol between a writer and its transform process. Numbers are little-endian.
 //!
 //! The first message is the setup: its length (u32) and its bytes. The answer says that the process is ready, or why it
-//! is not. Requests follow: the length of the rest (u32), the number of replies (u32), and each reply
-//! ([`TransformRequest::add`]). Each reply is answered in order: a letter, the length of the columns (u32), the length
-//! of the body (u64), and then the columns and the body. A column value is a length (u32, all ones for no value)
-//! followed by its bytes.
+//! is not.
+//!
+//! Each request after that consists of the length of what follows (u32), the number of replies (u32), and the replies
+//! ([`TransformRequest::add`]). Each reply is answered in order, with a letter, the length of the columns (u32), the
+//! length of the body (u64), the columns and the body. The value of a column consists of a length (u32, all ones if
+//! there is no value) and its bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,35 +17,35 @@ use fetchmill_model::object::Facts;
 
 const NONE: u32 = u32::MAX;
 const NO_DATE: i64 = i64::MIN;
-/// Size of an answer's head: a letter and two lengths.
+/// Size of the head of an answer: a letter and two lengths.
 const ANSWER_HEAD_BYTES: usize = 13;
 
-/// A reply as it is passed to the function.
+/// A reply in the form in which the function receives it.
 pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
-    /// File with the body, if the body was too large for memory.
+    /// File that contains the body, if it was too large for memory.
     pub(super) path: Option<&'s Path>,
     pub(super) body: &'s [u8],
     pub(super) facts: Facts<'s>,
 }
 
-/// A request being written.
+/// A request while it is being written.
 pub(super) struct TransformRequest<'r> {
     out: &'r mut Vec<u8>,
     replies: u32,
 }
 
 impl<'r> TransformRequest<'r> {
-    /// Starts a request in a reused buffer.
+    /// Starts a request in a buffer that is reused.
     pub(super) fn new(out: &'r mut Vec<u8>) -> Self {
         out.clear();
         out.extend_from_slice(&[0; 8]);
         TransformRequest { out, replies: 0 }
     }
 
-    /// Adds a reply: status (u16), date (i64), the lengths of name, URL, content type, encoding, ETag and path (u32),
-    /// the body length (u64), and then all these values.
+    /// Adds a reply: the status (u16), the date (i64), the lengths of name, URL, content type, encoding, ETag and path
+    /// (u32), the length of the body (u64), and then all these values.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;
@@ -64,7 +66,7 @@ impl<'r> TransformRequest<'r> {
         self.replies += 1;
     }
 
-    /// Fills in the lengths in the request's head.
+    /// Fills in the lengths in the head of the request.
     pub(super) fn finish(self) -> Result<()> {
         let length = u32::try_from(self.out.len() - 4)
             .map_err(|_| Error::Internal("the batch is too large for a transform".into()))?;
@@ -74,7 +76,7 @@ impl<'r> TransformRequest<'r> {
     }
 }
 
-/// Result for a reply. Its bytes are in the caller's buffers.
+/// Result for a reply. The buffers of the caller contain its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransformAnswer {
     /// Store the body and the columns.
@@ -106,11 +108,11 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     match head.letter {
         b'R' => Ok(Ok(())),
         b'E' => Ok(Err(one_line(&text))),
-        _ => Err(wrong("it is not ready, and it gave no reason")),
+        _ => Err(wrong("it is not ready and gave no reason")),
     }
 }
 
-/// Reads the next answer with its columns and body. A body of more than `max_size` bytes is a failure.
+/// Reads the next answer with its columns and body. A body that exceeds `max_size` bytes is a failure.
 pub(super) fn read_answer(
     from: &mut impl Read,
     columns: &mut Vec<u8>,
@@ -146,7 +148,7 @@ fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     format!("the result has {} bytes, but --max-size is {max_size}", head.body)
 }
 
-/// Reads exactly `length` bytes. Allocates memory only as they arrive.
+/// Reads exactly `length` bytes. Allocates memory only as the bytes arrive.
 fn read_part(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     from.take(length).read_to_end(into)?;
@@ -185,7 +187,7 @@ fn are_values(columns: &[u8]) -> bool {
     length == columns.len()
 }
 
-/// Returns a process's output as one line for a message.
+/// Returns the output of a process as one line, for a message.
 pub(super) fn one_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).split(char::is_control).collect::<Vec<_>>().join(" ")
 }

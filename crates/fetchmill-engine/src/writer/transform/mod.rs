@@ -1,10 +1,10 @@
-//! Applies a user's function to replies before they are stored. A separate process runs the function, and its results
-//! are stored in place of the replies.
+//! Transform: a function of the user that is applied to replies before they are stored. A separate process runs the
+//! function, and its results are stored in place of the replies.
 //!
-//! Each writer has its own process, so fetching threads never wait for the function. Replies are sent to the process in
-//! batches. If a batch kills the process, a new process gets the same replies one at a time. A reply that kills the new
-//! process too fails with the kind `transform`. If the job is killed, replies without a receipt are fetched and
-//! transformed again.
+//! Each writer has its own process, so that fetching threads never wait for the function. Replies are sent to the
+//! process in batches. If a batch kills the process, a new process gets the same replies one at a time. If a reply also
+//! kills the new process, it fails with the kind `transform`. If the job is killed, replies without a receipt are
+//! fetched and transformed again.
 
 mod frame;
 mod process;
@@ -36,29 +36,29 @@ pub(crate) struct TransformSetup {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
     pub(crate) process: TransformOptions,
-    /// Columns that the function may fill.
+    /// Columns that the function can fill.
     pub(crate) columns: Vec<String>,
-    /// Types of those columns.
+    /// Types of these columns.
     pub(crate) types: Vec<ColumnType>,
     /// Maximum number of replies per batch.
     pub(crate) batch: usize,
-    /// Number of columns kept from a list. The function's columns follow them.
+    /// Number of columns that are kept from a list. The columns of the function follow them.
     pub(crate) list_columns: usize,
     /// Maximum size of a result in bytes.
     pub(crate) max_size: u64,
     /// Stage for bodies and results that are too large for memory.
     pub(crate) stage: Arc<Stage>,
-    /// Origin and path template of the objects, if a server lists its own objects.
+    /// Origin and path template of the objects, if the source is a server that lists its own objects.
     pub(crate) server: Option<(String, RequestTemplate)>,
     /// Whether the sink has a URL column.
     pub(crate) stores_url: bool,
-    /// Whether the sink stores anything of an object.
+    /// Whether the sink stores any part of an object.
     pub(crate) stores_bodies: bool,
-    /// Whether the names end with a dot and the extension of the stored type (`.{ext}`).
+    /// Whether names end with a dot and the extension of the stored type (`.{ext}`).
     pub(crate) has_extension: bool,
 }
 
-/// See the [module documentation](self).
+/// Transform of a writer. See the [module documentation](self).
 pub(crate) struct Transform {
     setup: TransformSetup,
     process: Option<TransformProcess>,
@@ -72,16 +72,16 @@ pub(crate) struct Transform {
 /// Progress of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransformProgress {
-    /// All replies are transformed.
+    /// All replies were transformed.
     Done,
-    /// The job is ending and does not wait. The next run fetches the remaining replies again.
+    /// The job is ending, and does not wait. The next run fetches the remaining replies again.
     Stopped,
 }
 
 /// Result of sending a batch.
 enum BatchAttempt {
     Over(TransformProgress),
-    /// The process died after this many answers. The string describes to the user how it ended.
+    /// The process died after this many answers. The string describes for the user how it ended.
     Died(usize, String),
 }
 
@@ -130,7 +130,7 @@ impl Transform {
     }
 
     /// Starts the process and waits until the function is loaded. Call this on a thread that outlives the transform,
-    /// because the process dies with the calling thread.
+    /// because the process dies together with the thread that started it.
     pub(crate) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {
@@ -149,7 +149,7 @@ impl Transform {
         )))
     }
 
-    /// Transforms a block and passes the results to `store`, in one or more parts.
+    /// Transforms a block, and passes the results to `store` in one or more parts.
     pub(crate) fn run(
         &mut self,
         block: &Block,
@@ -212,7 +212,7 @@ impl Transform {
             match self.attempt(block, &[*entry], store)? {
                 BatchAttempt::Over(TransformProgress::Stopped) => return Ok(TransformProgress::Stopped),
                 BatchAttempt::Died(0, how) => self.fail(block, entry, &how)?,
-                // The process may have answered this reply before it died.
+                // The process might have answered this reply before it died.
                 BatchAttempt::Over(TransformProgress::Done) | BatchAttempt::Died(..) => {}
             }
         }
@@ -228,7 +228,7 @@ impl Transform {
         if self.setup.control.stop.is_drained() {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
-        // If the process died while idle, no reply is to blame.
+        // If the process died while idle, no reply caused this.
         self.process.take_if(TransformProcess::has_ended);
         if self.process.is_none() && self.start()? == TransformProgress::Stopped {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
@@ -293,7 +293,7 @@ impl Transform {
         request.finish()
     }
 
-    /// Stores the function's result for a reply.
+    /// Stores the result of the function for a reply.
     fn settle(&mut self, block: &Block, entry: &BlockEntry, answer: TransformAnswer) -> Result<()> {
         match answer {
             TransformAnswer::Stored => match self.setup.wrong_value(&self.columns) {
@@ -364,7 +364,7 @@ impl Transform {
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }
 
-    /// Returns the listed facts of a reply. For objects that a server lists, the name replaces the URL.
+    /// Returns the listed facts of a reply. For objects on a server that lists them, the name replaces the URL.
     fn listed_facts<'b>(&self, block: &'b Block, entry: &BlockEntry) -> Facts<'b> {
         let facts = block.facts(entry);
         Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts }
@@ -408,7 +408,7 @@ impl TransformSetup {
         }
     }
 
-    /// Checks the values of the function against the column types. Returns a description of the first mismatch.
+    /// Checks the values of the function against the types of the columns. Returns a description of the first mismatch.
     fn wrong_value(&self, columns: &[u8]) -> Option<String> {
         let told = self.columns.iter().zip(&self.types).zip(frame::values(columns));
         told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
@@ -418,7 +418,7 @@ impl TransformSetup {
             })
     }
 
-    /// Returns the values of all columns: those of the list, followed by those of the function. Returns `None` if the
+    /// Returns the values of all columns: first those of the list, then those of the function. Returns `None` if the
     /// function has no columns.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
         if self.columns.is_empty() {

@@ -1,7 +1,7 @@
 //! A transform process, which lives as long as its writer.
 //!
-//! Every wait is bounded. Each tick checks whether the job still waits and whether the process still exists, because a
-//! child of the process may keep the socket open.
+//! Every wait has a limit. Each tick checks whether the job still waits and whether the process still exists, because a
+//! child of the process can keep the socket open.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::Shutdown;
@@ -26,17 +26,17 @@ pub(super) enum NoTransformReply {
     Died,
 }
 
-/// An answer, or the reason why there is none.
+/// Answer, or the reason why there is none.
 pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 
-/// See the [module documentation](self).
+/// Running process. See the [module documentation](self).
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Number of answers still expected. The process may exit by itself only if this number is 0.
+    /// Number of answers that are still expected. The process must not exit by itself unless this number is 0.
     owed: usize,
 }
 
-/// The socket. Reads wait for one tick at a time.
+/// Socket to the process. Reads wait for one tick at a time.
 struct TransformSocket {
     socket: UnixStream,
     child: Child,
@@ -65,7 +65,7 @@ impl TransformProcess {
         Ok(TransformProcess { reader: BufReader::new(socket), owed: 0 })
     }
 
-    /// Sends the setup and waits for the process to load its function. If that fails, the job stops.
+    /// Sends the setup, and waits until the process has loaded its function. If that fails, the job stops.
     pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<TransformReply<()>> {
         let length = (setup.len() as u32).to_le_bytes();
         if let Err(silence) = self.send(&[&length, setup].concat(), 1) {
@@ -81,7 +81,7 @@ impl TransformProcess {
         }
     }
 
-    /// Sends bytes that the process will answer with `answers` answers.
+    /// Sends bytes to which the process responds with `answers` answers.
     pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
         self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
@@ -118,9 +118,9 @@ impl TransformProcess {
         self.reader.get_mut().look()
     }
 
-    /// Ends the process if necessary, and describes how it ended for the user.
+    /// Ends the process if necessary, and describes for the user how it ended.
     pub(super) fn how_it_ended(mut self) -> String {
-        // A process that has closed its end is about to exit.
+        // A process that has closed its end of the socket is about to exit.
         let ended = self.reader.get_mut().wait();
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
@@ -137,7 +137,7 @@ impl Drop for TransformProcess {
         let own = self.reader.get_mut();
         let _ = own.socket.shutdown(Shutdown::Both);
         if owes || own.wait().is_none() {
-            // The process may already be gone.
+            // The process might already be gone.
             let _ = own.child.kill();
         }
         let _ = own.child.wait();
@@ -153,7 +153,7 @@ impl TransformSocket {
         self.ended.is_some()
     }
 
-    /// Waits a moment for the process to exit.
+    /// Waits briefly for the process to exit.
     fn wait(&mut self) -> Option<ExitStatus> {
         let until = Instant::now() + TRANSFORM_END_WAIT;
         let mut pause = TICK / 50;
@@ -164,7 +164,7 @@ impl TransformSocket {
         self.ended
     }
 
-    /// After a tick without data, decides whether to wait for another. Output that was written before the process
+    /// Decides after a tick without data whether to wait for another tick. Output that was written before the process
     /// exited is still read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();

@@ -1,5 +1,5 @@
-//! Stores small objects in a bucket, such as the records of a shared job's directory. Each call opens a connection, and
-//! retries until it succeeds or times out. All names are relative to the destination's prefix.
+//! Store of small objects in a bucket, such as the records in the directory of a shared job. Each call opens a
+//! connection, and retries until it succeeds or times out. All names are relative to the destination's prefix.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const ABORTED_AT_ONCE: usize = 100;
 
 type BucketResult<T> = std::result::Result<T, UploadEnd>;
 
-/// See the [module documentation](self). Can be shared between threads.
+/// Client of the bucket. See the [module documentation](self). It can be shared between threads.
 #[derive(Debug)]
 pub struct Bucket {
     place: UploadDestination,
@@ -39,13 +39,13 @@ pub struct Bucket {
 /// An object, or a part of an object.
 #[derive(Debug)]
 pub struct BucketObject {
-    /// Content.
+    /// Bytes of the object or part.
     pub body: Vec<u8>,
-    /// Modification time by the store's clock, in seconds since 1970.
+    /// Modification time according to the store's clock, in seconds since 1970.
     pub modified: u64,
 }
 
-/// An object in a listing page.
+/// Object in a page of the listing.
 #[derive(Debug)]
 pub struct StoredKey {
     /// Name without the prefix.
@@ -54,23 +54,23 @@ pub struct StoredKey {
     pub size: u64,
     /// ETag, which changes when the object is replaced.
     pub etag: String,
-    /// Modification time by the store's clock, in seconds since 1970.
+    /// Modification time according to the store's clock, in seconds since 1970.
     pub modified: u64,
 }
 
-/// A listing page.
+/// Page of the listing.
 #[derive(Debug)]
 pub struct BucketPage {
-    /// Objects in the store's order.
+    /// Objects in the order of the store.
     pub keys: Vec<StoredKey>,
     /// Token of the next page. `None` on the last page.
     pub token: Option<String>,
-    /// The store's time in seconds since 1970.
+    /// Current time of the store in seconds since 1970.
     pub sent: u64,
 }
 
 impl Bucket {
-    /// Finds credentials, but does not send a request to the bucket yet.
+    /// Finds credentials, but does not send any requests to the bucket.
     pub fn open(dest: &Path, options: &StreamOptions) -> Result<Self> {
         let Some(place) = UploadDestination::of(dest)? else {
             return Err(Error::Usage(format!(
@@ -108,7 +108,7 @@ impl Bucket {
                 ))
                 .into()),
                 200 | 206 => Ok(Some(BucketObject { body: reply.body, modified })),
-                // The offset is at or after the end.
+                // The offset is at the end of the object or after it.
                 416 => Ok(Some(BucketObject { body: Vec::new(), modified })),
                 404 if meaning(&reply) != StoreError::NoBucket => Ok(None),
                 _ => Err(self.refused(client, "read", &key, &reply)),
@@ -116,7 +116,7 @@ impl Bucket {
         })
     }
 
-    /// Writes an object and replaces an existing one. Returns the store's time in seconds since 1970.
+    /// Writes an object, and replaces any existing one. Returns the store's time in seconds since 1970.
     pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
         let key = self.key(name);
         self.run(patience, async |client| {
@@ -129,8 +129,8 @@ impl Bucket {
         })
     }
 
-    /// Tries once to create an object that must not exist yet. `None` means that the result is unknown. In that case,
-    /// read the object to find out.
+    /// Makes one attempt to create an object that must not exist yet. `None` means that the result is unknown. In that
+    /// case, read the object to find out.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];
@@ -141,7 +141,7 @@ impl Bucket {
                 200 => Ok(Some(true)),
                 412 => Ok(Some(false)),
                 501 => Err(Error::Usage(format!(
-                    "{}: the store does not support If-None-Match, so two workers could both believe that \
+                    "{}: the store does not support If-None-Match, so two workers could both assume that \
                      they are first; use another store",
                     self.text()
                 ))
@@ -156,7 +156,7 @@ impl Bucket {
         }
     }
 
-    /// Lists a page of the names that start with `begin`. `token` comes from the previous page.
+    /// Lists a page of the names that start with `begin`. The previous page contains the `token`.
     pub fn list(&self, begin: &str, token: Option<&str>, patience: Duration) -> Result<BucketPage> {
         let prefix = self.key(begin);
         let query = ListQuery {
@@ -214,13 +214,13 @@ impl Bucket {
         finish(network_runtime()?.block_on(client.put_file(path, &key, false)))
     }
 
-    /// Aborts the multipart uploads of all names that start with `begin`. Each page, and each group of uploads, may
-    /// take `patience`.
+    /// Aborts the multipart uploads of all names that start with `begin`. Each page, and each group of uploads, can
+    /// take up to `patience`.
     pub fn abort_uploads(&self, begin: &str, patience: Duration) -> Result<()> {
         let prefix = self.key(begin);
         let mut after = None;
         let mut found = Vec::new();
-        // Some stores need the last upload of a page for the next page, so nothing is aborted before the last page.
+        // Some stores need the last upload of a page to find the next page, so nothing is aborted before the last page.
         loop {
             let page = self.list_uploads(&prefix, after.as_ref(), patience)?;
             found.extend(page.uploads.into_iter().filter(|upload| upload.key.starts_with(&prefix)));
@@ -306,11 +306,11 @@ impl Bucket {
     fn clock_of(&self, reply: &BucketReply) -> BucketResult<u64> {
         let said = reply.sent_at();
         said.ok_or_else(|| {
-            Error::Usage(format!("{}: the store's replies have no Date header", self.text())).into()
+            Error::Usage(format!("{}: the replies of the store have no Date header", self.text())).into()
         })
     }
 
-    /// Returns the error for a refusal that a retry cannot resolve.
+    /// Returns the error for a refusal that would not change if the request were repeated.
     fn refused(&self, client: &UploadClient, action: &str, key: &str, reply: &BucketReply) -> UploadEnd {
         Error::Usage(client.refusal(action, &self.place.text_of(key), reply)).into()
     }

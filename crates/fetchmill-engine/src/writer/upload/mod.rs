@@ -1,10 +1,10 @@
-//! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
+//! Thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
 //! manifest. The journal records the start of an upload before its first request, and its end before the file is
 //! removed. The next run rechecks unfinished uploads. If an object already exists, it must have the same bytes.
 //! Otherwise it does not belong to the job.
 //!
-//! The failures file is the last object of a job, and is uploaded after the thread has ended. It is the only object
-//! that is ever deleted: before a retry run, and only if the job created it.
+//! The failures file is the last object of a job, and is uploaded after the thread has ended. No other object is ever
+//! deleted. The failures file is deleted before a retry run, if the job created it.
 //!
 //! Uploads never block a fetching thread. A writer waits for uploads before it starts a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
@@ -37,7 +37,7 @@ use fetchmill_store::journal;
 use fetchmill_store::sink::{NextShard, ShardFolder, UploadQueue};
 use store::{UploadClient, UploadEnd};
 
-/// See the [module documentation](self).
+/// Uploader of shards. See the [module documentation](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Uploader {
     pub(crate) access: Arc<Access>,
@@ -45,12 +45,12 @@ pub(crate) struct Uploader {
     pub(crate) upload: UploadDestination,
     pub(crate) shard_folder: ShardFolder,
     pub(crate) upload_queue: Arc<UploadQueue>,
-    /// Shards whose upload an earlier run started.
+    /// Shards whose upload was started by an earlier run.
     pub(crate) begun: BTreeSet<ShardNumber>,
     pub(crate) give_up_after: Duration,
 }
 
-/// Releases all waiting writers when the thread ends for any reason.
+/// Guard that releases all waiting writers when the thread ends for any reason.
 struct CloseGuard(Arc<UploadQueue>);
 
 impl Drop for CloseGuard {
@@ -86,8 +86,8 @@ impl Uploader {
         }
     }
 
-    /// Uploads the failures file and removes it locally. `was_begun` means that an earlier run may have uploaded the
-    /// same file. Returns `false` if the upload was stopped.
+    /// Uploads the failures file and then removes it locally. `was_begun` means that an earlier run might have uploaded
+    /// the same file. Returns `false` if the upload was stopped.
     pub(crate) fn put_failures(&self, control: &Arc<Control>, path: &Path, was_begun: bool) -> Result<bool> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.put_file(path, &self.failures_key(), was_begun)) {
@@ -148,7 +148,7 @@ impl Uploader {
     }
 }
 
-/// Makes an upload's progress durable in the journal.
+/// Records the progress of an upload in the journal, and waits until it is durable.
 fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
     control.journal.commit(CommitRequest::Upload(number, upload)).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Uploads a shard. Its file and its manifest become objects, each uploaded in one request or in parts. An object
+//! Upload of a shard. Its file and its manifest each become an object, uploaded in one request or in parts. An object
 //! becomes visible only when it is complete.
 
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use fetchmill_store::sink::ShardFolder;
 
 type UploadResult<T> = std::result::Result<T, UploadEnd>;
 
-/// An existing object at a key.
+/// Object that already exists under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExistingObject {
     Nothing,
@@ -26,7 +26,7 @@ enum ExistingObject {
     Other,
 }
 
-/// A file being uploaded.
+/// A file that is being uploaded.
 struct FileUpload<'a> {
     path: &'a Path,
     file: File,
@@ -58,7 +58,7 @@ impl<'a> FileUpload<'a> {
 }
 
 impl UploadClient {
-    /// Uploads a shard and its manifest, unless they already exist.
+    /// Uploads a shard and its manifest, unless both already exist.
     pub(super) async fn put_shard(
         &self,
         shard_folder: &ShardFolder,
@@ -84,8 +84,8 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes from the store what was uploaded of a file that is gone from disk: its uploaded parts, or the complete
-    /// object.
+    /// Removes from the store what was uploaded of a file that no longer exists on disk: either its parts or the
+    /// complete object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -151,7 +151,7 @@ impl UploadClient {
         let answer = self.make(self.object("PUT", sending.key, "", Some(&body))).await?;
         match answer.status {
             200 => Ok(()),
-            // An earlier attempt whose answer was lost may have created the object.
+            // An earlier attempt, whose answer was lost, might have created the object.
             412 => self.must_be_same(sending).await,
             _ => Err(self.refused("upload", sending.key, &answer)),
         }
@@ -174,7 +174,7 @@ impl UploadClient {
     async fn send_parts(&self, sending: &FileUpload<'_>, id: &str) -> UploadResult<()> {
         let etags = RefCell::new(vec![String::new(); sending.parts()]);
         let next = Cell::new(0);
-        // There are `UPLOAD_PARTS_IN_FLIGHT` futures.
+        // There are `UPLOAD_PARTS_IN_FLIGHT` such futures.
         let one = self.send_some(sending, id, &next, &etags);
         let other = self.send_some(sending, id, &next, &etags);
         tokio::try_join!(one, other)?;
@@ -219,7 +219,7 @@ impl UploadClient {
         }
     }
 
-    /// Returns whether to repeat an upload that an earlier run started. Discards the parts from that run.
+    /// Returns whether to repeat an upload that an earlier run started. Discards the parts that were sent by that run.
     async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
         if sending.length > UPLOAD_PART_BYTES as u64 {
             self.abort_uploads(sending.key).await?;
@@ -235,14 +235,14 @@ impl UploadClient {
         let connection = &mut RestedConnection::default();
         let mut after = None;
         let mut found = Vec::new();
-        // Some stores need the last upload of a page for the next page, so nothing is aborted before the last page.
+        // Some stores need the last upload of a page to find the next page, so nothing is aborted before the last page.
         loop {
             let query = multipart::uploads_query(key, after.as_ref());
             let list = BucketRequest { key: None, ..self.object("GET", key, &query, None) };
             let answer = self.ask(connection, &list).await?;
             let page = multipart::uploads_page(&answer.body).filter(|_| answer.status == 200);
             let Some(page) = page else { return Err(self.refused("list the uploads of", key, &answer)) };
-            // Uploads of longer keys that start with this key come after its own.
+            // Uploads of longer keys with this prefix come after the uploads of the key itself.
             let is_last = page.uploads.last().is_none_or(|upload| upload.key != key);
             found.extend(page.uploads.into_iter().filter(|upload| upload.key == key));
             if is_last || page.next.is_none() || page.next == after {
@@ -268,7 +268,7 @@ impl UploadClient {
         )))
     }
 
-    /// Checks that the object in the store is the same.
+    /// Checks that the object in the store has the same content.
     async fn must_be_same(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
         match self.look(sending).await? {
             ExistingObject::Same => Ok(()),
@@ -294,10 +294,10 @@ impl UploadClient {
         self.ask(connection, &ask).await
     }
 
-    /// Compares the existing object byte by byte, because a store's ETag depends on the object's encryption.
+    /// Compares the existing object byte by byte, because the ETag from a store depends on the object's encryption.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
-        // Read one more part than the file has, to check that the object ends there.
+        // Read one part more than the file has, to check that the object ends there.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
             let answer = self.read(connection, sending.key, index).await?;
@@ -315,7 +315,7 @@ impl UploadClient {
         Ok(ExistingObject::Other)
     }
 
-    /// Compares the existing object by length and checksum, because the file is gone.
+    /// Compares the existing object by length and checksum, because the file no longer exists.
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);

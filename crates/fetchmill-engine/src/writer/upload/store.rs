@@ -1,5 +1,5 @@
-//! Requests to the destination bucket, retried by the planner's rules. If the store reports overload, all requests
-//! pause for a while.
+//! Requests to the destination bucket, which are retried according to the planner's rules. If the store reports
+//! overload, all requests pause for some time.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ impl From<Error> for UploadEnd {
     }
 }
 
-/// A failure that may be temporary.
+/// A failure that can be temporary.
 struct UploadTrouble {
     kind: FailureKind,
     reason: String,
     retry_after: Option<Millis>,
 }
 
-/// See the [module documentation](self).
+/// Client of the store. See the [module documentation](self).
 pub(super) struct UploadClient {
     client: Client,
     pub(super) upload: UploadDestination,
@@ -48,9 +48,9 @@ pub(super) struct UploadClient {
     stop: Arc<StopSignal>,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// No request is sent before this time.
+    /// Time before which no request is sent.
     resting_until: Cell<Millis>,
-    /// Time when the store last made progress or had nothing to do.
+    /// Time at which the store last made progress or had nothing to do.
     good_at: Cell<Millis>,
     /// Whether requests make the store reject a key that already exists.
     pub(super) is_conditional: Cell<bool>,
@@ -66,9 +66,9 @@ impl UploadClient {
         head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
-            // The head timeout starts when the first byte of a part is sent.
+            // The timeout for the head starts when the first byte of a part is sent.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
-            // Do not send the header fields for the source to this store.
+            // The header fields for the source must not be sent to this store.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
             reach: AddressPolicy::Anywhere,
@@ -99,7 +99,7 @@ impl UploadClient {
         self.clock.now()
     }
 
-    /// Records that there is work for the store again.
+    /// Records that the store has work to do again.
     pub(super) fn begin(&self) {
         self.good_at.set(self.now());
     }
@@ -130,7 +130,7 @@ impl UploadClient {
             () = self.stopped() => None,
         };
         answered.unwrap_or_else(|| {
-            // A reply may still arrive, so do not reuse the connection.
+            // A reply can still arrive, so the connection must not be reused.
             connection.close();
             Err(UploadEnd::Stopped)
         })
@@ -183,7 +183,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Sends a request once, because it must not simply be repeated. Returns the reason if there is no reply.
+    /// Sends a request only once, because it cannot simply be repeated. Returns the reason if there is no reply.
     pub(super) async fn try_once(
         &self,
         ask: &BucketRequest<'_>,
@@ -194,9 +194,9 @@ impl UploadClient {
         Ok(answered.map_err(|broken| format!("{}: {}", broken.kind.name(), broken.reason)))
     }
 
-    /// Tries once to clean up, even if the job was stopped.
+    /// Makes one attempt to clean up, even if the job was stopped.
     pub(super) async fn ask_once(&self, ask: &BucketRequest<'_>) {
-        // Ignore the result, because the next run checks what is left.
+        // The result is ignored, because the next run checks what is left.
         let _ = self.client.send(ask).await;
     }
 
@@ -221,7 +221,7 @@ impl UploadClient {
         Err(UploadEnd::Failed(Error::Usage(problem)))
     }
 
-    /// Describes the store's refusal in one line.
+    /// Describes a refusal by the store in one line.
     pub(super) fn refusal(&self, action: &str, what: &str, answer: &BucketReply) -> String {
         let fault = ErrorDocument::read(&answer.body).unwrap_or_default();
         let is_signed = self.client.access().is_signed();
