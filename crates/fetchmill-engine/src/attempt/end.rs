@@ -1,4 +1,4 @@
-//! Result of an attempt.
+//! The result of an attempt.
 
 use std::borrow::Cow;
 

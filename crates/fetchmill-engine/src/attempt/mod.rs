@@ -1,4 +1,4 @@
-//! The attempt loop: makes attempts at a request until it is answered or must wait. All requests use this loop.
+//! The attempt loop, which makes attempts at a request until it is answered or must wait. All requests use this loop.
 //! Workers, streams, listings and the store client are [`Requester`]s.
 //!
 //! [`fulfil`] connects, sends the request, holds the reply until it is certain ([`fetchmill_net::certain`]), follows

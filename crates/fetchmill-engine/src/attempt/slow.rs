@@ -1,4 +1,4 @@
-//! Requests that are far slower than other requests to their origin. They are abandoned and repeated
+//! Abandons and repeats requests that are far slower than other requests to their origin
 //! ([`fetchmill_model::reply::patience`]).
 
 use super::end::AttemptEnd;

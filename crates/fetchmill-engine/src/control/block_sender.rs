@@ -1,4 +1,5 @@
-//! Sender of a dispatcher's outcomes to its sink: the current block, and bodies that are too large for the block.
+//! Sends a dispatcher's outcomes to its sink, in blocks. Bodies that are too large for the block are sent through
+//! files.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Memory budget of one worker and its writer, for bodies on their way from a connection to the sink.
+//! The memory budget of one worker and its writer, for bodies on their way from a connection to the sink.
 //!
 //! Each holder of bodies reserves memory for them and releases it afterwards. A connection holds bytes during a
 //! transfer. A full block holds them until its sink has stored it. Holders never wait for room, because a waiting

@@ -1,4 +1,4 @@
-//! Counter of received body bytes for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
+//! Counts received body bytes for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Clock of a job.
+//! The clock of a job.
 
 use std::time::{Duration, Instant, SystemTime};
 

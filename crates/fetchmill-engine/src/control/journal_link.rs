@@ -1,4 +1,4 @@
-//! Channel to the journal's thread, and the requests that it carries.
+//! The channel to the journal's thread, and the requests that it carries.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! State that the threads of a job share, grouped by purpose.
+//! The state that the threads of a job share, grouped by purpose.
 
 pub(super) mod block_sender;
 pub(super) mod body_memory;

@@ -1,4 +1,4 @@
-//! Waits that rate limits require.
+//! Waits for rate limits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Detector of an only origin that refuses everything. Many 401 or 403 replies in a row mean that the credentials are
+//! Detects that a job's only origin refuses everything. Many 401 or 403 replies in a row mean that the credentials are
 //! wrong or have expired. Further requests would only make more targets fail.
 //!
 //! After each success, a worker reads one counter. While there are no refusals, no thread writes to that counter.

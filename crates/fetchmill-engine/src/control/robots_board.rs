@@ -1,5 +1,5 @@
-//! Board of the robots.txt files of a list's hosts (`--robots`). All workers share it, so that each file is requested
-//! only once. A worker takes the lock when it meets a new host, not once per object.
+//! The robots.txt files of a list's hosts (`--robots`). All workers share them, so that each file is requested only
+//! once. A worker takes the lock when it meets a new host, not once per object.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! Planner behind a lock, with copies of the values that threads read once per object. Reading a copy takes no lock.
+//! The planner behind a lock, with copies of the values that threads read once per object. Reading a copy takes no
+//! lock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! End of a job: the requested kind of stop, and the first error. Code that fails or ends the job needs no other
-//! module.
+//! The end of a job: the requested kind of stop, and the first error. Code that only fails or ends the job needs no
+//! other module.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,4 +1,4 @@
-//! Counter of unsolicited replies.
+//! Counts unsolicited replies and reports them to the user.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Probe of the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
+//! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
 //! program is busy. Any excess over the shortest time is therefore caused by a queue in the network. The connection is
 //! closed immediately.
 

@@ -1,4 +1,4 @@
-//! Export of a job's objects in another format. The result is itself a job, so `ls`, `verify` and resuming work as
+//! Exports the objects of a job in another format. The result is itself a job, so `ls`, `verify` and resuming work as
 //! usual. A shared job is exported range by range.
 //!
 //! Objects are read in a fixed order, which also determines their sequence numbers. A resumed export therefore needs

@@ -1,4 +1,4 @@
-//! Thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
+//! The thread that checks an origin. It requests a previously fetched object, or the first page of the listing, and
 //! discards the body. The planner decides when to check (`planner/probing.rs`).
 //!
 //! Like the listing, this thread sends its own requests, whichever engine is used. It sends one at a time, each on a

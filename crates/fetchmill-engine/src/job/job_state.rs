@@ -1,4 +1,4 @@
-//! State shared by a job and its thread, and the final report.
+//! The state that a job and its thread share, and the final report.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

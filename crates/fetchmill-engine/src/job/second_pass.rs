@@ -1,4 +1,4 @@
-//! Retry run for failed or absent targets (`--retry-failed`).
+//! A retry run for failed or absent targets (`--retry-failed`).
 
 use crate::request::retry_failed::RetryFailed;
 use crate::writer::recovery;

@@ -1,4 +1,4 @@
-//! Input of a list from a file, a pipe, or standard input.
+//! Opens the inputs of a list: a file, a pipe, or standard input.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

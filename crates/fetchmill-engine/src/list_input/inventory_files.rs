@@ -1,4 +1,4 @@
-//! Locations of an inventory's data files relative to its `manifest.json`, in the folder structure of the bucket.
+//! Locates the data files of an inventory relative to its `manifest.json`, in the folder structure of the bucket.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

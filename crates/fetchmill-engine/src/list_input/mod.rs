@@ -1,4 +1,4 @@
-//! Inputs of a list: a file, a pipe, standard input, or items from a program. A job opens its list before anything
+//! The input of a list: a file, a pipe, standard input, or items from a program. A job opens its list before anything
 //! else, and the listing's thread reads it.
 
 mod divisible;

@@ -1,4 +1,4 @@
-//! Detection of the type of a server's listing from its answers.
+//! Detects the type of a server's listing from its answers.
 //!
 //! The list/get API is tried first. If the server does not offer this API, the source itself is requested. It can be a
 //! folder (nginx JSON or an index page) or an object. A source without a trailing slash is requested as given, and then

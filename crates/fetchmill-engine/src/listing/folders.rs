@@ -1,4 +1,4 @@
-//! Walk over the folders of a web server, one at a time, in the order of the journal.
+//! Walks the folders of a web server, one at a time, in the order of the journal.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;

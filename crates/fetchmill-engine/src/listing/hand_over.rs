@@ -1,4 +1,4 @@
-//! Delivery of pages to the planner, both from an earlier run and from the current listing.
+//! Sends pages to the planner, both from an earlier run and from the current listing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::{Page, Sequence};
 
-/// Delivers the unfinished targets that an earlier run listed. `names_urls` means that targets are URLs, possibly at
-/// many origins.
+/// Sends the unfinished targets that an earlier run listed. `names_urls` means that targets are URLs, possibly at many
+/// origins.
 pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
     let mut from: Sequence = 0;
     while control.wait_for_room() {

@@ -1,4 +1,4 @@
-//! Failures of pages, and their reasons.
+//! Page failures and their reasons.
 
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;

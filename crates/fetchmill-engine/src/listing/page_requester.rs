@@ -1,5 +1,5 @@
-//! Requests for the pages of a listing ([`crate::attempt`]). They are sent one at a time, on connections that are new
-//! or have rested. Without the rest, an unsolicited reply could be mistaken for the page.
+//! Requests the pages of a listing ([`crate::attempt`]), one at a time, on connections that are new or have rested.
+//! Without the rest, an unsolicited reply could be mistaken for the page.
 
 use std::cell::Cell;
 use std::convert::Infallible;

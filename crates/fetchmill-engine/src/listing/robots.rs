@@ -1,4 +1,4 @@
-//! Application of a server's robots.txt to a walk over index pages.
+//! Applies a server's robots.txt to a walk over index pages.
 
 use super::page_body::FetchedPage;
 use super::page_failure::PageFailure;

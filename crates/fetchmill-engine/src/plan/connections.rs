@@ -1,4 +1,4 @@
-//! Number of requests in flight, and settings of their connections.
+//! The number of requests in flight, and the settings of their connections.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Limit on the requests in flight to an origin, if the user did not set one. Requests to a public address cost someone
-//! else money.
+//! Limits the requests in flight to an origin if the user did not set a limit. Requests to a public address cost
+//! someone else money.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Adaptation of a job to the limits of this machine: processors, file descriptors and address space.
+//! Adapts a job to the limits of this machine: processors, file descriptors and address space.
 
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::event_queues::processors;

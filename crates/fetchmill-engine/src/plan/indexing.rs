@@ -1,4 +1,4 @@
-//! Decision whether the shards of a job get indexes.
+//! Decides whether the shards of a job get indexes.
 
 use crate::request::job_request::JobRequest;
 use fetchmill_model::error::Result;

@@ -1,4 +1,4 @@
-//! Identity of a job. Runs with the same identity belong to the same job.
+//! The identity of a job. Runs with the same identity belong to the same job.
 
 use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;

@@ -1,4 +1,4 @@
-//! Origins of a job: a server that lists its objects, or the origins in a list.
+//! The origins of a job: a server that lists its objects, or the origins in a list.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Plan of a job. It contains the request, and everything that is derived from the request, the environment, the list,
-//! this machine, and the journal of an existing job. It never changes, and the rest of the engine only reads it.
+//! The plan of a job. It contains the request, and everything that is derived from the request, the environment, the
+//! list, this machine, and the journal of an existing job. It never changes, and the rest of the engine only reads it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Type of the listing, if it is known without a request to the server.
+//! The type of the listing, if it is known without a request to the server.
 
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};

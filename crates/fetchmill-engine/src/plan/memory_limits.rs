@@ -1,4 +1,4 @@
-//! Memory of the process: the address space that it needs, and the freed memory that the C library keeps.
+//! The memory of the process: the address space that it needs, and the freed memory that the C library keeps.
 
 #[cfg(target_env = "gnu")]
 use std::thread::available_parallelism;

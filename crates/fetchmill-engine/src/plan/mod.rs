@@ -1,5 +1,5 @@
-//! Plan of a job ([`job_plan`]), and its derivation from a request ([`planning`]). This module also checks whether the
-//! job fits on the disk, and contains the job's origins and the limits that protect servers.
+//! The plan of a job ([`job_plan`]), and its derivation from a request ([`planning`]). This module also checks whether
+//! the job fits on the disk, and contains the job's origins and the limits that protect servers.
 
 mod columns;
 mod connections;

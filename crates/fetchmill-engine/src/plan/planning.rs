@@ -1,5 +1,4 @@
-//! Planning of a job in steps. Each step takes its inputs and returns its results, so that the compiler enforces the
-//! order.
+//! Plans a job in steps. Each step takes its inputs and returns its results, so that the compiler enforces the order.
 
 use std::sync::Arc;
 

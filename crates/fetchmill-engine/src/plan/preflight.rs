@@ -1,4 +1,4 @@
-//! Guard that stops a job before its files fill the file system. The estimate of the planner
+//! Stops a job before its files fill the file system. The estimate of the planner
 //! ([`fetchmill_model::planner::preflight`]) is checked at the start of a run, for each page, and after each block of
 //! outcomes.
 

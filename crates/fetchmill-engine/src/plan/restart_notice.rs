@@ -1,4 +1,4 @@
-//! Notice about the files that a restart removed.
+//! The notice about the files that a restart removed.
 
 use super::job_plan::JobPlan;
 use super::preflight::bytes_text;

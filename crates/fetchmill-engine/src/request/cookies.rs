@@ -1,4 +1,4 @@
-//! Reader of the cookie file (`--cookies`).
+//! Reads the cookie file (`--cookies`).
 
 use std::fs::File;
 use std::io::Read;

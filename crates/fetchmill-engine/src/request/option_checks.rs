@@ -1,5 +1,5 @@
-//! Validation of combinations of options. The plan checks combinations that depend on facts outside the request, such
-//! as the columns of a list.
+//! Validates combinations of options. The plan checks combinations that depend on facts outside the request, such as
+//! the columns of a list.
 
 use super::http_options::Concurrency;
 use super::job_request::JobRequest;

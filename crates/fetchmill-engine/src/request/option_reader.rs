@@ -1,5 +1,5 @@
-//! Reader of options in JSON. It also provides the option tables for the Python binding, which therefore needs no copy
-//! of them.
+//! Reads options from JSON. This module also provides the option tables for the Python binding, which therefore needs
+//! no copy of them.
 
 use std::path::PathBuf;
 
@@ -113,8 +113,8 @@ impl JobSubject {
     }
 }
 
-/// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time, makes one attempt
-/// per target, reads only the start of each body, and accepts bodies however they end.
+/// Defaults of a check that differ from those of a job. A check fetches from many hosts at a time and makes one attempt
+/// per target. It reads only the start of each body, and accepts bodies however they end.
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),

@@ -1,4 +1,4 @@
-//! Kind of engine that fetches.
+//! The kind of engine that fetches.
 
 /// Engine of a job. See the [module documentation](self).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Recording of the listing in the journal, page by page, until its end or the first rejected page.
+//! Records the listing in the journal, page by page, until its end or the first rejected page.
 
 use std::sync::Arc;
 

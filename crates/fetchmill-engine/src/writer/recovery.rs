@@ -1,4 +1,4 @@
-//! Recovery of the state that an earlier run left:
+//! Recovers the state that an earlier run left:
 //! - Sealed shards are renamed to their final names.
 //! - Open shards are truncated to their last receipt and sealed.
 //! - Staged windows of the `files` format are moved into place.

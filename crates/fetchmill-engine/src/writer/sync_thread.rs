@@ -1,4 +1,4 @@
-//! Thread that finishes a writer's commit windows, one at a time. It waits for the sync and the journal while the
+//! The thread that finishes a writer's commit windows, one at a time. It waits for the sync and the journal while the
 //! writer fills the next window.
 
 use std::sync::Arc;

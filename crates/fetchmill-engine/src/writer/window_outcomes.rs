@@ -1,4 +1,4 @@
-//! Outcomes of a window that the sink does not store, and the receipt of the window.
+//! The outcomes of a window that the sink does not store, and the receipt of the window.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;

@@ -1,4 +1,4 @@
-//! Renewal of a job's credentials. A thread replaces them before they expire, or when a server reports that they have
+//! Renews the credentials of a job. A thread replaces them before they expire, or when a server reports that they have
 //! expired. Requests never wait for that thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,5 +1,6 @@
-//! First contact with a bucket: a request for one short listing page. It reveals the region, the clock offset and
-//! whether access is allowed, before anything is created. For each problem, the error tells the user what to do.
+//! The first contact with a bucket, which requests one short listing page. The page reveals the region, the clock
+//! offset and whether access is allowed, before anything is created. For each problem, the error tells the user what to
+//! do.
 
 use std::time::Duration;
 

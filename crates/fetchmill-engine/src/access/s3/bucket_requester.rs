@@ -1,5 +1,5 @@
-//! Requests to a store for anything except the objects of a job, which [`crate::attempt`] requests. Each request uses a
-//! connection that is new or has rested.
+//! Sends a store all requests other than those for the objects of a job, which [`crate::attempt`] sends. Each request
+//! uses a connection that is new or has rested.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Requests to a store for anything except the objects of a job: the first contact, listing pages, and uploads. Any
+//! Requests to a store other than those for the objects of a job: the first contact, listing pages, and uploads. Any
 //! number of requests can run concurrently, each on its own connection.
 
 use std::cell::Cell;

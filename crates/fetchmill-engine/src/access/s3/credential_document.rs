@@ -1,4 +1,4 @@
-//! Parser of the JSON credentials that commands print and that containers and machines receive.
+//! Parses the JSON credentials that commands print and that containers and machines receive.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! Environment variables and the files that they refer to. Tests replace the variables, because all tests of a process
-//! share one environment.
+//! The environment variables and the files that they refer to. All tests of a process share one environment, so tests
+//! replace the variables.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! IAM Identity Center (SSO), which exchanges the token stored by `aws sso login` for a role's credentials.
+//! IAM Identity Center (SSO), which exchanges the token stored by `aws sso login` for the credentials of a role.
 //!
 //! The settings and the token file are described in the AWS SDK reference
 //! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>). The request is

@@ -1,5 +1,5 @@
-//! Measurement of how a worker uses its capacity, which is the maximum number of requests in flight. It counts slots
-//! whose request is in flight, slots whose target waits, and empty slots by reason.
+//! Measures how a worker uses its capacity, which is the maximum number of requests in flight. A slot counts as in
+//! flight, as waiting, or as empty for one of several reasons.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Load of the processors that this process can use, from the kernel's counters (proc(5), cgroups(7)).
+//! Measures the load of the processors that this process can use, with the kernel's counters (proc(5), cgroups(7)).
 
 use std::fs;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Activity of a job during an interval of one or more seconds.
+//! The activity of a job during an interval of one or more seconds.
 
 use std::collections::BTreeMap;
 

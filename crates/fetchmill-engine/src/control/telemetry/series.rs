@@ -1,4 +1,4 @@
-//! Bounded time series of samples. When there are too many samples, neighbours are merged, and later samples become
+//! A bounded time series of samples. When there are too many samples, neighbours are merged, and later samples become
 //! longer.
 
 use super::sample::Sample;

@@ -1,4 +1,4 @@
-//! The dispatcher's handling of an engine's answers.
+//! Applies an engine's answers to the targets that it was given.
 
 use std::time::Duration;
 

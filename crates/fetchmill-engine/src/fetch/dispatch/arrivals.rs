@@ -1,4 +1,4 @@
-//! Observation of replies on arrival, before they are matched to requests. Waiting for the match would delay changes of
+//! Observes replies when they arrive, before they are matched to requests. Waiting for the match would delay changes of
 //! pace and concurrency by a second. A reply that is later rejected only makes the pace slightly less exact.
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The dispatcher: its reports to the job, and its end.
+//! The dispatcher: how it reports to the job, and how it ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

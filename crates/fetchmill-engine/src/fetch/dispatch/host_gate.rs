@@ -1,4 +1,4 @@
-//! Admission of a dispatcher's targets to their hosts. In a job with many hosts, each host belongs to one worker and
+//! Admits a dispatcher's targets to their hosts. In a job with many hosts, each host belongs to one worker and
 //! therefore to one dispatcher (docs/internals/decisions/0013). If there is only one host, the dispatchers share its
 //! limits.
 

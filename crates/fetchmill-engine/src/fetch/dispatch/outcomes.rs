@@ -1,4 +1,4 @@
-//! Handling of answered targets: each either adds an outcome to the block or returns to the job for a retry.
+//! Finishes answered targets. Each target either adds an outcome to the block or returns to the job for a retry.
 
 use std::borrow::Cow;
 

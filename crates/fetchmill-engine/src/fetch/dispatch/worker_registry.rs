@@ -1,5 +1,5 @@
-//! Registry of a Python engine's workers. An engine in this process takes the job's dispatcher from the registry. An
-//! engine's worker processes register here.
+//! The registry of a Python engine's workers. An engine in this process takes the job's dispatcher from the registry.
+//! An engine's worker processes register here.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

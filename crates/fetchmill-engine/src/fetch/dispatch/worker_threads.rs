@@ -1,4 +1,4 @@
-//! Writer and link threads of a dispatcher in a worker process.
+//! The writer thread and the link thread of a dispatcher in a worker process.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,4 +1,4 @@
-//! URLs at which listed targets can be requested later, and the known properties of these targets.
+//! The URLs at which listed targets can be requested later, and the known properties of these targets.
 
 use std::borrow::Cow;
 

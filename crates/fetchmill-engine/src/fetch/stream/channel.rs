@@ -1,5 +1,5 @@
-//! Channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock per
-//! batch.
+//! The channel between a program and the fetching thread. Each stream has its own channel, and each side takes one lock
+//! per batch.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

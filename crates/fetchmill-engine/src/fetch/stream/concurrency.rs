@@ -1,4 +1,4 @@
-//! Maximum number of requests in flight. The user sets it, or it is found by measurement
+//! The maximum number of requests in flight. The user sets it, or it is found by measurement
 //! (docs/internals/decisions/0029).
 //!
 //! The search runs while all requests go to one origin, because each origin would need its own number. With several

@@ -1,4 +1,4 @@
-//! Exchange of a request and its reply on a connection. No other module depends on the connection's protocol.
+//! Sends a request on a connection and receives its reply. No other module depends on the connection's protocol.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Connection of a stream, with its uncertain replies.
+//! The connection of a stream, with its uncertain replies.
 
 use std::net::SocketAddr;
 use std::rc::Rc;

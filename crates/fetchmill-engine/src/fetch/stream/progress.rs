@@ -1,5 +1,5 @@
-//! Progress of a program: how many items it took from its input, and which of them are unfinished. It is saved so that
-//! the program can resume after a kill. A separate thread makes it durable once per commit window.
+//! The progress of a program: how many items it took from its input, and which of them are unfinished. It is saved so
+//! that the program can resume after a kill. A separate thread makes it durable once per commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;

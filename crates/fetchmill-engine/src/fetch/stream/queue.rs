@@ -1,4 +1,4 @@
-//! Requests of a thread: those that have not started, those to be repeated, and the current one of each task.
+//! The requests of a thread: those that have not started, those to be repeated, and the current one of each task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

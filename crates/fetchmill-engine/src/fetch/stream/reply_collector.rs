@@ -1,4 +1,4 @@
-//! Collector of a stream's replies until the thread hands them over.
+//! Collects the replies of a stream until the thread hands them over.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

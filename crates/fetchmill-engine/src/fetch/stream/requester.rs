@@ -1,4 +1,4 @@
-//! Main loop of a task: it takes a request, sends it, and delivers the reply ([`crate::attempt`]).
+//! The main loop of a task, which takes a request, sends it, and delivers the reply ([`crate::attempt`]).
 
 use std::rc::Rc;
 

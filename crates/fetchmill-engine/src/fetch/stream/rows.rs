@@ -1,4 +1,4 @@
-//! Conversion of replies to rows of record batches.
+//! Converts replies to rows of record batches.
 
 use std::sync::{Arc, LazyLock};
 

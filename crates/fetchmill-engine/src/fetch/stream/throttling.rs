@@ -1,4 +1,4 @@
-//! Request rate limits for origins that throttle requests (docs/internals/decisions/0018).
+//! Limits the request rate for origins that throttle requests (docs/internals/decisions/0018).
 //!
 //! An origin that refuses every request gets no pace, and the program receives its refusals. The state belongs to one
 //! thread, so it needs no lock. An origin is tracked from its first refusal until it has refused nothing for

@@ -1,4 +1,4 @@
-//! Execution of the verdict on an attempt ([`fetchmill_model::verdict`]): deliver the reply, wait, or correct a
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): delivers the reply, waits, or corrects a
 //! setting. If no further attempt is planned, the program gets the reply, whatever its status.
 
 use std::borrow::Cow;

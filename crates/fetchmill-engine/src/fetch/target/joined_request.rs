@@ -1,4 +1,4 @@
-//! Coalesced request for a target and for others after it.
+//! The coalesced request for a target and for others after it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Observations during the attempts at a target, for its row in a check.
+//! Observations made during the attempts at a target, for its row in a check.
 
 use std::net::SocketAddr;
 

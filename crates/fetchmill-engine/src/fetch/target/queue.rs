@@ -1,4 +1,4 @@
-//! Current batch of a worker.
+//! The current batch of a worker.
 
 use std::ops::Range;
 use std::sync::Arc;

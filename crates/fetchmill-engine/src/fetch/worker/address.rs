@@ -1,4 +1,4 @@
-//! URL of a target: derived from its name at the only origin, or taken from a list or a redirect.
+//! The URL of a target: derived from its name at the only origin, or taken from a list or a redirect.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! Admission of targets in a job with many hosts, before they get a connection. A target waits for its host's address,
-//! and then for its turn at the host. Waiting targets are not in flight. A host that is slow or dead, or that has very
-//! many targets, therefore does not block the others.
+//! Admits the targets of a job with many hosts before they get a connection. A target waits for its host's address, and
+//! then for its turn at the host. Waiting targets are not in flight. A host that is slow or dead, or that has very many
+//! targets, therefore does not block the others.
 //!
 //! The number of waiting targets is limited. A target that does not fit is deferred to the journal and returns later.
 

@@ -1,4 +1,4 @@
-//! Receiver of bodies. A small body stays in memory if there is room. All other bodies go to staging files.
+//! Receives bodies. A small body stays in memory if there is room. All other bodies go to staging files.
 
 use std::fs::File;
 use std::io::BufReader;

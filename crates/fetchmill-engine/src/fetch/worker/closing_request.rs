@@ -1,4 +1,4 @@
-//! The end of a connection with one more request, when the job has no more targets.
+//! Ends a connection with one more request when the job has no more targets.
 //!
 //! At the end of a job, replies are held on connections that have no further request to ask the server to close them.
 //! Each connection would have to be silent for twice as long as the slowest reply took, which can be a minute. Instead,

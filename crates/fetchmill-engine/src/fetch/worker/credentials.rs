@@ -1,4 +1,4 @@
-//! Credentials that requests use: those of a store, or bearer tokens from a command.
+//! The credentials that requests use: those of a store, or bearer tokens from a command.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Main loop of a worker: it starts the connections, ticks, and returns when all connections have ended.
+//! The main loop of a worker, which starts the connections, ticks, and returns when all connections have ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

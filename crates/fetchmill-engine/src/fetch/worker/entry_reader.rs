@@ -1,4 +1,4 @@
-//! Reader of a target's URL from its entry.
+//! Reads the URL of a target from its entry.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Measurement of how long this machine has been out of descriptors or ports.
+//! Measures how long this machine has been out of descriptors or ports.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Details for the user from the reply to a failed target.
+//! Derives details for the user from the reply to a failed target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;

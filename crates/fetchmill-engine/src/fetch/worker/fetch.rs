@@ -1,4 +1,5 @@
-//! Main loop of a worker's connection: it takes a target, sends the request, finishes the target, and handles failures.
+//! The main loop of a worker's connection, which takes a target, sends the request, finishes the target, and handles
+//! failures.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Connection of a task, and the outcomes that are held on it until they are certain.
+//! The connection of a task, and the outcomes that are held on it until they are certain.
 
 use std::cell::RefCell;
 

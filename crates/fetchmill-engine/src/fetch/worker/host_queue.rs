@@ -1,4 +1,4 @@
-//! Queue of a host's targets that wait in a worker.
+//! The queue of a host's targets that wait in a worker.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Release of targets that wait for their host, in a job with many hosts. A target can start when another target leaves
+//! Releases targets that wait for their host, in a job with many hosts. A target can start when another target leaves
 //! the host, or when the host has rested. If the host is dead, its waiting targets fail.
 
 use super::state::Worker;

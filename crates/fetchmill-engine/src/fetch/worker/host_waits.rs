@@ -1,4 +1,4 @@
-//! Counters of a worker's waiting hosts, by reason.
+//! Counts the waiting hosts of a worker, by reason.
 
 use std::cell::Cell;
 

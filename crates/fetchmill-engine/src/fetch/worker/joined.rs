@@ -1,4 +1,4 @@
-//! Coalescing of requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
+//! Coalesces requests for parts of one object (`--coalesce`). A coalesced request counts as an attempt at the first
 //! part. If the reply contains exactly the requested range, the range is cut into the parts. Otherwise no target is
 //! finished, and each part is requested separately.
 

@@ -1,4 +1,5 @@
-//! Outcomes that are held on a connection until they are certain: until the connection has rested or ended.
+//! Outcomes that are held on a connection until they are certain. They are certain once the connection has rested or
+//! ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;

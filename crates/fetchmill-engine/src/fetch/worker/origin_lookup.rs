@@ -1,4 +1,4 @@
-//! Lookup of the connections to a target's origin.
+//! Finds the connections to a target's origin.
 
 use std::cell::RefCell;
 use std::rc::Rc;

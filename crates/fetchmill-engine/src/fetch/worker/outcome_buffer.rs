@@ -1,4 +1,4 @@
-//! Outcomes that a worker sends to its sink with the next block.
+//! The outcomes that a worker sends to its sink with the next block.
 
 use std::cell::{Cell, RefCell};
 

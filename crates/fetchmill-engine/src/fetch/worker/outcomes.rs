@@ -1,4 +1,4 @@
-//! End of an attempt: the block gets an outcome, or the planner gets a retry.
+//! Ends an attempt: the block gets an outcome, or the planner gets a retry.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;

@@ -1,5 +1,5 @@
-//! Check whether two parts belong to the same object, based on strong ETags. It covers the objects whose parts a worker
-//! fetched recently.
+//! Checks whether two parts belong to the same object by comparing strong ETags. The check covers the objects whose
+//! parts a worker fetched recently.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};

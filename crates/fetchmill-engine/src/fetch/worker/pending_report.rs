@@ -1,4 +1,4 @@
-//! Next report of a worker to the planner.
+//! The next report of a worker to the planner.
 
 use std::cell::RefCell;
 

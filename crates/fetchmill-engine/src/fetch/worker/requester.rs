@@ -1,4 +1,4 @@
-//! Requests of a worker for its targets ([`crate::attempt`]).
+//! Sends a worker's requests for its targets ([`crate::attempt`]).
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Requests for the robots.txt of a list's hosts (`--robots`), and its application to the targets of those hosts.
+//! Requests the robots.txt of a list's hosts, and applies it to their targets (`--robots`).
 
 use super::held_outcomes::WorkerConnection;
 use super::robots_body::RobotsBody;

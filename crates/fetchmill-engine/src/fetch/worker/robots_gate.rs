@@ -1,5 +1,5 @@
-//! Hosts whose robots.txt is known to a worker, with `--robots`. If the robots.txt of a host is unknown, a single
-//! request fetches it first. Other requests wait for the answer.
+//! Hosts whose robots.txt a worker has, with `--robots`. If the robots.txt of a host is unknown, a single request
+//! fetches it first. Other requests wait for the answer.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! Request for a host's robots.txt by a worker ([`crate::attempt`]). The request obeys the limits of the host, and uses
-//! the connection of a task that has a target at the host.
+//! Requests the robots.txt of a host for a worker ([`crate::attempt`]). The request obeys the limits of the host, and
+//! uses the connection of a task that has a target at the host.
 
 use std::rc::Rc;
 

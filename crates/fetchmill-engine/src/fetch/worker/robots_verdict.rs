@@ -1,4 +1,4 @@
-//! Decision whether a target can be requested, with `--robots` for a list.
+//! Decides whether a target can be requested, with `--robots` for a list.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;

@@ -1,4 +1,4 @@
-//! End of a target after a complete reply.
+//! Finishes a target after a complete reply.
 
 use super::body::{BodyReceiver, WorkerBody};
 use super::state::Worker;

@@ -1,4 +1,4 @@
-//! Queue of blocks from a worker to its sink. It slows the worker down when the sink cannot keep up.
+//! The queue of blocks from a worker to its sink. It slows the worker down when the sink cannot keep up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

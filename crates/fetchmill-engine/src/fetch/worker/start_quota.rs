@@ -1,4 +1,4 @@
-//! Limit on the number of targets that a worker starts per tick. It depends on the load of the worker.
+//! Limits the number of targets that a worker starts per tick, depending on the worker's load.
 //!
 //! A TLS connection costs a third of a millisecond of processor time. If thousands are opened together, each waits for
 //! all the others. Some can then time out because of this machine rather than their hosts. A worker whose tick is late

@@ -1,4 +1,4 @@
-//! Supply of targets for a worker: a batch from the planner, or the time until which the planner has none.
+//! The supply of targets for a worker: a batch from the planner, or the time until which the planner has none.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};

@@ -1,5 +1,5 @@
-//! Execution of the verdict on an attempt ([`fetchmill_model::verdict`]): store the object, finish the target, plan a
-//! retry, or correct a setting.
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): stores the object, finishes the target, plans
+//! a retry, or corrects a setting.
 
 use std::borrow::Cow;
 

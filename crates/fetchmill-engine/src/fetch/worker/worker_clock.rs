@@ -1,4 +1,4 @@
-//! Clock of a worker, which advances only at ticks.
+//! The clock of a worker, which advances only at ticks.
 
 use std::cell::Cell;
 use std::rc::Rc;

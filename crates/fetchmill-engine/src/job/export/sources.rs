@@ -1,4 +1,4 @@
-//! Input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
+//! The input of an export: the objects of a job, or of all ranges of a shared job, in a fixed order.
 
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Deref};

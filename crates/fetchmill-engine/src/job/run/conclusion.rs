@@ -1,5 +1,5 @@
-//! Conclusion of a run whose threads have ended. If every target has an outcome, the job is finished. Otherwise the
-//! next run continues the job.
+//! Concludes a run whose threads have ended. If every target has an outcome, the job is finished. Otherwise the next
+//! run continues the job.
 
 use std::sync::Arc;
 

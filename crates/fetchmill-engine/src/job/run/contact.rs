@@ -1,5 +1,5 @@
-//! First contact with source and destination, before anything is listed or fetched. It determines the credentials, the
-//! region of a bucket, the addresses of a server, and the type of its listing. It also claims a destination bucket.
+//! The first contact with source and destination, before anything is listed or fetched. It determines the credentials,
+//! the region of a bucket, the addresses of a server, and the type of its listing. It also claims a destination bucket.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

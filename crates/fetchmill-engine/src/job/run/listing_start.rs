@@ -1,4 +1,4 @@
-//! Setup of the listing's thread, and the point where the listing continues.
+//! Determines where the listing continues, and sets up its thread.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! Listing of a bucket. Its keys are listed in as many parallel ranges as needed to stay ahead of fetching
-//! ([`ranges`]). If the keys turn out not to be in byte order, the listing follows the store's tokens page by page
-//! ([`tokens`]).
+//! Lists a bucket. Its keys are listed in as many parallel ranges as needed to stay ahead of fetching ([`ranges`]). If
+//! the keys turn out not to be in byte order, the listing follows the store's tokens page by page ([`tokens`]).
 
 mod order;
 mod pages;

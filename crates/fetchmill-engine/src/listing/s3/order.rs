@@ -1,4 +1,4 @@
-//! Check whether a key splits the listing of a bucket cleanly in two.
+//! Checks whether a key splits the listing of a bucket cleanly in two.
 //!
 //! A store on top of a file system might walk it folder by folder. In that order, `a/1` comes before `a-b`, although
 //! `-` is less than `/`. A page or range that starts after a key contains only greater keys. The page or range before

@@ -1,4 +1,4 @@
-//! Parallel listing of ranges of keys.
+//! Lists ranges of keys in parallel.
 //!
 //! A range starts after a key (`start-after`) and continues with continuation tokens. A slow range is split near the
 //! estimated middle of its keys. A request for one key shows whether any keys follow that point. The journal records

@@ -1,4 +1,4 @@
-//! Listing of a bucket whose keys do not ascend. Each page is requested with the token from the page before it.
+//! Lists a bucket whose keys do not ascend. Each page is requested with the token from the page before it.
 
 use super::pages::{BucketPageAnswer, BucketPages};
 use crate::control::journal_link::{CommitRequest, TokenStart};
@@ -11,7 +11,7 @@ use fetchmill_model::s3::Disorder;
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_net::certain::RestedConnection;
 
-/// State of such a listing. See the [module documentation](self).
+/// State of a listing by tokens. See the [module documentation](self).
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
     relisting: Option<Relisting>,

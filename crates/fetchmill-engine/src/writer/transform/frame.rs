@@ -1,12 +1,12 @@
-//! Protocol between a writer and its transform process. Numbers are little-endian.
+//! The protocol between a writer and its transform process. Numbers are little-endian.
 //!
 //! The first message is the setup: its length (u32) and its bytes. The answer says that the process is ready, or why it
 //! is not.
 //!
 //! Each request after that consists of the length of what follows (u32), the number of replies (u32), and the replies
-//! ([`TransformRequest::add`]). Each reply is answered in order, with a letter, the length of the columns (u32), the
-//! length of the body (u64), the columns and the body. The value of a column consists of a length (u32, all ones if
-//! there is no value) and its bytes.
+//! ([`TransformRequest::add`]). The replies are answered in order. Each answer consists of a letter, the length of the
+//! columns (u32), the length of the body (u64), the columns and the body. The value of a column consists of a length
+//! (u32, all ones if there is no value) and its bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -44,8 +44,8 @@ impl<'r> TransformRequest<'r> {
         TransformRequest { out, replies: 0 }
     }
 
-    /// Adds a reply: the status (u16), the date (i64), the lengths of name, URL, content type, encoding, ETag and path
-    /// (u32), the length of the body (u64), and then all these values.
+    /// Adds a reply. Its head consists of the status (u16), the date (i64), the lengths of name, URL, content type,
+    /// encoding, ETag and path (u32), and the length of the body (u64). The values follow in the same order.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;

@@ -1,4 +1,4 @@
-//! Thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
+//! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
 //! manifest. The journal records the start of an upload before its first request, and its end before the file is
 //! removed. The next run rechecks unfinished uploads. If an object already exists, it must have the same bytes.
 //! Otherwise it does not belong to the job.

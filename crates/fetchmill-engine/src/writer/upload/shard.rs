@@ -1,4 +1,4 @@
-//! Upload of a shard. Its file and its manifest each become an object, uploaded in one request or in parts. An object
+//! Uploads a shard. Its file and its manifest each become an object, uploaded in one request or in parts. An object
 //! becomes visible only when it is complete.
 
 use std::cell::{Cell, RefCell};

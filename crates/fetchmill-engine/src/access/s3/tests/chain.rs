@@ -1,4 +1,4 @@
-//! Tests of the order of credential sources, and of the errors when a configured source provides no credentials.
+//! Tests of the order of credential sources, and of the errors for configured sources without credentials.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Tests of roles, which STS provides in exchange for other credentials or a token.
+//! Tests of roles, whose credentials STS provides in exchange for other credentials or a token.
 
 use fetchmill_model::s3::{Credentials, Signer};
 
