@@ -56,7 +56,7 @@ impl Failure {
         Failure::new(FailureKind::Unreachable, "this machine has no free file descriptors or ports left")
     }
 
-    /// Returns the failure after unsolicited bytes. Replies on that connection can belong to other requests.
+    /// Returns the failure after unsolicited bytes. Replies on that connection might belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,

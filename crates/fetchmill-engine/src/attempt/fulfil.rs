@@ -152,8 +152,8 @@ fn broke_off<R: Requester>(
     requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
 }
 
-/// Returns the next step after an incomplete reply, or `None` if the usual failure rules apply. The step can be taken
-/// immediately.
+/// Returns the next step after an incomplete reply, if the step needs no delay. Returns `None` if the usual failure
+/// rules apply.
 fn resumed<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -252,7 +252,7 @@ fn take_part<R: Requester>(
 }
 
 /// Drops a reply with a suspect end, unless it is the first on its connection. On a used connection, its apparent start
-/// can be the rest of another reply. Other replies held on this connection are dropped as well, because they can no
+/// might be the rest of another reply. Other replies held on this connection are dropped as well, because they can no
 /// longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,

@@ -39,14 +39,14 @@ pub(crate) trait Requester {
     /// Replies that are certain on arrival.
     const CERTAIN: CertainReplies;
 
-    /// Determines the request's origin. If there is none, the error is the end of the attempt.
+    /// Determines the request's origin. If there is none, the returned error is the end of the attempt.
     async fn find_origin(
         &self,
         request: &mut Self::Request,
         watch: &Deadlines,
     ) -> Result<Rc<OriginConnections>, AttemptEnd>;
 
-    /// Waits until the request can be sent. If it must not be sent, the error is the end of the attempt.
+    /// Waits until the request can be sent. If it must not be sent, the returned error is the end of the attempt.
     async fn await_turn(
         &self,
         request: &mut Self::Request,
@@ -76,7 +76,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), Failure>;
 
-    /// Handles an origin that cannot be reached. Returns the end of the attempt if this ends it.
+    /// Handles an origin that cannot be reached. If the attempt ends for this reason, returns how it ends.
     fn note_unconnected(
         &self,
         _request: &mut Self::Request,

@@ -14,8 +14,7 @@ pub(crate) trait ResumableBody: BodySink {
     /// Discards the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for a reply that does not contain the requested rest. It contains either the whole object or something
-    /// unusable.
+    /// Prepares for a reply that contains the whole object or something unusable, instead of the requested rest.
     fn start_again(&mut self);
 
     /// Returns whether this machine failed to store the bytes.
@@ -82,7 +81,7 @@ impl<B> Resumable<B> {
     }
 
     /// Returns whether the rest can be requested if the body is truncated here. If the whole object arrived instead of
-    /// the rest, it cannot: that attempt is over.
+    /// the rest, the body cannot be resumed, because that attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()

@@ -28,7 +28,7 @@ pub(super) fn await_as_others<R: Requester>(
     }
 }
 
-/// Records the reply time of a request sent at `sent`, for the origin's patience.
+/// Records the reply time of a request sent at `sent`. It affects how long later requests to the origin can take.
 pub(super) fn note_patience<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -49,7 +49,7 @@ pub(super) fn note_patience<R: Requester>(
 }
 
 /// Abandons a request that was sent at `sent` and is slower than others. The request is repeated, and the abandoned
-/// attempt does not count. Replies held on its connection are uncertain, because each can belong to another request.
+/// attempt does not count. Replies held on its connection are uncertain, because each might belong to another request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Coalescing ends after this many consecutive replies that do not contain the coalesced range. A single such reply can
-/// be a coincidence.
+/// Coalescing ends after this many consecutive replies that do not contain the coalesced range. A single such reply
+/// might be a coincidence.
 const REFUSED_MAX: u32 = 2;
 
 /// Coalescing state of a job. See the [module documentation](self). It is read once per request. Only a rejected range

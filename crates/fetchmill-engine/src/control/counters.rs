@@ -9,7 +9,8 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// Can decrease, because some name conflicts are detected only after the object was fetched.
+    /// Number of fetched objects. It can decrease, because some name conflicts are detected only after the object was
+    /// fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -142,9 +143,9 @@ pub struct Sum {
     pub tally: Tally,
     /// Body bytes received for fetched objects.
     pub received: u64,
-    /// Requests sent.
+    /// Number of requests sent.
     pub attempts: u64,
-    /// Requests currently in flight.
+    /// Number of requests currently in flight.
     pub in_flight: u64,
     /// Failures by kind.
     pub kinds: KindCounts,

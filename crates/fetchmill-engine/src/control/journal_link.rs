@@ -74,7 +74,7 @@ pub(crate) enum JournalRequest {
     Samples(Vec<(f64, String)>, String),
     /// Asks for waiting targets, because the planner has room for them.
     LoadWaiting { from: DueKey, max: usize },
-    /// Recovers the files of a dead worker process. The answer lists the targets that this finishes.
+    /// Recovers the files of a dead worker process. The reply lists the targets that are finished as a result.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
     /// Asks which of these names no page of the listing has contained so far.
     KeepUnlisted(Names, Sender<Names>),
@@ -84,7 +84,7 @@ pub(crate) enum JournalRequest {
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
-/// Returns the error for threads that find the journal's thread gone. The job already has the error that caused this.
+/// Returns the error for other threads after the journal's thread has failed. The job already has the actual error.
 pub(crate) fn ended() -> Error {
     Error::Internal("the journal's thread has ended".into())
 }
@@ -133,8 +133,8 @@ impl JournalLink {
         acknowledged
     }
 
-    /// Sends data and waits until it is durable. If this fails, the job already has the error that caused the failure,
-    /// and reports it to the user.
+    /// Sends data and waits until it is durable. If this fails, the job already has the actual error, which the user
+    /// sees.
     pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
         self.begin_commit(request).recv().map_err(|_| ended())
     }

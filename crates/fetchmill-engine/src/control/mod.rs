@@ -75,7 +75,7 @@ pub(super) struct Control {
     pub(super) health_checks: HealthCheckLink,
     /// Statuses that are retried in the same way as 503.
     pub(super) retried: RetriedStatuses,
-    /// Detector of an only origin that refuses every request.
+    /// Detects that the only origin refuses every request.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
     /// State of the S3 store, if the job uses one.
@@ -216,8 +216,8 @@ impl Control {
         turn.next
     }
 
-    /// Returns whether a target can get this outcome. It cannot if the server refuses everything: the job ends, and the
-    /// target stays pending.
+    /// Returns whether a target can get this outcome. It cannot if the server refuses everything. In that case, the job
+    /// ends and the target stays pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
@@ -245,7 +245,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // There is no thread for the check.
+                    // No thread is available for the check.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -337,7 +337,7 @@ impl Control {
         }
     }
 
-    /// Adds the bodies of a commit window to the most frequent body.
+    /// Counts the bodies of a commit window, to find the most frequent body.
     pub(super) fn note_same_bodies(&self, bodies: &SameBodies) {
         lock(&self.same_bodies).add(bodies);
     }
@@ -378,7 +378,7 @@ impl Control {
         }
     }
 
-    /// Returns the limit that protects a server if that limit is `most`.
+    /// Returns the limit that protects the server, if it equals `most`.
     fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
         self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Pipelining ends after this many broken batches. A single one can be a coincidence.
+/// Pipelining ends after this many broken batches. A single one might be a coincidence.
 const BROKEN_MAX: u32 = 2;
 
 /// Pipelining state of a job. See the [module documentation](self). It is read once per batch, and changes only when a

@@ -73,8 +73,8 @@ impl SharedPlanner {
     /// Reports a worker's progress and returns its next work. Takes one lock.
     ///
     /// Sends the worker's requests to the journal while it holds the lock. Sending never blocks, because the journal's
-    /// queue is unbounded. The lock keeps the order: if another worker requests a load, that request cannot overtake
-    /// the targets that this worker has deferred.
+    /// queue is unbounded. The lock preserves the order: if another worker requests a load, that request cannot
+    /// overtake the targets that this worker has deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,

@@ -26,7 +26,7 @@ pub(crate) enum Stop {
     Abort = 2,
 }
 
-/// Wakers for a job's waiting threads, which then check their conditions again.
+/// Wakes the waiting threads of a job. Each thread then checks its condition again.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     pub(crate) workers: Vec<Notify>,

@@ -10,7 +10,7 @@ pub(crate) struct StrayReplies {
 }
 
 impl StrayReplies {
-    /// Records an unsolicited reply, because of which `again` targets are fetched again.
+    /// Records an unsolicited reply. As a result, `again` targets are fetched again.
     pub(crate) fn note(&self, again: usize) {
         self.surplus.fetch_add(1, Ordering::Relaxed);
         self.again.fetch_add(again as u64, Ordering::Relaxed);

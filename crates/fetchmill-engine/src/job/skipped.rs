@@ -98,7 +98,7 @@ impl SkippedByReason {
         })
     }
 
-    /// Returns a notice if all listed targets were skipped, unless the reasons are ordinary ones.
+    /// Returns a notice if all listed targets were skipped, unless all reasons are ordinary ones.
     fn notice(&self, listed: u64) -> Option<String> {
         let usual = [SkipReason::Unchanged, SkipReason::Dropped];
         if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {

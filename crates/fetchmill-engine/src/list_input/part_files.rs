@@ -114,7 +114,7 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        // A rare column can be absent from the other files.
+        // A rare column might be absent from the other files.
         let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
         opened.map(|(reader, _)| reader.into_records())
     }

@@ -65,7 +65,7 @@ struct FolderWalk {
     robots: RobotsFilter,
 }
 
-/// Lists all folders that were not listed yet. Stops early if the job is ending.
+/// Lists all folders that have not been listed yet. Stops early if the job is ending.
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {

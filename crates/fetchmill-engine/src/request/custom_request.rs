@@ -105,7 +105,7 @@ impl CustomRequest {
 pub(crate) struct RedirectEffects {
     /// Whether the request has become a `GET` without a body.
     is_changed: bool,
-    /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which can
+    /// Whether redirects have led to another origin. That origin must not receive the request's own fields, which might
     /// be secret.
     is_away: bool,
     /// Whether the request was sent, either to this URL or before a redirect.

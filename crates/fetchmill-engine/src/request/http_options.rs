@@ -79,8 +79,8 @@ options! {
         opt_out: bool = false;
         /// Additional header fields of requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// Origin that receives header fields that can be secret. `None` means the origin of the server that lists its
-        /// own objects.
+        /// Origin that receives header fields that might be secret. `None` means the origin of the server that lists
+        /// its own objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
         /// PEM file with certificate authorities. No others are trusted.

@@ -186,7 +186,7 @@ fn give_defaults(given: &mut OptionValues) {
 }
 
 /// Separates header fields that differ between targets from fields that are the same for all targets. Sets the origin
-/// that receives the differing fields if they can be secret.
+/// that receives the differing fields if they might be secret.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),

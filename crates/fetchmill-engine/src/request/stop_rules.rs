@@ -227,7 +227,7 @@ mod tests {
         // 10 failures out of 1,000 are expected. Three standard deviations more are 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
-        // A share of 1.1 % can be a coincidence with ten thousand targets, but not with a hundred thousand.
+        // A share of 1.1 % might be a coincidence with ten thousand targets, but not with a hundred thousand.
         assert!(!stops("1%", standing(9_890, 110, None)));
         assert!(stops("1%", standing(98_900, 1_100, None)));
         assert!(!stops("100%", standing(0, 100_000, None)));

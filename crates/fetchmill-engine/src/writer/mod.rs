@@ -52,7 +52,7 @@ pub(super) struct SinkWriter {
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// Thread that finishes windows, if the sink allows this. The first such window starts it.
+    /// Thread that finishes windows, if the sink allows this. It is started for the first such window.
     sync_thread: Option<SyncThread>,
     /// Transform that is applied to replies before they are stored.
     transform: Option<Transform>,

@@ -137,7 +137,7 @@ fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     })
 }
 
-/// Sends an answer. The receiver can be gone.
+/// Sends an answer. The receiver might be gone.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
     let _ = reply.send(known(found, control)?);
     Ok(())

@@ -37,7 +37,7 @@ impl SyncThread {
         Ok(SyncThread { windows, ended, is_busy: false })
     }
 
-    /// Returns whether the thread has a window whose result was not taken yet.
+    /// Returns whether the thread has a window whose result has not been taken yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }

@@ -144,7 +144,7 @@ impl CommandProcess {
 
     fn end_group(&mut self) {
         if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
-            // The group can be empty by now.
+            // By now, the group might be empty.
             let _ = kill_process_group(group, Signal::KILL);
         }
         self.guard = None;
@@ -153,7 +153,7 @@ impl CommandProcess {
 
 impl Drop for CommandProcess {
     fn drop(&mut self) {
-        // Once the shell has been reaped, its id can belong to another process group.
+        // Once the shell has been reaped, its id might be reused for another process group.
         if !self.is_waited_for {
             self.end_group();
             let _ = self.shell.wait();

@@ -219,7 +219,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
-            // The credentials are the same, but their expiry can be later.
+            // The credentials are unchanged, but they might now expire later.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
                 format!("{EXPIRED} ({} provides no newer credentials)", self.loaded.from)

@@ -28,7 +28,7 @@ struct AccessState {
     /// `None` if requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
-    /// Origins whose requests are signed, with the region that their signatures contain.
+    /// Origins whose requests are signed, each with the region to sign for.
     origins: HashMap<OriginKey, String>,
 }
 
@@ -189,8 +189,8 @@ impl Access {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of a bucket, in the bucket's region if that is known. From now on, requests to its origin
-    /// are signed.
+    /// Returns the address of a bucket, which depends on the bucket's region if that is known. From now on, requests to
+    /// its origin are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -316,7 +316,7 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Resolver that converts `s3://` URLs to HTTP URLs. Each thread has its own, so that no object needs a lock. Its
+/// Resolver that converts `s3://` URLs to HTTP URLs. Each thread has its own, so no lock is needed per object. Its
 /// memory use is that of [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
@@ -338,7 +338,7 @@ impl BucketResolver {
     }
 
     /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which can take
-    /// up to a minute. During the search, and if the search found none, fails with `credentials`. [`Access::loading`]
+    /// up to a minute. Fails with `credentials` while the search is running, and if it finds none. [`Access::loading`]
     /// distinguishes these two cases.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;

@@ -14,8 +14,8 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Requests a page until the bucket answers as expected. What the answers reveal about the store is recorded in the
-/// client's `Access`.
+/// Requests a page until the bucket answers as expected. The client's `Access` records what the answers reveal about
+/// the store.
 pub(crate) async fn contact(
     client: &Client,
     bucket: &BucketName,

@@ -1,5 +1,5 @@
-//! Sends a store all requests other than those for the objects of a job, which [`crate::attempt`] sends. Each request
-//! uses a connection that is new or has rested.
+//! Sends requests to a store, except those for the objects of a job, which [`crate::attempt`] sends. Each request uses
+//! a connection that is new or has rested.
 
 use std::rc::Rc;
 
@@ -109,7 +109,7 @@ impl BucketRequester<'_> {
         Self::renewed(attempt, renewal)
     }
 
-    /// Continues with newer credentials or corrected settings. The bucket's address can change with them.
+    /// Continues with newer credentials or corrected settings. The address of the bucket might have changed.
     fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
         match renewal {
             Renewal::Newer => AttemptEnd::Redirected,

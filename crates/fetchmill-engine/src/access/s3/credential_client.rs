@@ -146,7 +146,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // The only deadline is the one of the whole request, so this clock does not have to advance.
+        // The only deadline covers the whole request, so this clock does not have to advance.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -208,7 +208,7 @@ impl CredentialClient<'_> {
         }
     }
 
-    /// Waits for this time. Fails if the job is ending.
+    /// Waits for `wait`. Fails if the job is ending.
     pub(super) fn sleep(&self, wait: Duration) -> Result<()> {
         let end = Instant::now() + wait;
         while Instant::now() < end {

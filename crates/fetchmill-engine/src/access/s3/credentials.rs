@@ -47,7 +47,7 @@ impl CredentialChain {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// Creates the chain like [`CredentialChain::new`], but with this environment instead of the process's.
+    /// Creates the chain like [`CredentialChain::new`], but with `environment` instead of this process's environment.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -64,8 +64,8 @@ impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
     /// Searches for the current credentials, which can take up to `METADATA_TIMEOUT`. Returns `None` if there are none,
-    /// and then requests are not signed. Fails if a configured source provides no credentials, and soon after `is_over`
-    /// returns true.
+    /// in which case requests are not signed. Fails if a configured source provides no credentials, and soon after
+    /// `is_over` returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
             return Ok(None);

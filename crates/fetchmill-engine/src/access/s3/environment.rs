@@ -28,7 +28,7 @@ impl Environment {
         Environment::new(|name| std::env::var(name).ok())
     }
 
-    /// Creates an environment whose variables a function returns.
+    /// Creates an environment that reads its variables from a function.
     pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Environment { lookup: Arc::new(lookup) }
     }

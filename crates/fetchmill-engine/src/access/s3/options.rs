@@ -7,7 +7,7 @@ use fetchmill_model::s3::Addressing;
 use fetchmill_model::source::OriginUrl;
 
 options! {
-    /// S3 options from the command line.
+    /// Options for S3 and compatible stores.
     #[derive(PartialEq, Eq)]
     pub struct S3Options {
         /// Endpoint of the store. `None` uses the endpoint from the environment, or AWS if none is set.
@@ -17,7 +17,7 @@ options! {
         region: Option<String> = None;
         /// Profile that provides the credentials. `None` uses the profile named in the environment.
         profile: Option<String> = None;
-        /// Whether to send requests unsigned, as public buckets allow.
+        /// Whether to send unsigned requests, which public buckets accept.
         no_sign_request: bool = false;
         /// Whether to verify objects against the checksums that the store sends.
         checksums: bool = true;

@@ -111,7 +111,7 @@ impl Profiles {
         self.by_name.get(name)
     }
 
-    /// Returns a setting from the profile's services section that applies only to S3.
+    /// Returns an S3 setting from the profile's services section.
     pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
         let services = self.get(profile)?.get("services")?;
         self.services.get(services)?.get(&format!("s3.{key}"))

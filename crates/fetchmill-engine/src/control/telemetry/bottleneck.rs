@@ -104,7 +104,7 @@ pub struct LimitedBy {
     pub text: String,
 }
 
-/// Origin of the concurrency limit.
+/// How the concurrency limit was chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Search {
     /// The user set the limit.

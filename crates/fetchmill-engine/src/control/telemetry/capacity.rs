@@ -101,7 +101,7 @@ impl Shares {
 pub(crate) struct CountedCapacity([u64; USES]);
 
 impl CountedCapacity {
-    /// Returns the shares of all workers together since the last call.
+    /// Returns the combined shares of all workers since the last call.
     pub(crate) fn shares<'c>(&mut self, counters: impl Iterator<Item = &'c CapacityCounters>) -> Shares {
         let mut sums = [0; USES];
         for counted in counters {

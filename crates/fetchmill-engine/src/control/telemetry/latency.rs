@@ -32,7 +32,7 @@ pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>)
 impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
         if self.0.is_none() {
-            // The bounds are constants, and they are valid.
+            // The bounds are valid constants.
             self.0 = Histogram::new_with_bounds(1, HIGHEST_MICROS, DIGITS).ok();
         }
         self.0.as_mut()

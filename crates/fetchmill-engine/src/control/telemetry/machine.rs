@@ -1,4 +1,4 @@
-//! Measures the load of the processors that this process can use, with the kernel's counters (proc(5), cgroups(7)).
+//! Measures the load of the processors that this process can use, based on the kernel's counters (proc(5), cgroups(7)).
 
 use std::fs;
 use std::time::Instant;
@@ -61,7 +61,7 @@ impl Machine {
             allowed: self.quota.map_or(count, |quota| quota.min(count)),
             busy: (count - used(before.idle, now.idle)).clamp(0.0, count),
             own,
-            // If the kernel does not count this time, use at least the time that was used.
+            // If the kernel does not report this time, fall back to the time that was used.
             wanted: (now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds).max(own),
         }
     }
@@ -91,8 +91,8 @@ fn ticks(processors: &[usize]) -> Ticks {
     Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
 }
 
-/// Returns the nanoseconds that up to `THREADS_MAX` threads spent running or waiting to run. The times of a thread are
-/// lost when the thread ends.
+/// Returns the total time in nanoseconds that up to `THREADS_MAX` threads spent running or waiting to run. The time of
+/// a thread is lost when the thread ends.
 fn wanted_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
     tasks

@@ -103,7 +103,7 @@ pub(crate) struct Telemetry {
     /// Peer address of the first connection that any worker opened. It is set only once, so that later connections take
     /// no lock.
     peer: OnceLock<SocketAddr>,
-    /// Shortest, second-to-last and last TCP connect time to this address, in microseconds. 0 means unknown.
+    /// Shortest, second-to-last and last TCP connect times to this address, in microseconds. 0 means unknown.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
     connect_before: AtomicU64,

@@ -24,7 +24,7 @@ pub struct OriginLatency {
     pub latency: Latency,
 }
 
-/// Histograms since they were last taken. They use up to 128 KiB.
+/// Histograms recorded since they were last taken. They use up to 128 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct OriginHistograms(HashMap<OriginKey, OriginHistogram>);
 

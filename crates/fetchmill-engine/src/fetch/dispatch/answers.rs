@@ -20,7 +20,7 @@ impl Dispatcher {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Report now if other workers can be waiting for the freed slots, or if the end of the job waits for the last
+        // Report now if other workers might be waiting for the freed slots, or if the end of the job waits for the last
         // answers. Observations of the origin are reported as often as by a native worker.
         if self.held.is_empty()
             || !self.done.retries.is_empty()

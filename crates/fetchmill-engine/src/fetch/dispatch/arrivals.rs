@@ -58,7 +58,7 @@ impl Arrivals {
         std::mem::take(&mut lock(&self.seen).observed)
     }
 
-    /// Takes the replies that were not reported yet. Requests in flight are counted elsewhere.
+    /// Takes the replies that have not been reported yet. Requests in flight are counted elsewhere.
     pub(super) fn take_load(&self) -> Load {
         std::mem::take(&mut lock(&self.seen).load)
     }

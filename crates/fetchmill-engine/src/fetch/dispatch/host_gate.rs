@@ -79,7 +79,7 @@ impl HostGate {
         !self.held.is_empty() || !self.ready.is_empty()
     }
 
-    /// Decides about a new target.
+    /// Decides what happens to a new target.
     pub(crate) fn admit(&mut self, mut target: CurrentTarget, now: Millis) -> GateResult {
         target.host = HostId::of_url(target.at.url.as_bytes());
         match self.ask(target, now) {

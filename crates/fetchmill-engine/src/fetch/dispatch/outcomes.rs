@@ -1,4 +1,4 @@
-//! Finishes answered targets. Each target either adds an outcome to the block or returns to the job for a retry.
+//! Finishes answered targets. Each target either gets an outcome in the block or returns to the job for a retry.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // If the body can differ from the bytes that were sent, the engine has already decoded it.
+            // If the body might differ from the bytes that were sent, the engine has already decoded it.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);

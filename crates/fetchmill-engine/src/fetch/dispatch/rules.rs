@@ -131,6 +131,6 @@ pub struct AnswerFields<'a> {
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// Checksum header lines from a store. `None` if the body can differ from the bytes that were sent.
+    /// Checksum header lines from a store. `None` if the body might differ from the bytes that were sent.
     pub checksums: Option<&'a str>,
 }

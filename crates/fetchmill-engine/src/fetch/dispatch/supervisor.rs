@@ -1,6 +1,6 @@
 //! The job's side of a worker process. The supervisor answers the process's turns, forwards its receipts to the
-//! journal, and tracks its targets. If the process dies, its shard is truncated to the last receipt, and all targets
-//! after that are planned again.
+//! journal, and tracks its targets. If the process dies, its shard is truncated to the last receipt, and all later
+//! targets are planned again.
 //!
 //! A target might have caused the death. The targets of the dead process are therefore handed out one at a time. If the
 //! process dies again, this counts as an attempt at the single target that it held.
@@ -40,7 +40,7 @@ pub(crate) struct AttachedProcess {
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets that processes held when they died, for all workers. Any of them can be the cause of the death.
+/// Targets that processes held when they died, for all workers. Any of them might have caused the death.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
 /// Supervisor of one worker. See the [module documentation](self).
@@ -240,7 +240,7 @@ impl Supervisor {
         })
     }
 
-    /// Removes the returned targets from the suspects, because they did not end their process. Returns whether any
+    /// Removes the returned targets from the suspects, because they did not kill their process. Returns whether any
     /// suspects remain.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);

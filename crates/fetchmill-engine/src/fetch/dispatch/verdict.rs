@@ -84,7 +84,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Adds the explanation in the reply to a verdict that is based on the status and has no other detail.
+    /// Adds the explanation from the reply to a verdict that is based on the status and has no other detail.
     fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -139,7 +139,7 @@ impl Dispatcher {
             && self.control.is_only_origin(&key)
             && let Some(error) = distrust(&key, kind)
         {
-            // The target stays pending, because the server can be trusted in the next run.
+            // The target stays pending, because the next run might trust the server.
             self.control.stop.fail(error);
             return;
         }
@@ -151,7 +151,7 @@ impl Dispatcher {
         self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
     }
 
-    /// Carries out every verdict except to store the object.
+    /// Carries out every verdict except `Store`.
     fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
         match verdict {
             Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {

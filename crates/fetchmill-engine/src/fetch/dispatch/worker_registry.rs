@@ -12,7 +12,7 @@ use super::{AttachedProcess, Dispatcher};
 pub(crate) struct WorkerRegistry {
     dispatcher: Mutex<Option<Dispatcher>>,
     is_open: Condvar,
-    /// Receivers that were not taken by a supervisor yet.
+    /// Receivers that no supervisor has taken yet.
     attachments: Mutex<Vec<crossbeam_channel::Receiver<AttachedProcess>>>,
     process_senders: Vec<crossbeam_channel::Sender<AttachedProcess>>,
 }
@@ -55,7 +55,7 @@ impl WorkerRegistry {
     }
 
     /// Registers a worker process with the job's ends of its sockets. If there is no supervisor, the sockets are
-    /// closed, and then the process ends.
+    /// closed, and the process then ends.
     pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         if let Some(sender) = self.process_senders.get(worker) {
             let _ = sender.send(AttachedProcess { pid, turns: turns.into(), receipts: receipts.into() });

@@ -62,7 +62,7 @@ pub(super) struct StreamState {
 struct ReplyQueue {
     batches: VecDeque<ReplyBatch>,
     spare: Vec<ReplyBatch>,
-    /// Input positions of replies that were handed over but can belong to other requests.
+    /// Input positions of replies that were handed over but might belong to other requests.
     doubtful: Vec<u64>,
     /// Whether the program is waiting. If there is a descriptor, the program waits on it, and otherwise on the
     /// condition variable.
@@ -88,7 +88,7 @@ impl FetcherState {
         }
     }
 
-    /// Returns whether this process is a fork of the process that runs the thread. Threads are not part of a fork.
+    /// Returns whether this process is a fork of the process that runs the thread. A fork does not copy threads.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
@@ -133,7 +133,7 @@ impl StreamState {
         }
     }
 
-    /// Records that the reply at this input position can belong to another request, although the program already has
+    /// Records that the reply at this input position might belong to another request, although the program already has
     /// it.
     pub(super) fn doubt(&self, index: u64) {
         let mut handed = lock(&self.replies);
@@ -177,7 +177,7 @@ pub enum TakenReplies {
     Some,
     /// No replies have arrived yet.
     None,
-    /// Some of the replies handed over can belong to other requests. [`Channel::take_doubtful`] returns their
+    /// Some of the replies handed over might belong to other requests. [`Channel::take_doubtful`] returns their
     /// positions.
     Doubtful,
     /// Same as `Doubtful`, but other replies are still uncertain. [`TakenReplies::Doubtful`] follows soon.
@@ -188,8 +188,8 @@ pub enum TakenReplies {
     Dead,
 }
 
-/// Request limit of a stream. It counts requests that are waiting or in flight, and requests whose replies were not
-/// taken yet.
+/// Request limit of a stream. It counts requests that are waiting or in flight, and requests whose replies have not
+/// been taken yet.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,

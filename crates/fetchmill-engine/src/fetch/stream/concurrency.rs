@@ -29,7 +29,7 @@ const EMPTY_SHARE: usize = 4;
 
 /// Concurrency limit of one thread. See the [module documentation](self).
 pub(super) struct StreamConcurrency {
-    /// Place where the limit is published. Streams use the limit to decide how many input items to take.
+    /// Publishes the limit. Streams use it to decide how many input items to take.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,

@@ -148,7 +148,7 @@ pub(super) struct FetchThread {
     pub(super) room: Notify,
     /// Number of tasks with large bodies that wait for memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request that were not silent for a whole rest yet.
+    /// Connections without a request that have not been silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
     /// Connections that have rested, oldest first, with the time when each rest ended. If bytes arrive late on one of
     /// these connections, its certain replies become doubtful. There are at most as many as the limit of requests in
@@ -305,7 +305,7 @@ impl FetchThread {
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        // All tasks can be waiting for memory while the request that would free it is still queued. An extra task
+        // All tasks might be waiting for memory while the request that would free it is still queued. An extra task
         // serves that request.
         let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
         let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));

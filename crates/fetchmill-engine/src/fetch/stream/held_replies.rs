@@ -36,7 +36,7 @@ pub(super) struct HeldReply {
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
-    // The replies can belong to streams other than the dropped one.
+    // The replies might belong to streams other than the dropped one.
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {

@@ -21,7 +21,7 @@ pub(super) struct ReplyBuffer {
     pub(super) body: Vec<u8>,
     /// Body length according to the head, or `None` if the head does not contain a length.
     length: Option<u64>,
-    /// Bytes that the thread's total of large bodies contains for this body.
+    /// This body's share of the thread's total for large bodies, in bytes.
     pub(super) reserved: usize,
 }
 
@@ -85,7 +85,7 @@ impl BodySink for ReplyBuffer {
         self.kept = head.kept;
         if let Framing::Length(length) = head.framing {
             self.length = Some(length);
-            // The declared length can be wrong, so more memory is allocated only as the body arrives.
+            // The declared length might be wrong, so more memory is allocated only as the body arrives.
             self.body.reserve(usize::try_from(length).unwrap_or(MIB).min(MIB));
         }
     }

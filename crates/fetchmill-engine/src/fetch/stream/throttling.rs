@@ -21,8 +21,8 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Lock on which tasks wait in line. Only the first task reserves a time, because a reserved time would not follow
-    /// a change of pace.
+    /// Lock that makes tasks wait in line. Only the first task reserves a time, because a reserved time would not
+    /// follow a change of pace.
     line: tokio::sync::Mutex<()>,
     /// Number of successes since the last tick.
     successes: Cell<u32>,
@@ -76,7 +76,7 @@ pub(super) struct Throttling {
 }
 
 impl Throttling {
-    /// Records a complete reply, which can be a refusal.
+    /// Records a complete reply, which might be a refusal.
     pub(super) fn note(&self, origin: &Rc<OriginConnections>, is_refusal: bool, now: Millis) {
         let mut origins = self.origins.borrow_mut();
         if !is_refusal && origins.is_empty() {

@@ -34,7 +34,7 @@ impl FetchThread {
             gives_every_reply: true,
             retried: self.options.http.retry_status,
             accepted: self.options.http.accept,
-            // The origin accepts other requests, and accepts this one sooner or later.
+            // The origin accepts other requests, and will accept this one sooner or later.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
         }
@@ -115,7 +115,7 @@ impl FetchThread {
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
     }
 
-    /// Decodes a body that can be encoded, up to the maximum decoded size.
+    /// Decodes the body if it is encoded, up to the maximum decoded size.
     fn decode(&self, incoming: &mut ReplyBuffer, head: &Head) -> Result<(), Failure> {
         if self.options.http.compressed && head.framing != Framing::None {
             incoming.decode(self.options.http.max_size)

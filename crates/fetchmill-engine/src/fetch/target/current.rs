@@ -256,7 +256,7 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt can start over. It can if the request was not sent yet, or if it can be
+    /// Returns whether another attempt can start over. It can if the request has not been sent yet, or if it can be
     /// repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
@@ -267,7 +267,7 @@ impl CurrentTarget {
         !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
     }
 
-    /// Discards the target's location, which can be outdated.
+    /// Discards the target's location, which might be outdated.
     pub(crate) fn forget_location(&mut self) {
         self.is_located = false;
         self.at.url.clear();

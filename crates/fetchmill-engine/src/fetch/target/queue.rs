@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::current::CurrentTarget;
 use fetchmill_model::target::{Batch, Page, Sequence, WaitingTarget};
 
-/// Targets of a batch that were not taken yet.
+/// Targets of a batch that have not been taken yet.
 #[derive(Debug, Default)]
 pub(crate) enum TargetQueue {
     #[default]

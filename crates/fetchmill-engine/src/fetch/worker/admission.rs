@@ -73,7 +73,7 @@ impl Worker {
         };
         let host = HostId::of_url(target.at.url.as_bytes());
         target.host = host;
-        // The old addresses can belong to another host.
+        // The old addresses might belong to another host.
         target.found = None;
         if !self.is_permitted(target) {
             return false;
@@ -159,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// Handles the results of name lookups. The targets of these hosts continue.
+    /// Handles the results of name lookups, so that the targets of these hosts can continue.
     pub(super) fn take_answers(&self) {
         let now = self.clock.now();
         let micros = self.control().clock.micros();

@@ -73,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Fails a target that must not be requested twice and whose reply can belong to another request. The outcome is
+    /// Fails a target that must not be requested twice and whose reply might belong to another request. The outcome is
     /// sent to the sink with the next block.
     pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));

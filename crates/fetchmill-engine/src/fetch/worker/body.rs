@@ -68,7 +68,7 @@ pub(super) struct BodyReceiver {
     seen: Option<ObservedReply>,
     /// Body size at which reading stops, in bytes.
     enough: u64,
-    /// Kind of body that is expected from a store. `start` contains the first bytes of a body that can be an error
+    /// Kind of body that is expected from a store. `start` contains the first bytes of a body that might be an error
     /// instead of an object.
     expected: ExpectedBody,
     start: Vec<u8>,
@@ -212,7 +212,7 @@ impl BodyReceiver {
         self.is_conditional = true;
     }
 
-    /// Expects a body that can be encoded, and stores it decoded.
+    /// Expects a body that might be encoded, and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }

@@ -12,7 +12,7 @@ use fetchmill_store::sink::{Block, BlockBody, EntryDescription, FetchedBody};
 pub(super) struct CountedOutcomes {
     block: Block,
     delta: Delta,
-    /// Number of finished targets that were not reported to the planner yet.
+    /// Number of finished targets that have not been reported to the planner yet.
     settled: usize,
 }
 
@@ -96,7 +96,7 @@ impl CountedOutcomes {
         self.block.memory()
     }
 
-    /// Returns the number of finished targets that were not reported to the planner yet.
+    /// Returns the number of finished targets that have not been reported to the planner yet.
     pub(super) fn settled(&self) -> usize {
         self.settled
     }

@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Starts tasks if there can be targets for them. Existing tasks are kept.
+    /// Starts tasks if there might be targets for them. Existing tasks are kept.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
@@ -124,7 +124,7 @@ impl Worker {
 
     /// Closes connections that neither requests nor rests need, because open connections can slow a server down. They
     /// are closed soon after the concurrency was lowered, so that the next round measures the server without them. In a
-    /// job with many hosts, any connection can be needed next, so all stay open.
+    /// job with many hosts, any connection might be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {
@@ -149,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Checks again for targets and memory after a change. The planner can have targets again as well.
+    /// Checks again for targets and memory after a change. The planner might have targets again as well.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());

@@ -10,7 +10,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
-    /// Adds the explanation in the reply to a verdict that is based on the status and has no other detail.
+    /// Adds the explanation from the reply to a verdict that is based on the status and has no other detail.
     pub(super) fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -33,7 +33,7 @@ impl Worker {
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Returns whether the last request for a target had a header field that can be secret.
+    /// Returns whether the last request for a target had a header field that might be secret.
     fn shows_credentials(&self, target: &CurrentTarget) -> bool {
         let own = target.effects.fields(target.request.as_deref());
         let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);

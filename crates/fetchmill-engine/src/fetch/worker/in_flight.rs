@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Time in milliseconds for which a share counts as lowered after a reduction.
+/// After a reduction, a share counts as recently lowered for this many milliseconds.
 const LOWERED: Millis = 5_000;
 
 /// Number of a worker's targets in flight, and the share that the planner allows.

@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// Sends the held outcomes to the sink. If their replies can still belong to other requests, the connection
+    /// Sends the held outcomes to the sink. If their replies might still belong to other requests, the connection
     /// remembers the targets.
     fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
@@ -76,7 +76,7 @@ impl Worker {
         held.clear(&self.setup.body_memory);
     }
 
-    /// Marks finished targets as doubtful, because their replies can belong to other requests.
+    /// Marks finished targets as doubtful, because their replies might belong to other requests.
     pub(super) fn doubt(&self, targets: &TargetList) {
         let naming = self.setup.naming;
         let named = targets.waiting(FailureKind::Framing, 0).map(|target| {

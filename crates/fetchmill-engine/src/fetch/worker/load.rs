@@ -56,7 +56,7 @@ impl WorkerLoad {
         self.head_bytes.set(length.max(before - before / 16));
     }
 
-    /// Returns how many bytes of memory the heads of expected replies can need. Bodies can wait in a file, but heads
+    /// Returns how many bytes of memory the heads of expected replies might need. Bodies can wait in a file, but heads
     /// cannot.
     pub(super) fn heads_to_come(&self) -> usize {
         self.counter.places().0 * self.head_bytes.get() as usize

@@ -95,7 +95,7 @@ impl OutcomeBuffer {
         self.next.borrow().is_empty()
     }
 
-    /// Returns the number of finished targets that were not reported to the planner yet.
+    /// Returns the number of finished targets that have not been reported to the planner yet.
     pub(super) fn settled(&self) -> usize {
         self.next.borrow().settled()
     }

@@ -12,7 +12,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
 impl Worker {
-    /// Requests the robots.txt of a target's host. The targets of the host continue afterwards.
+    /// Requests the robots.txt of a target's host, so that the targets of the host can continue.
     pub(super) async fn ask_robots(
         &self,
         task: &mut WorkerConnection,

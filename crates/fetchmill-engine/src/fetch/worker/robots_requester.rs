@@ -242,7 +242,7 @@ impl Requester for RobotsRequester<'_> {
         request.answer(HostRobots::of_reply(status, &body.inner.text()), seen)
     }
 
-    /// Discards a reply that can belong to another request. The file is requested again on a new connection.
+    /// Discards a reply that might belong to another request. The file is requested again on a new connection.
     fn hold_reply(
         &self,
         _task: &mut WorkerConnection,

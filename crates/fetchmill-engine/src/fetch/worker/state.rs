@@ -84,7 +84,7 @@ pub(super) struct Worker {
     pub(super) idle_connections: IdleConnections,
     /// Resting connections, at most one per task plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Lock on which the connections of this worker wait in line for the pace of the origin.
+    /// Lock that queues this worker's connections for the pace of the origin.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,

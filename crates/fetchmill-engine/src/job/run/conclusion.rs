@@ -125,7 +125,7 @@ impl FinishedJob {
         if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
             notices.extend(self.complete(&mut journal, control)?);
         }
-        // After an error, a committed window can still be in the stage. The next run moves it into place.
+        // After an error, a committed window might still be in the stage. The next run moves it into place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.plan.place.stage_path())?;
         }

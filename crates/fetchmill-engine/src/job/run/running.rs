@@ -175,7 +175,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // The objects can be on other origins, or the source is the only object. In both cases, the page would reveal
+        // The objects might be on other origins, or the source is the only object. In both cases, the page would reveal
         // nothing.
         Listing::Json | Listing::Object => return Ok(None),
     };

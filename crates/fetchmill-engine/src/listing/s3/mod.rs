@@ -30,7 +30,7 @@ pub(crate) struct BucketListerSetup {
     pub(crate) prefix: String,
     /// Selection of the keys to fetch.
     pub(crate) selection: Selection,
-    /// Part of the bucket that was not listed yet.
+    /// Part of the bucket that has not been listed yet.
     pub(crate) cursor: BucketCursor,
     /// State for restarting the listing. `None` if the job does not have the names of its targets.
     pub(crate) relisting: Option<Relisting>,

@@ -150,7 +150,7 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // The page can be wrong, and nothing else leads to the next page.
+            // The page might be wrong, and nothing else leads to the next page.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }

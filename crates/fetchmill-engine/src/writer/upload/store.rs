@@ -33,7 +33,7 @@ impl From<Error> for UploadEnd {
     }
 }
 
-/// A failure that can be temporary.
+/// A failure that might be temporary.
 struct UploadTrouble {
     kind: FailureKind,
     reason: String,
@@ -130,7 +130,7 @@ impl UploadClient {
             () = self.stopped() => None,
         };
         answered.unwrap_or_else(|| {
-            // A reply can still arrive, so the connection must not be reused.
+            // A reply might still arrive, so the connection must not be reused.
             connection.close();
             Err(UploadEnd::Stopped)
         })

@@ -12,7 +12,7 @@ const KEYS: &str = "aws_access_key_id = FILE\naws_secret_access_key = secret\n";
 #[test]
 fn without_any_credentials_requests_are_not_signed() {
     assert_eq!(World::new().found(), "none");
-    // A profile can consist of other settings.
+    // A profile does not have to contain credentials.
     assert_eq!(World::new().config("[default]\nregion = x\n").found(), "none");
 }
 
@@ -244,7 +244,7 @@ fn a_machine_gives_the_credentials_of_its_role() {
 #[test]
 fn a_machine_without_metadata_or_without_a_role_has_none_soon() {
     let start = Instant::now();
-    // A listener that accepts no connections, so it never answers.
+    // This listener never accepts connections, so it never answers.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     assert_eq!(on_machine(&format!("http://{}", mute.local_addr().unwrap())).found(), "none");
     assert_eq!(on_machine("http://127.0.0.1:1").found(), "none");

@@ -21,7 +21,7 @@ use fetchmill_model::origin::OriginFields;
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 
-/// Settings like those of a job with few connections.
+/// Returns the connection settings of a job with few connections.
 fn pool() -> PoolSettings {
     PoolSettings {
         timeouts: Timeouts::default(),
@@ -41,7 +41,7 @@ fn pool() -> PoolSettings {
     }
 }
 
-/// A home directory and an environment of its own.
+/// A test environment with its own home directory and variables.
 struct World {
     home: tempfile::TempDir,
     variables: Vec<(String, String)>,
