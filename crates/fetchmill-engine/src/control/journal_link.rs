@@ -67,7 +67,7 @@ pub(crate) enum JournalRequest {
     Doubtful(Vec<(Sequence, Vec<u8>)>),
     /// Targets that have to wait for longer than a commit window.
     Waiting(Vec<WaitingTarget>),
-    /// Outages that the job is waiting for, as JSON for readers of the journal.
+    /// Outages that the job is waiting out, as JSON for readers of the journal.
     Waits(String),
     /// Samples as JSON with their end times, and the current speed. If there are several samples, they replace all
     /// earlier ones.

@@ -1,4 +1,4 @@
-//! Outages that a job is waiting for, either of its origin or of a listing page. Each wait has a time limit
+//! Outages that a job is waiting out, either of its origin or of a listing page. Each wait has a time limit
 //! (`--give-up-after`) and a description.
 
 use std::fmt::Write;

@@ -38,7 +38,8 @@ pub(crate) fn note_choice(journal: &Journal, is_indexed: bool, asked: Option<boo
     }
 }
 
-/// Writes the missing indexes. Returns `false` if `goes_on` stopped this. The next run then writes the remaining ones.
+/// Writes the missing indexes. Returns `false` if `goes_on` ended the work early. The next run then writes the
+/// remaining indexes.
 pub(crate) fn write_indexes(
     journal: &Journal,
     shard_folder: &ShardFolder,

@@ -16,7 +16,7 @@ struct Connecting {
     since: Instant,
 }
 
-/// Runner of one probe at a time. The longer probes are needed, the less often they run.
+/// Prober that runs at most one probe at a time. The longer probes are needed, the less often they run.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,

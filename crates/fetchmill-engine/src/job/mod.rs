@@ -87,7 +87,7 @@ pub struct Snapshot {
     pub is_resumed: bool,
     /// Rule that stopped this run, if any.
     pub stopped_by: Option<StopReason>,
-    /// Outages that the job is currently waiting for.
+    /// Outages that the job is currently waiting out.
     pub waits: Vec<Wait>,
     /// Number of requests in this run.
     pub attempts: u64,
@@ -95,14 +95,14 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Whether the search for the best concurrency is still running.
     pub tries_concurrency: bool,
-    /// Requests per second that the only origin is sent while it throttles requests.
+    /// Requests per second sent to the only origin while it throttles requests.
     pub pace: Option<f64>,
     /// Cause that limits the job. `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
     /// Reply times of the last ten seconds. `None` if there were no replies, or if the engine does not report times.
     pub latency: Option<Latency>,
-    /// Reply times per origin, in a job with many origins. Contains the 64 origins with the most replies at most,
-    /// busiest first.
+    /// Reply times per origin, in a job with many origins. Contains up to 64 origins with the most replies, busiest
+    /// first.
     pub origins: Vec<OriginLatency>,
 }
 

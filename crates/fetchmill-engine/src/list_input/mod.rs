@@ -138,9 +138,9 @@ impl OpenedList {
     /// Continues after the part that was already read. Fails if the list was read to its end and its length has changed
     /// since.
     ///
-    /// Before the list was read to its end, its length can change, because a truncated list might have been completed.
-    /// Until then, the digest of the part already read shows whether the list is the same. A sample depends on the
-    /// whole list, so its length must never change.
+    /// Until the list has been read to its end, its length can change, because a truncated list might have been
+    /// completed. Until then, the digest of the part already read shows whether the list is the same. A sample depends
+    /// on the whole list, so its length must never change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {

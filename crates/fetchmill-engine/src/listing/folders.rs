@@ -210,7 +210,7 @@ fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage>
     Ok(page)
 }
 
-/// Records that a folder could not be listed, as a failed target.
+/// Records a failed target for a folder that could not be listed.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
     let detail = no_page.reason + no_page.hint;

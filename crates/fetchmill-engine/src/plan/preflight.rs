@@ -41,7 +41,7 @@ struct PreflightState {
     is_refused: bool,
 }
 
-/// Number of targets, by its source.
+/// Number of targets, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
     /// Total that the listing announces.
@@ -77,8 +77,7 @@ fn settled_targets(tally: Tally) -> u64 {
 }
 
 impl Preflight {
-    /// Checks whether the targets listed by earlier runs fit into the free space. Returns `None` if no checks are
-    /// needed.
+    /// Checks that the targets listed by earlier runs fit into the free space. Returns `None` if no checks are needed.
     pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
         if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
@@ -211,7 +210,7 @@ impl PreflightState {
     }
 }
 
-/// Returns the advice for the user. If no target was listed yet, another job can use the destination.
+/// Returns the advice for the user. If no target has been listed yet, another job can use the destination.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     const PACKED: &str = "--format parquet (few large files, about 130 bytes per 100-byte object)";
     match (is_packed, is_begun) {

@@ -6,7 +6,7 @@ use fetchmill_model::text::counts::with_commas;
 use fetchmill_store::restart::Removed;
 
 impl JobPlan {
-    /// Returns a notice that lists what was removed of an earlier job.
+    /// Returns a notice about the files of an earlier job that were removed.
     pub(crate) fn notice_of_restart(&self) -> Option<String> {
         let Removed { files, bytes, left } = self.removed?;
         let unit = |count| if count == 1 { "file" } else { "files" };

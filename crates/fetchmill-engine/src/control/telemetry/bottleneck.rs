@@ -199,7 +199,7 @@ pub(crate) struct LimitFacts {
     pub(crate) latency: Option<f64>,
     pub(crate) unloaded: Option<f64>,
     pub(crate) path: Option<PathTimes>,
-    /// Outage that the job is waiting for, and its start time.
+    /// Outage that the job is waiting out, and its start time.
     pub(crate) outage: Option<String>,
     pub(crate) is_listing_done: bool,
     /// Number of targets waiting for a retry.

@@ -273,7 +273,7 @@ impl CurrentTarget {
         self.at.url.clear();
     }
 
-    /// Starts a target with its entry in a page, and resets everything else.
+    /// Sets the entry of a new target, and resets everything else.
     pub(crate) fn start(&mut self, entry: &[u8]) {
         self.entry.clear();
         self.entry.extend_from_slice(entry);

@@ -10,7 +10,7 @@ use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 /// limited.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
-    /// Own request of the first target. `None` if nothing is coalesced.
+    /// The first target's own request. `None` if nothing is coalesced.
     pub(super) own: Option<Arc<CustomRequest>>,
     /// Other targets in list order. If `own` is `None`, they wait for separate requests.
     pub(super) others: TargetList,

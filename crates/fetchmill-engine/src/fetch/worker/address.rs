@@ -128,8 +128,8 @@ impl Worker {
     }
 }
 
-/// Builds the request for a target with a custom method, body or fields. `fields` are the fields that redirects have
-/// left, and `cookies` are the cookies set by replies.
+/// Builds the request for a target with a custom method, body or fields. `fields` are the fields that remain after
+/// redirects, and `cookies` are the cookies that replies have set.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether an admitted target can start. A target that fetches robots.txt can. Any other target can only if
-    /// the known robots.txt allows its URL.
+    /// Returns whether an admitted target can start. A target that fetches robots.txt always can. Any other target can
+    /// start only if the known robots.txt allows its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
@@ -57,8 +57,8 @@ impl Worker {
         self.is_permitted(target)
     }
 
-    /// Returns whether a target can start immediately. If not, the target was taken: it waits here, was deferred, or
-    /// has an outcome.
+    /// Returns whether a target can start immediately. If not, the target has been moved: it waits here, was deferred,
+    /// or has an outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -93,8 +93,8 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Returns whether the address of the target's host is known. If not, requests it. The target then waits for the
-    /// address, or has failed.
+    /// Returns whether the address of the target's host is known. If not, requests the address. The target then waits
+    /// for it, or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
@@ -200,7 +200,7 @@ impl Worker {
             }
             self.idle_connections.wake_one();
         }
-        // Nothing blocks the remaining targets of the batch any more.
+        // The remaining targets of the batch are no longer blocked.
         self.idle_connections.wake(self.supply.len());
     }
 

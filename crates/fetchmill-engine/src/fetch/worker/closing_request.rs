@@ -17,7 +17,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::Deadlines;
 use fetchmill_net::certain::AfterReply;
 
-/// Maximum size of a body that is requested again and discarded, in bytes.
+/// Maximum size in bytes of a body that is requested again, only to be discarded.
 const BODY_MAX: u64 = 64 * 1024;
 
 impl Worker {

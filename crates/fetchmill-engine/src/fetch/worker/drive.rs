@@ -122,9 +122,9 @@ impl Worker {
         }
     }
 
-    /// Closes connections that neither requests nor rests need, because open connections can slow a server down. They
-    /// are closed soon after the concurrency was lowered, so that the next round measures the server without them. In a
-    /// job with many hosts, any connection might be needed next, so all stay open.
+    /// Closes connections that are not needed for requests or rests, because open connections can slow a server down.
+    /// They are closed soon after the concurrency was lowered, so that the next round measures the server without them.
+    /// In a job with many hosts, any connection might be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {

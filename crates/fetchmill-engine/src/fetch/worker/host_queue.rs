@@ -14,7 +14,7 @@ const PACE_SAMPLE: u32 = 16;
 /// Interval in microseconds between two deferred targets of a host that has no rate and whose pace is still unknown.
 const FIRST_PACE: u64 = 1000;
 
-/// Waiting targets of a host in order, why they wait, and the pace at which they leave.
+/// Waiting targets of a host, in order, with the reason for the wait and the pace at which they leave.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,

@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// Finishes a target without another attempt, because its host is dead. If the job rechecks dead targets, the
-    /// target waits for that instead.
+    /// target waits for its recheck instead.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

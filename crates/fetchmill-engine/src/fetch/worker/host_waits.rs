@@ -52,7 +52,7 @@ impl HostWait {
 pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
 
 impl HostWaits {
-    /// Records that a host waits for another reason. `None` means that it does not wait.
+    /// Records that the reason for a host's wait has changed. `None` means that the host does not wait.
     pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
         if let Some(from) = from {
             let count = &self.0[from as usize];

@@ -11,7 +11,7 @@ use fetchmill_model::planner::origin::Millis;
 const LEFT: &str = "the request was sent, but the host of its redirect had no free slot";
 
 impl Worker {
-    /// Finishes a target. `made` is 1 if an attempt was made that the target does not count yet.
+    /// Finishes a target. `made` is 1 if an attempt was made that is not yet included in the target's count.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,

@@ -278,8 +278,8 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because a lack of trust is one
-    /// of its results.
+    /// Returns whether the job ends if this origin cannot be trusted. A check continues, because it reports such
+    /// failures as results.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }

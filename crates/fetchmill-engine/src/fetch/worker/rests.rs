@@ -17,7 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Records the replies of a batch that was sent at `sent`. Each reply counts with the time of the whole batch.
+    /// Records the replies of a batch that was sent at `sent`. The time of the whole batch counts for each reply.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -132,8 +132,8 @@ impl Worker {
         }
     }
 
-    /// Waits for the resting connections when the worker ends. Waits at most for the longest rest, or until the drain
-    /// is over.
+    /// Waits for the resting connections when the worker ends, but not longer than the longest possible rest or the
+    /// drain.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));

@@ -189,8 +189,8 @@ impl Worker {
         self.leave(target, RequestOutcome::Answer);
     }
 
-    /// Returns the listed values of an object that is fetched completely. A check reads only the start of an object,
-    /// and has none.
+    /// Returns the listed values of an object that is fetched completely. A check reads only the start of an object, so
+    /// it has no listed values.
     pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }

@@ -158,7 +158,7 @@ impl Waiters {
         }
     }
 
-    /// Records that a target leaves its host at `took` after its admission.
+    /// Records that a target leaves its host. `took` is the time since its admission.
     pub(super) fn leave(&self, host: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
         self.hosts.borrow_mut().left_after(host, seen, took, now);
     }

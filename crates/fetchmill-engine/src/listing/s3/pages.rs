@@ -37,7 +37,7 @@ pub(super) enum BucketPageAnswer {
 /// Keys of a page, with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// Reason why a key is not a target, for each key. `None` for targets.
+    /// For each key, the reason why it is not a target. `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// First key of the page, if any.
