@@ -71,7 +71,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
     }
 }
 
-/// Stores the objects like a job with a list. Each of the `parts` becomes a shard.
+/// Stores the objects in the same way as a job with a list. Each of the `parts` becomes a shard.
 fn store(dest: &Path, format: Format, parts: &[&[StoredObject]]) {
     let place = JobLocation::prepare(dest, None).unwrap();
     let text = setup(&place, format).columns.to_text().unwrap();

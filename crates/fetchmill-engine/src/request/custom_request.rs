@@ -232,7 +232,7 @@ impl JobRequests {
     /// Returns the request for a target, or `None` for a plain `GET`. Fails if the request is missing from the entry.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
-            // Never replace a missing request by a different one.
+            // Never replace a missing request with a different one.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;

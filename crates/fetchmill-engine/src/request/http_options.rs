@@ -57,10 +57,10 @@ options! {
         /// Timeout for the head of a reply. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         head_timeout: Duration = limits::HEAD_TIMEOUT, Bounds::above_0("seconds");
-        /// Timeout without any data. See [`Timeouts`].
+        /// Maximum time without receiving a byte of a body. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         idle_timeout: Duration = limits::IDLE_TIMEOUT, Bounds::above_0("seconds");
-        /// Timeout for the whole attempt. See [`Timeouts`].
+        /// Timeout for the whole attempt, extended for long bodies. See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         total_timeout: Duration = limits::TOTAL_TIMEOUT, Bounds::above_0("seconds");
         /// Time limit for a whole attempt, including its connection, and for each step. `None` keeps the separate

@@ -26,7 +26,7 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Default for the maximum number of redirects, for targets of a list. It leaves room beyond the usual redirects from
+/// Default maximum number of redirects for targets of a list. It leaves room beyond the usual redirects from
 /// `http://host` to `https://www.host/path`.
 const REDIRECTS_OF_LIST: u32 = 5;
 

@@ -423,7 +423,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks the options that conflict with a command for tokens.
+    /// Checks the options that conflict with `--bearer-command`.
     fn check_tokens(&self) -> Result<()> {
         if self.bearer_command.is_none() {
             return Ok(());

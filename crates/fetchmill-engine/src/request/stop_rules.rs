@@ -224,7 +224,7 @@ mod tests {
     fn a_percentage_is_judged_early_only_beyond_what_chance_makes_of_it() {
         // There are not enough targets to judge.
         assert!(!stops("1%", standing(0, 999, None)));
-        // 10 failures out of 1,000 are expected. Three standard deviations more are 19.5.
+        // 10 failures out of 1,000 are expected. Three standard deviations above that is 19.5.
         assert!(!stops("1%", standing(981, 19, None)));
         assert!(stops("1%", standing(980, 20, None)));
         // A share of 1.1 % might be a coincidence with ten thousand targets, but not with a hundred thousand.

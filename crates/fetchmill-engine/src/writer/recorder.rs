@@ -129,7 +129,8 @@ impl Recorder<'_> {
     }
 }
 
-/// Publishes a failure before the waiting threads are released. They only notice that there is no answer.
+/// Publishes a failure before the waiting threads are released, because those threads only notice that there is no
+/// answer.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);

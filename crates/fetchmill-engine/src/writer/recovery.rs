@@ -43,7 +43,8 @@ pub(crate) struct ProcessRecovery {
 
 impl ProcessRecovery {
     /// Recovers like [`recover`], but only for the dead process of one worker, while the others continue. The file
-    /// names of the process start with its worker number and process id. Returns the targets that this finishes.
+    /// names of the process start with its worker number and process id. Returns the targets that are finished as a
+    /// result.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");

@@ -42,7 +42,7 @@ impl SyncThread {
         self.is_busy
     }
 
-    /// Starts to finish a window. The thread must be idle.
+    /// Begins finishing a window. The thread must be idle.
     pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
         self.is_busy = true;
         self.windows.send((sync, receipt)).map_err(|_| gone())
@@ -75,7 +75,7 @@ impl SyncThread {
     }
 }
 
-/// Returns the error for a thread that panicked. The job already has the error that caused this.
+/// Returns the error for a thread that panicked. The job already has the actual error.
 fn gone() -> Error {
     Error::Internal("the sync thread has ended".into())
 }

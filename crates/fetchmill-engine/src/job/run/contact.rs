@@ -121,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the command for tokens, if there is one. Returns connection settings that send the token.
+/// Runs the command of `--bearer-command`, if there is one. Returns connection settings that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);

@@ -44,8 +44,9 @@ impl<'r> TransformRequest<'r> {
         TransformRequest { out, replies: 0 }
     }
 
-    /// Adds a reply. Its head consists of the status (u16), the date (i64), the lengths of name, URL, content type,
-    /// encoding, ETag and path (u32), and the length of the body (u64). The values follow in the same order.
+    /// Adds a reply. It begins with the status (u16) and the date (i64). The lengths of name, URL, content type,
+    /// encoding, ETag and path (u32) follow, then the length of the body (u64). The values come last, in the same
+    /// order.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;

@@ -1,5 +1,5 @@
-//! Applies a function of the user to replies before they are stored. A separate process runs the function, and its
-//! results are stored in place of the replies.
+//! Applies the user's function to replies before they are stored. A separate process runs the function, and its results
+//! are stored in place of the replies.
 //!
 //! Each writer has its own process, so that fetching threads never wait for the function. Replies are sent to the
 //! process in batches. If a batch kills the process, a new process gets the same replies one at a time. If a reply also

@@ -32,7 +32,7 @@ pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 /// Running process. See the [module documentation](self).
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Number of answers that are still expected. The process must not exit by itself unless this number is 0.
+    /// Number of answers that are still expected. While it is above 0, the process must not exit by itself.
     owed: usize,
 }
 
@@ -81,7 +81,7 @@ impl TransformProcess {
         }
     }
 
-    /// Sends bytes to which the process responds with `answers` answers.
+    /// Sends bytes, to which the process responds with `answers` answers.
     pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
         self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))

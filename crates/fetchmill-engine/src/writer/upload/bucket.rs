@@ -156,7 +156,7 @@ impl Bucket {
         }
     }
 
-    /// Lists a page of the names that start with `begin`. The previous page contains the `token`.
+    /// Lists a page of the names that start with `begin`. `token` comes from the previous page.
     pub fn list(&self, begin: &str, token: Option<&str>, patience: Duration) -> Result<BucketPage> {
         let prefix = self.key(begin);
         let query = ListQuery {
