@@ -71,7 +71,7 @@ mod tests {
         let trouble = OriginTrouble { since: 60_000, until: 120_000, kind: Some(FailureKind::Reset) };
 
         assert!(waits.set_origin(Some(trouble)));
-        assert!(!waits.set_origin(Some(OriginTrouble { kind: None, ..trouble })), "the wait should not have changed");
+        assert!(!waits.set_origin(Some(OriginTrouble { kind: None, ..trouble })), "the wait has not changed");
         assert!(waits.set_page(Some(("/list?2", "status 500", 1_000, 61_000))));
 
         let text = |wait: &Wait| format!("{} | {} | {}", wait.what, wait.since, wait.until);

@@ -195,7 +195,7 @@ fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsV
         accelerate: given.accelerate || is_on(&ACCELERATE),
     };
     if variant.fips && variant.accelerate {
-        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out one of these options".into()));
+        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; leave out one of them".into()));
     }
     Ok(variant)
 }

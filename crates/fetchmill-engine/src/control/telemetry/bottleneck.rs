@@ -485,9 +485,8 @@ impl LimitFacts {
         let most = whole(self.concurrency);
         let took = duration(self.in_flight as f64 / ended);
         if self.search == Search::Found {
-            let text = format!(
-                "the server: a concurrency above {most} would not be faster, replies take {took}"
-            );
+            let text =
+                format!("the server: a concurrency above {most} would not be faster, replies take {took}");
             return (LimitKind::Server, text);
         }
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))

@@ -157,8 +157,12 @@ mod tests {
         assert!(!gate.is_needed(false));
         assert!(gate.is_needed(true));
 
-        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else { panic!("the first target \
-        should be admitted") };
+        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else {
+            panic!(
+                "the target was not \
+        admitted"
+            )
+        };
         assert!(matches!(gate.admit(target(2, "http://a/"), 0), GateResult::Held));
         assert!(matches!(gate.admit(target(3, "http://b/"), 0), GateResult::Go(_)));
         gate.look(1);
@@ -192,7 +196,7 @@ mod tests {
         }
 
         let GateResult::Aside(target, then) = gate.admit(target(9, "http://a/"), 0) else {
-            panic!("the gate should have no room")
+            panic!("the gate still had room")
         };
         assert_eq!((target.sequence, then), (9, limits::DEFERRED_FOR.as_millis() as Millis));
     }

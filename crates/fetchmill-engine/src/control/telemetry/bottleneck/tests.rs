@@ -44,7 +44,11 @@ fn each_cause_is_named_with_its_figure() {
     let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2, wanted: 1.9 };
     for (facts, kind, text) in [
         (LimitFacts { listed: 980.0, ..with(CapacityUse::NoTargets) }, LimitKind::Listing, "980 names/s"),
-        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, but only 100 ms with few in flight"),
+        (
+            queued(),
+            LimitKind::Server,
+            "replies take 400 ms with 64 in flight, but only 100 ms with few in flight",
+        ),
         (
             LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
             LimitKind::Network,
@@ -93,7 +97,11 @@ fn each_cause_is_named_with_its_figure() {
             LimitKind::Rate,
             "--rate-per-host: 1,000 requests/s",
         ),
-        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, no longer than with few in flight"),
+        (
+            facts(),
+            LimitKind::Concurrency,
+            "64 in flight, and replies take 100 ms, no longer than with few in flight",
+        ),
         (
             LimitFacts { search: Search::OfHost { most: 3 }, ..facts() },
             LimitKind::Concurrency,
