@@ -157,12 +157,7 @@ mod tests {
         assert!(!gate.is_needed(false));
         assert!(gate.is_needed(true));
 
-        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else {
-            panic!(
-                "the target was not \
-        admitted"
-            )
-        };
+        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else { panic!("it was refused") };
         assert!(matches!(gate.admit(target(2, "http://a/"), 0), GateResult::Held));
         assert!(matches!(gate.admit(target(3, "http://b/"), 0), GateResult::Go(_)));
         gate.look(1);

@@ -141,7 +141,7 @@ impl Bucket {
                 200 => Ok(Some(true)),
                 412 => Ok(Some(false)),
                 501 => Err(Error::Usage(format!(
-                    "{}: the store does not support If-None-Match, so two workers could both assume that \
+                    "{}: the store does not support If-None-Match, so two workers could both believe that \
                      they are first; use another store",
                     self.text()
                 ))
