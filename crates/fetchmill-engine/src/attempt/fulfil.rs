@@ -230,7 +230,7 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes the wanted part of a reply, and closes the connection before the remainder arrives. The reply is certain only
+/// Takes the wanted part of a reply and closes the connection before the remainder arrives. The reply is certain only
 /// if it is the first on its connection. Other replies held on this connection are dropped, because they can no longer
 /// become certain.
 fn take_part<R: Requester>(

@@ -428,7 +428,7 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Ends the listing, and records the error unless there is one already. Targets that were already listed are still
+    /// Ends the listing and records the error unless there is one already. Targets that were already listed are still
     /// fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);

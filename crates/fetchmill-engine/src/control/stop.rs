@@ -84,7 +84,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender, and drops it if the job is aborted. Otherwise the writer would wait for the
+    /// Keeps a dispatcher's sender and drops it if the job is aborted. Otherwise the writer would wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
@@ -118,7 +118,7 @@ impl StopSignal {
         StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
-    /// Records the error unless there is one already, and drains the job. Requests in flight still become durable if
+    /// Records the error unless there is one already and drains the job. Requests in flight still become durable if
     /// possible.
     pub(crate) fn fail(&self, error: Error) {
         self.keep_failure(error);

@@ -60,7 +60,7 @@ impl ConnectProbe {
         self.connecting.is_some()
     }
 
-    /// Waits up to `patience`, and returns the connect time if the connection succeeds. Times above one second count as
+    /// Waits up to `patience` and returns the connect time if the connection succeeds. Times above one second count as
     /// one second.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
         let Connecting { socket, since } = self.connecting.as_ref()?;

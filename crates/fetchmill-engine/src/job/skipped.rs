@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// Returns a notice if there was nothing to do, which is probably a mistake.
+    /// Returns a notice if there was nothing to do, because that is probably a mistake.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;

@@ -9,7 +9,7 @@ use fetchmill_model::source::list::{
     Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list, and returns the size of its file, or `None` for a pipe. With `checks`, fails if a JSON list lacks a
+/// Opens a list and returns the size of its file, or `None` for a pipe. With `checks`, fails if a JSON list lacks a
 /// requested column.
 pub(super) fn open(
     path: Option<&Path>,

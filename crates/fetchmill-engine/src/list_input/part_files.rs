@@ -139,7 +139,7 @@ fn is_glob(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[{".contains(byte))
 }
 
-/// Returns the names of the entries of a folder, sorted.
+/// Returns the sorted names of a folder's entries.
 fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
     let read = || -> io::Result<Vec<_>> {
         folder.read_dir()?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()

@@ -157,7 +157,7 @@ impl PageRequester {
         (request, body.inner)
     }
 
-    /// Checks the deadlines, and whether the job is ending.
+    /// Checks the deadlines and whether the job is ending.
     async fn tick(&self, watch: &Deadlines) -> Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {

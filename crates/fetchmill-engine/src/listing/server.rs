@@ -310,7 +310,7 @@ impl ServerLister {
         }
     }
 
-    /// Makes one attempt to fetch an index, and returns its URL and body. Fails with an error that ends the job if a
+    /// Makes one attempt to fetch an index and returns its URL and body. Fails with an error that ends the job if a
     /// retry is useless.
     pub(super) fn fetch_index(
         &mut self,

@@ -35,7 +35,7 @@ fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// Raises the soft limit of file descriptors for streams, and lowers `auto` to the limits of this machine. With a fixed
+/// Raises the soft limit of file descriptors for streams and lowers `auto` to the limits of this machine. With a fixed
 /// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors. Half as many
 /// connections again can be resting, and the program needs some descriptors for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {

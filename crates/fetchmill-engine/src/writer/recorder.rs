@@ -27,7 +27,7 @@ struct CommitEffects {
     wakes_workers: bool,
 }
 
-/// Runs until all senders have been dropped, and returns the journal.
+/// Runs until all senders have been dropped and returns the journal.
 pub(crate) fn run(
     journal: Journal,
     messages: &Receiver<JournalRequest>,

@@ -107,7 +107,7 @@ fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     Ok(())
 }
 
-/// Renames shards after the transaction that seals them, and removes the shards that they replace.
+/// Renames shards after the transaction that seals them and removes the shards that they replace.
 fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
     let uploads = journal.uploads()?;

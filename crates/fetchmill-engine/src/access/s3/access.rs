@@ -247,7 +247,7 @@ impl Access {
         Renewal::Newer
     }
 
-    /// Signs a request that another library sends, and returns the signed fields. The library must send all fields
+    /// Signs a request that another library sends and returns the signed fields. The library must send all fields
     /// except `Host` unchanged.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
@@ -316,8 +316,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Resolver that converts `s3://` URLs to HTTP URLs. Each thread has its own, so no lock is needed per object. Its
-/// memory use is that of [`Access`].
+/// Resolver that converts `s3://` URLs to HTTP URLs. Each thread has its own, so no lock is needed per object. It uses
+/// as much memory as [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,

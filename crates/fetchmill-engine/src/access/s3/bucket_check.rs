@@ -70,7 +70,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// Describes a reply that is not a page, and says what the user can do.
+/// Describes a reply that is not a page and says what the user can do.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

@@ -246,7 +246,7 @@ impl Client {
         connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }
 
-    /// Checks the deadlines, and whether the job is ending.
+    /// Checks the deadlines and whether the job is ending.
     pub(super) async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {

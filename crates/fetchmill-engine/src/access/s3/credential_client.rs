@@ -98,7 +98,7 @@ pub(super) struct CredentialClient<'a> {
 }
 
 impl CredentialClient<'_> {
-    /// Sends the request up to `CREDENTIALS_TRIES` times, and returns the first reply that is not a server error.
+    /// Sends the request up to `CREDENTIALS_TRIES` times and returns the first reply that is not a server error.
     pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
         let mut wait = limits::CREDENTIALS_WAIT;
         let mut tries = 1;

@@ -69,7 +69,7 @@ impl WorkerTelemetry {
         std::mem::take(&mut *lock(&self.latency))
     }
 
-    /// Adds the worker's own histograms per origin to the totals, and empties them. Used in jobs with many origins.
+    /// Adds the worker's own histograms per origin to the totals and empties them. Used in jobs with many origins.
     pub(crate) fn add_origins(&self, own: &mut OriginHistograms) {
         lock(&self.origins).append(own);
     }

@@ -264,7 +264,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the death of a process. Keeps its durable outcomes, and plans its other targets again.
+    /// Handles the death of a process. Keeps its durable outcomes and plans its other targets again.
     fn recover_process(&self, pid: u32, mut ledger: ProcessTargets) {
         let (reply, buried) = channel();
         self.control.journal.send(JournalRequest::Bury { worker: self.worker as u32, pid, reply });

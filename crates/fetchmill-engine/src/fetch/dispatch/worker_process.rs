@@ -84,7 +84,7 @@ pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Op
     Ok(Some(dispatcher))
 }
 
-/// Forwards receipts to the job's journal, and returns the answers to the writer.
+/// Forwards receipts to the job's journal and returns the answers to the writer.
 fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
     while let Ok(message) = messages.recv() {
         // The writer of a worker process sends nothing else.

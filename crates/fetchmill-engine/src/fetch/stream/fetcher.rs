@@ -380,7 +380,7 @@ impl FetchThread {
         place.collector.borrow_mut().take();
     }
 
-    /// Adds a reply to a collector, and schedules the collector for the next flush.
+    /// Adds a reply to a collector and schedules the collector for the next flush.
     pub(super) fn replied_in(
         &self,
         collector: &Rc<ReplyCollector>,

@@ -34,7 +34,7 @@ pub struct StreamProgress {
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// Whether the input differs from that of the earlier run. In that case, this run saves nothing.
+    /// Whether the input differs from the input of the earlier run. In that case, this run saves nothing.
     is_refused: bool,
     /// Items that were taken but are not finished.
     missing: BTreeSet<u64>,
@@ -114,7 +114,7 @@ impl StreamProgress {
         self.pulled < self.before.pulled
     }
 
-    /// Records that an item was taken from the input, and returns its state.
+    /// Records that an item was taken from the input and returns its state.
     pub fn pull(&mut self, url: &str, call: Option<&CustomRequest>) -> Result<InputState> {
         let index = self.pulled;
         self.pulled += 1;

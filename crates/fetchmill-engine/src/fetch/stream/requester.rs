@@ -68,7 +68,7 @@ impl FetchThread {
         self.fail(request, Failure::new(kind, reason))
     }
 
-    /// Returns the origin of a request, which is usually that of the previous request.
+    /// Returns the origin of a request, which is usually the origin of the previous request.
     fn locate(&self, request: &mut TaskRequest) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = &*last

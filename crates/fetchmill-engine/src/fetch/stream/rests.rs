@@ -117,7 +117,7 @@ impl FetchThread {
         }
     }
 
-    /// Checks the connections that have rested, and closes unused ones.
+    /// Checks the connections that have rested and closes unused ones.
     fn sweep_rested(&self) {
         let oldest = self.clock.get().saturating_sub(limits::KEEP_ALIVE_IDLE.as_millis() as Millis);
         let mut rested = self.rested.take();

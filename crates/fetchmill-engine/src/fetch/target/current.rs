@@ -273,7 +273,7 @@ impl CurrentTarget {
         self.at.url.clear();
     }
 
-    /// Sets the entry of a new target, and resets everything else.
+    /// Sets the entry of a new target and resets everything else.
     pub(crate) fn start(&mut self, entry: &[u8]) {
         self.entry.clear();
         self.entry.extend_from_slice(entry);
@@ -300,7 +300,7 @@ impl CurrentTarget {
         rules.has_second_look && self.state.throttled_since > 0
     }
 
-    /// Plans another attempt, and keeps the counts so far.
+    /// Plans another attempt and keeps the counts so far.
     pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target = WaitingTarget {
             sequence: self.sequence,

@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Releases hosts whose wait is over, and starts targets that wait for a slot. Called at each tick.
+    /// Releases hosts whose wait is over and starts targets that wait for a slot. Called at each tick.
     pub(super) fn tick_hosts(&self, elapsed: Millis, now: Millis) {
         self.pool.names().tick();
         while let Some(host) = self.waiters.take_due(now) {

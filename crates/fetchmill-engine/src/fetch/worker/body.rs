@@ -212,7 +212,7 @@ impl BodyReceiver {
         self.is_conditional = true;
     }
 
-    /// Expects a body that might be encoded, and stores it decoded.
+    /// Expects a body that might be encoded and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }

@@ -37,7 +37,7 @@ impl Worker {
             && task.ends_sooner()
     }
 
-    /// Requests `last` again as the last request on the connection, and discards the reply. If no reply arrives within
+    /// Requests `last` again as the last request on the connection and discards the reply. If no reply arrives within
     /// the duration of a rest, the earlier replies are certain as well. Returns `false` if the pace allows no request.
     pub(super) async fn end_with_request(
         &self,

@@ -149,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Checks again for targets and memory after a change. The planner might have targets again as well.
+    /// Checks again for targets and memory after a change, because the planner might have targets again.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());

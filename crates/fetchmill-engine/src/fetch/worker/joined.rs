@@ -62,7 +62,7 @@ impl Worker {
         is_located
     }
 
-    /// Cuts the received range into parts. Stores the part of each target, and passes the target to `note`. If a part
+    /// Cuts the received range into parts. Stores the part of each target and passes the target to `note`. If a part
     /// does not match its target, the target is requested separately.
     pub(super) fn cut(
         &self,

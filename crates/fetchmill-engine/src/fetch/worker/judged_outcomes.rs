@@ -23,7 +23,7 @@ impl Worker {
         held.memory() >= self.held_bytes_max() || self.setup.body_memory.is_used_up()
     }
 
-    /// Runs `settle`, and adds its outcomes to those that are held on a connection ([`HeldOutcomes::collect`]).
+    /// Runs `settle` and adds its outcomes to those that are held on a connection ([`HeldOutcomes::collect`]).
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,

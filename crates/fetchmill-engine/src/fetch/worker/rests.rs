@@ -1,4 +1,4 @@
-//! Counts the replies of a worker, and handles the rests and ends of its connections ([`fetchmill_net::certain`]).
+//! Counts the replies of a worker and handles the rests and ends of its connections ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 

@@ -197,7 +197,7 @@ impl Waiters {
         queue.wait_for(wait);
     }
 
-    /// Queues a target after others of its host, and returns the place where it waits. Returns `None` if the queue of
+    /// Queues a target after others of its host and returns the place where it waits. Returns `None` if the queue of
     /// the host is empty.
     pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
         let mut queues = self.queues.borrow_mut();
@@ -205,7 +205,7 @@ impl Waiters {
         Some(self.hold(queue, target, now))
     }
 
-    /// Queues a target that its host did not admit, and returns the place where it waits.
+    /// Queues a target that its host did not admit and returns the place where it waits.
     pub(super) fn wait_for_turn(
         &self,
         admission: Admission,
@@ -234,7 +234,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Ends the lookup of a host, and passes on the addresses if there are any.
+    /// Ends the lookup of a host and passes on the addresses if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);

@@ -25,7 +25,7 @@ pub struct ExportSource {
     pub state: Option<PathBuf>,
 }
 
-/// Copies of the ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
+/// Copies ranges of a shared job from a bucket to this machine. An export needs one copy at a time.
 pub trait RangeCopies: Debug + Send {
     /// Returns a folder that contains a range's journal, and its objects if they are needed. The folder exists until
     /// the next call. Returns `None` if the copies were stopped.

@@ -69,7 +69,7 @@ impl Contact {
         }
     }
 
-    /// Detects the columns of items that are stored as table rows, and records them in the journal.
+    /// Detects the columns of items that are stored as table rows and records them in the journal.
     fn with_item_columns(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(pages) = self.plan.request.json_pages().filter(|_| self.plan.needs_item_columns()) else {
             return Ok(self);

@@ -1,4 +1,4 @@
-//! Determines where the listing continues, and sets up its thread.
+//! Determines where the listing continues and sets up its thread.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A job while its threads run. This module starts all threads except those of the engine, and waits for all of them.
+//! A job while its threads run. This module starts all threads except those of the engine and waits for all of them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -23,7 +23,7 @@ const KNOWN_MAX: usize = 4096;
 /// The prefix itself, its folder, and the least of the other names. A store on a file system lists these names first.
 const NAMES_ASKED: u32 = 3;
 
-/// Result of the check of a key.
+/// Result of checking a key.
 pub(super) enum Border {
     /// All greater keys appear to come after the key.
     Ordered,

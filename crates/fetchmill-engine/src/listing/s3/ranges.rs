@@ -374,7 +374,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Searches for a point with keys on both sides, and turns the keys after it into a new range.
+    /// Searches for a point with keys on both sides and turns the keys after it into a new range.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {

@@ -149,7 +149,7 @@ impl Transform {
         )))
     }
 
-    /// Transforms a block, and passes the results to `store` in one or more parts.
+    /// Transforms a block and passes the results to `store` in one or more parts.
     pub(crate) fn run(
         &mut self,
         block: &Block,

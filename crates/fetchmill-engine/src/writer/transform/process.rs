@@ -65,7 +65,7 @@ impl TransformProcess {
         Ok(TransformProcess { reader: BufReader::new(socket), owed: 0 })
     }
 
-    /// Sends the setup, and waits until the process has loaded its function. If that fails, the job stops.
+    /// Sends the setup and waits until the process has loaded its function. If that fails, the job stops.
     pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<TransformReply<()>> {
         let length = (setup.len() as u32).to_le_bytes();
         if let Err(silence) = self.send(&[&length, setup].concat(), 1) {
@@ -118,7 +118,7 @@ impl TransformProcess {
         self.reader.get_mut().look()
     }
 
-    /// Ends the process if necessary, and describes for the user how it ended.
+    /// Ends the process if necessary and describes for the user how it ended.
     pub(super) fn how_it_ended(mut self) -> String {
         // A process that has closed its end of the socket is about to exit.
         let ended = self.reader.get_mut().wait();

@@ -116,7 +116,7 @@ impl Bucket {
         })
     }
 
-    /// Writes an object, and replaces any existing one. Returns the store's time in seconds since 1970.
+    /// Writes an object and replaces any existing one. Returns the store's time in seconds since 1970.
     pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
         let key = self.key(name);
         self.run(patience, async |client| {

@@ -148,7 +148,7 @@ impl Uploader {
     }
 }
 
-/// Records the progress of an upload in the journal, and waits until it is durable.
+/// Records the progress of an upload in the journal and waits until it is durable.
 fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
     control.journal.commit(CommitRequest::Upload(number, upload)).map(drop)
 }
