@@ -21,7 +21,7 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// Output of one run of the command. Tokens from two runs always count as different, even if they are equal. Only the
+/// Output of one run of the command. Tokens from two runs count as different even if they are equal, because only the
 /// server can tell whether a token is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {

@@ -139,8 +139,8 @@ impl OpenedList {
     /// since.
     ///
     /// Until the list has been read to its end, its length can change, because a truncated list might have been
-    /// completed. Until then, the digest of the part already read shows whether the list is the same. A sample depends
-    /// on the whole list, so its length must never change.
+    /// completed. In the meantime, the digest of the part already read shows whether the list is the same. A sample
+    /// depends on the whole list, so its length must never change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {

@@ -27,7 +27,8 @@ pub(super) struct PartFiles {
 }
 
 impl PartFiles {
-    /// Finds the files of a folder or a glob. Returns `None` if the path is a file, even if the path looks like a glob.
+    /// Finds the files in a folder, or the files that match a glob. Returns `None` if the path is a file, even if the
+    /// path looks like a glob.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,

@@ -1,5 +1,5 @@
-//! The thread of the journal. No other thread writes to the journal. It writes all pending messages in one transaction,
-//! and then notifies their senders. Pages are announced to the planner only once they are durable.
+//! The journal's thread, which is the only one that writes to the journal. It writes all pending messages in one
+//! transaction, and then notifies their senders. Pages are announced to the planner only once they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};

@@ -86,8 +86,8 @@ impl Dispatcher {
         }
     }
 
-    /// Gives targets that were not handed out back to the job, because the origin is in trouble. This does not count as
-    /// an attempt.
+    /// Gives back to the job all targets that were not handed out, because the origin is in trouble. This does not
+    /// count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -176,15 +176,14 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the delay before the next request that is required by the job's rate or by the rate of a throttling
-    /// origin.
+    /// Returns the delay that the job's rate, or the rate of a throttling origin, requires before the next request.
     fn wait_of_rate(&self) -> Option<Duration> {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// Returns the delay before the next target that `--bwlimit` requires. A target's size is estimated as the mean
+    /// Returns the delay that `--bwlimit` requires before the next target. A target's size is estimated as the mean
     /// size of the bodies so far. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;

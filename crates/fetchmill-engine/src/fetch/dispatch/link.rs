@@ -54,7 +54,7 @@ pub(super) trait JobLink: Send {
     /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Gives targets that were not started back to the job. Returns those that the job cannot accept.
+    /// Gives back to the job all targets that were not started. Returns those that the job cannot accept.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
     /// Ends the link after the last turn, once everything is durable.

@@ -113,23 +113,23 @@ pub enum WorkerAnswer<'a> {
 /// Header fields of a reply. A field is `None` if it is missing from the reply.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
-    /// Content-Type.
+    /// `Content-Type`.
     pub content_type: Option<&'a str>,
     /// `ETag`.
     pub etag: Option<&'a str>,
-    /// Last-Modified.
+    /// `Last-Modified`.
     pub last_modified: Option<&'a str>,
-    /// Retry-After.
+    /// `Retry-After`.
     pub retry_after: Option<&'a str>,
     /// `Date`, according to the server's clock.
     pub date: Option<&'a str>,
-    /// Content-Encoding.
+    /// `Content-Encoding`.
     pub content_encoding: Option<&'a str>,
     /// `x-amz-bucket-region`, from an S3 store.
     pub bucket_region: Option<&'a str>,
-    /// Location.
+    /// `Location`.
     pub location: Option<&'a str>,
-    /// WWW-Authenticate.
+    /// `WWW-Authenticate`.
     pub challenge: Option<&'a str>,
     /// Checksum header lines from a store. `None` if the body might differ from the bytes that were sent.
     pub checksums: Option<&'a str>,

@@ -151,7 +151,7 @@ pub(super) struct FetchThread {
     /// Connections without a request that have not been silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
     /// Connections that have rested, oldest first, with the time when each rest ended. If bytes arrive late on one of
-    /// these connections, its certain replies become doubtful. There are at most as many as the limit of requests in
+    /// these connections, its certain replies become doubtful. Their number never exceeds the limit of requests in
     /// flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
     /// Number of tasks without a request in flight whose connections have uncertain replies.
@@ -329,8 +329,8 @@ impl FetchThread {
         self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
-    /// Returns the body bytes in memory, without replies that are about to be handed over. If memory is full, makes the
-    /// program wake the thread when it takes replies.
+    /// Returns the body bytes in memory, not counting replies that are about to be handed over. If memory is full,
+    /// makes the program wake the thread when it takes replies.
     pub(super) fn held(&self) -> usize {
         let own = self.receiving.get() + self.held_bytes.get();
         let held = self.hub.untaken.load(Ordering::SeqCst) + own;

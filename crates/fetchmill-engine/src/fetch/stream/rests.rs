@@ -56,7 +56,7 @@ impl FetchThread {
     }
 
     /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
-    /// task waits. A connection is not abandoned while the reply to a request that must not be repeated is held on it.
+    /// task waits. A connection is not abandoned while it holds the reply to a request that must not be repeated.
     pub(super) async fn bound_rests(&self, task: &StreamConnection, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =

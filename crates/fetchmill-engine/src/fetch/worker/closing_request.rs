@@ -1,9 +1,9 @@
 //! Ends a connection with one more request when the job has no more targets.
 //!
-//! At the end of a job, replies are held on connections that have no further request to ask the server to close them.
-//! Each connection would have to be silent for twice as long as the slowest reply took, which can be a minute. Instead,
-//! the last target is requested again with `Connection: close`. The close proves that all replies belong to their
-//! requests
+//! At the end of a job, connections hold replies but have no further request that could ask the server to close the
+//! connection. Each connection would have to be silent for twice as long as the slowest reply took, which can be a
+//! minute. Instead, the last target is requested again with `Connection: close`. The close proves that all replies
+//! belong to their requests
 //! ([docs/internals/decisions/0023](../../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 
 use super::address::asked_for;

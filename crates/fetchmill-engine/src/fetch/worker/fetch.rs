@@ -134,8 +134,8 @@ impl Worker {
 
     /// Waits without a target. The connection rests, or is kept for some time.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task beyond the share does not need its connection, so other tasks can use it. At the end of the job, one
-        // of them might need a connection that has already replied.
+        // A task in excess of the share does not need its connection, so other tasks can use it. At the end of the job,
+        // one of them might need a connection that has already replied.
         if task.is_holding() || self.in_flight.is_full() || self.has_no_targets() {
             self.resting.part(task, &self.pool);
         }

@@ -44,7 +44,7 @@ impl Worker {
     }
 
     /// Returns whether other targets can be added to this target's request. It must be the first attempt, and the
-    /// target must belong to the only origin. Memory must be free.
+    /// target must belong to the only origin. There must also be free memory.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0

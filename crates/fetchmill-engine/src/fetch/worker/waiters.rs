@@ -67,7 +67,7 @@ pub(super) struct Waiters {
     held: Cell<usize>,
     held_max: usize,
     /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
-    /// taken. All but the last come from redirects, so there are never more than there are tasks.
+    /// taken. All but the last come from redirects, so there are never more of them than there are tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
     /// Time of the last scheduled retry of a deferred name, in microseconds. `slow_pace` is the interval between such
     /// retries.
