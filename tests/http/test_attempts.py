@@ -159,7 +159,7 @@ def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) ->
 
     assert came.body is None
     assert "redirect-limit" in came.told
-    assert "redirect to /hop2: too many redirects (2 followed already)" in came.told
+    assert "redirect to /hop2: too many redirects (2 already followed)" in came.told
     assert server.count("/hop2") == 0
 
 
