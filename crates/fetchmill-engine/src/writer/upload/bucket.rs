@@ -306,7 +306,7 @@ impl Bucket {
     fn clock_of(&self, reply: &BucketReply) -> BucketResult<u64> {
         let said = reply.sent_at();
         said.ok_or_else(|| {
-            Error::Usage(format!("{}: the replies of the store have no Date header", self.text())).into()
+            Error::Usage(format!("{}: the store's replies have no Date header", self.text())).into()
         })
     }
 
