@@ -1,14 +1,14 @@
-"""fetchmill fetches huge numbers of small HTTP objects: crash-safe, in flat memory, close to the kernel's speed.
+"""fetchmill fetches huge numbers of small HTTP objects, survives crashes, and uses a constant amount of memory.
 
     report = fetchmill.get("http://127.0.0.1:8080", "out/")
 
-`__all__` lists all public names. Each module is loaded when one of its names is first used, so that the command starts
-quickly.
+`__all__` lists all public names. Modules are loaded lazily, when one of their names is first used, so that the command
+starts quickly.
 """
 
 from importlib import import_module
 
-# Replaces `typing.TYPE_CHECKING`, because `typing` takes longer to load than everything else here.
+# Replaces `typing.TYPE_CHECKING`, because importing `typing` takes longer than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,9 +1,9 @@
-"""The `fetchmill` command, also available as `python -m fetchmill`: start, signals and exit.
+"""The `fetchmill` command (also `python -m fetchmill`): startup, signals and exit.
 
-A signal may arrive at any moment. While modules are being imported, a signal ends the command immediately, with one
-line of output. Raising an exception instead could interrupt an import, and the imported module might swallow the
-exception. Commands that run a job install their own handlers. In other commands, the first SIGINT raises
-KeyboardInterrupt. After the command has ended, signals are ignored so that the exit code does not change.
+Signals can arrive at any moment. While modules are being imported, a signal ends the command immediately and prints one
+line. An exception raised at that point could be swallowed by the module being imported. Commands that run a job install
+their own handlers. In other commands, the first SIGINT raises KeyboardInterrupt. Once the command has ended, signals
+are ignored so that they cannot change the exit code.
 """
 
 import atexit
@@ -37,7 +37,7 @@ def main() -> "NoReturn":
     for number in _NUMBERS:
         signal.signal(number, _leave)
     code = 130
-    # Objects created during imports are not garbage, so collecting garbage would only take time.
+    # Objects created during imports are not garbage, so collecting garbage would only waste time.
     gc.disable()
     try:
         try:
@@ -64,9 +64,9 @@ def main() -> "NoReturn":
 
 
 def _exit(code: int) -> "NoReturn":
-    """End the process without finalizing the interpreter, because that takes a tenth of a short command's time.
+    """End the process without finalizing the interpreter, which would take a tenth of a short command's time.
 
-    If Python threads or processes may still exist, the interpreter ends them as usual.
+    If Python threads or processes may still be running, exit normally so that the interpreter ends them.
     """
     if "multiprocessing" in sys.modules or len(sys._current_frames()) > 1:  # noqa: SLF001 - threads, without `threading`
         sys.exit(code)
@@ -78,13 +78,13 @@ def _exit(code: int) -> "NoReturn":
 
 
 def _leave(number: int, _frame: "FrameType | None") -> None:
-    """End the process before the command has begun."""
+    """End the process before the command has started."""
     os.write(2, b"fetchmill: stopped before anything was begun\n")
     os._exit(128 + number)
 
 
 def _release(command: str) -> None:
-    """Install the signal handling of a command that is about to run."""
+    """Install the signal handlers for a command that is about to run."""
     gc.enable()
     if command not in _WITH_JOBS:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""The page and the metrics of a running job, for display only (docs/guide/dashboard.md)."""
+"""A read-only web page and metrics for a running job (docs/guide/dashboard.md)."""

@@ -24,11 +24,11 @@ _PORT_MOST = 65535
 
 @dataclass(frozen=True)
 class Access:
-    """The clients that may read a dashboard.
+    """Rules that decide which clients can read a dashboard.
 
     Args:
-        names: lower-case names by which browsers may address the dashboard.
-        token: the token that a reader must present. None if only users of this machine can reach the dashboard.
+        names: host names that browsers can use for the dashboard, in lower case.
+        token: the token that clients must present. None if only users of this machine can reach the dashboard.
     """
 
     names: frozenset[str]
@@ -37,7 +37,7 @@ class Access:
     def allows_host(self, host: str, local: str) -> bool:
         """Return whether a request's Host field names this dashboard.
 
-        This defends against DNS rebinding: requests from another site's page contain that site's host name, even if the
+        This defends against DNS rebinding: a request from another site's page names that site as its host, even if the
         name resolves to this address.
 
         Args:
@@ -53,7 +53,7 @@ class Access:
     def allows_authorization(self, field_value: str | None) -> bool:
         """Return whether the token was presented, as a bearer token or as the password of any user.
 
-        Browsers can send only a password.
+        Browsers cannot send a bearer token, only a password.
         """
         if self.token is None:
             return True
@@ -66,16 +66,15 @@ class Access:
 
 
 def listen(address: str | None, names: Sequence[str], token: str | None) -> tuple[socket.socket, Access]:
-    """Reserve a dashboard's port, and determine who may read the dashboard.
+    """Reserve a dashboard's port, and determine which clients can read the dashboard.
 
     Args:
         address: HOST:PORT. Port 0 picks a free port.
-        names: additional names by which browsers may address the dashboard.
-        token: the token that readers must present.
+        names: additional host names that browsers can use for the dashboard.
+        token: the token that clients must present.
 
     Raises:
-        UsageError: the address is invalid or unavailable, or other machines could read the dashboard and there is no
-            token.
+        UsageError: the address is invalid or unavailable, or other machines could read the dashboard without a token.
     """
     if token is not None:
         check_token(token)
@@ -109,10 +108,10 @@ def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -
 
 
 def check_token(token: str) -> None:
-    """Check that a token can be part of a header field and is too long to be guessed.
+    """Check that a token can be sent in a header field and is too long to guess.
 
     Raises:
-        UsageError: the token is not suitable. The message does not show it.
+        UsageError: the token is unsuitable. The message does not contain the token.
     """
     if not (_TOKEN_LEAST <= len(token) <= _TOKEN_MOST and _TOKEN.fullmatch(token)):
         raise UsageError(
@@ -148,7 +147,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _normal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address in its normal form, or None for a name."""
+    """Return the address in canonical form, or None if the text is a host name."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

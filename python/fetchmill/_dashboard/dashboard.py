@@ -1,4 +1,4 @@
-"""A dashboard. It reserves its port before a job starts, and its thread ends after the job."""
+"""A job's dashboard, which reserves its port before the job starts and stops its thread after the job ends."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -9,13 +9,13 @@ from fetchmill._dashboard.pages import Pages, ShownJob
 
 
 class Dashboard:
-    """The dashboard of one job. It listens immediately, and answers from `show` to the end of the `with` block.
+    """The dashboard of one job. It listens immediately, and answers requests from `show` until the `with` block ends.
 
     Args:
         address: HOST:PORT. Defaults to 127.0.0.1 and a free port.
-        names: names by which browsers may address it, in addition to its address and localhost.
-        token: the token that readers must present.
-        told: facts about the job: the command, its source and its destination.
+        names: host names that browsers can use in addition to the dashboard's address and localhost.
+        token: the token that clients must present.
+        told: facts about the job: the command, source and destination.
 
     Attributes:
         url: the URL for browsers.

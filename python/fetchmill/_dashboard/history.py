@@ -22,8 +22,8 @@ class History(ABC):
     """The samples of a job.
 
     Args:
-        samples: one sample per second; if the job ran for more than twelve minutes, samples cover longer intervals. At
-            most 720 samples; empty for a job started by an older release. Each sample has:
+        samples: at most 720 samples, one per second. If the job ran for more than twelve minutes, samples cover longer
+            intervals. Empty for a job started by an older release. Each sample contains:
 
             - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
             - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and
@@ -47,7 +47,7 @@ class History(ABC):
 
     @property
     def runs(self) -> int:
-        """Number of runs in the samples. If a run was resumed immediately, both runs may count as one."""
+        """Number of runs in the samples. A run and its immediate resumption can count as one."""
         pauses = (later["time"] - later["interval"] - sooner["time"] for sooner, later in pairwise(self.samples))
         breaks = sum(
             pause > _PAUSE * sample["interval"] for pause, sample in zip(pauses, self.samples[1:], strict=True)
@@ -56,7 +56,7 @@ class History(ABC):
 
     @property
     def limits(self) -> dict[str, float]:
-        """Share of the time by bottleneck, the largest first. Time without a known bottleneck is ignored."""
+        """Share of the time spent on each bottleneck, largest first. Time without a known bottleneck is ignored."""
         seconds: dict[str, float] = {}
         for sample in self.samples:
             if sample["limited_by"]:
@@ -66,11 +66,11 @@ class History(ABC):
 
     @abstractmethod
     def status_values(self) -> dict[str, Any]:
-        """Return the status for JSON."""
+        """Return the status as a dict for JSON."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return the job's values that a page shows in addition to the samples."""
+        """Return the values that a page shows in addition to the samples."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON, with times in ISO 8601 UTC."""
@@ -90,12 +90,12 @@ class History(ABC):
 
 
 def describe_limits(limits: Mapping[str, float]) -> str:
-    """Return text such as `listing 83 %, server 17 %`: shares of the time."""
+    """Return shares of the time as text, such as `listing 83 %, server 17 %`."""
     return ", ".join(f"{kind} {share * 100:.0f} %" for kind, share in limits.items() if share >= _SHARE_MIN)
 
 
 def write_page(found: History, file: str | os.PathLike[str]) -> None:
-    """Write the page of a history to a file. The file is replaced atomically.
+    """Write a history's page to a file. The file is replaced atomically.
 
     Raises:
         StorageError: the file cannot be written.

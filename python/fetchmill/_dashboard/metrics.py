@@ -6,12 +6,12 @@ from typing import Any
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OUTCOMES = ("fetched", "absent", "failed", "skipped")
-# Bottlenecks. After the first second, the metric of exactly one of them is 1.
+# Bottlenecks. After the first second, exactly one of their metrics is 1.
 LIMITS = (
     *("listing", "server", "network", "cpu", "disk", "transform", "rate", "bwlimit", "throttling", "courtesy"),
     *("concurrency", "names", "outage", "last-targets", "mixed"),
 )
-# The name of each quantile in Prometheus and in the job.
+# Each quantile's name in Prometheus and in the job.
 _QUANTILES = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max"))
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -28,7 +28,7 @@ def metrics_text(snapshot: Mapping[str, Any], started: float, version: str) -> s
     Args:
         snapshot: the result of `Job.snapshot()`.
         started: start time of the run in seconds since 1970.
-        version: the version of fetchmill.
+        version: fetchmill's version.
     """
     return text_of((*_of_run(started, version), *_of_counts(snapshot), *_of_now(snapshot), *_of_times(snapshot)))
 
@@ -39,13 +39,13 @@ def text_of(families: Iterable[Family]) -> str:
 
 
 def _of_run(started: float, version: str) -> Iterator[Family]:
-    """Yield the version, and the start of the run."""
+    """Yield the version and the run's start time."""
     yield "fetchmill_build_info", "gauge", "The version of fetchmill.", [({"version": version}, 1)]
     yield "fetchmill_start_time_seconds", "gauge", "Start time of this run, in seconds since 1970.", _one(started)
 
 
 def _of_counts(snapshot: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield the numbers of targets, bytes and requests."""
+    """Yield target, byte and request counts."""
     yield (
         "fetchmill_objects_total",
         "counter",
@@ -70,7 +70,7 @@ def _of_counts(snapshot: Mapping[str, Any]) -> Iterator[Family]:
 
 
 def _of_now(snapshot: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield the requests in flight, the waiting targets, and the bottleneck."""
+    """Yield the number of requests in flight, the number of waiting targets, and the bottleneck."""
     yield "fetchmill_in_flight", "gauge", "Number of requests in flight.", _one(snapshot["in_flight"])
     yield (
         "fetchmill_concurrency_limit",
@@ -90,7 +90,7 @@ def _of_now(snapshot: Mapping[str, Any]) -> Iterator[Family]:
 
 
 def _of_times(snapshot: Mapping[str, Any]) -> Iterator[Family]:
-    """Yield latencies and rates, for the whole job and by origin."""
+    """Yield latencies and rates for the whole job and for each origin."""
     latency = snapshot["latency"] or {}
     yield (
         "fetchmill_latency_seconds",

@@ -1,7 +1,7 @@
-"""Answers HTTP/1.1 requests on one thread, one request per connection. Limits the resources that a client can use.
+"""An HTTP/1.1 server that runs on one thread, answers one request per connection, and limits each client's resources.
 
-It uses only the standard library. docs/internals/decisions explains why it is neither `http.server` nor a server in
-Rust.
+It uses only the standard library. docs/internals/decisions explains why the dashboard does not use `http.server` or a
+server written in Rust.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from http import HTTPStatus
 
 from fetchmill._dashboard.request_head import HeadError, RequestHead, parse_head
 
-# Maximum size of a request's head. A browser sends a few hundred bytes.
+# Maximum size of a request's head. Browsers send a few hundred bytes.
 HEAD_BYTES_MAX = 8192
-# Time limits in seconds: from the start of a connection to its complete request, and from there to the reply's end.
+# Time limits in seconds: from accepting a connection to the complete request, and from there to the end of the reply.
 HEAD_SECONDS_MAX = 5.0
 REPLY_SECONDS_MAX = 10.0
-# Maximum number of connections. Beyond it, the oldest one is closed, so that idle clients do not lock others out.
+# Maximum number of connections. Beyond this, the oldest connection is closed so that idle clients cannot block others.
 CONNECTIONS_MAX = 32
-# Time limit for the thread to end. It ends almost immediately, because it never waits for long.
+# Time limit for the thread to end. Normally it ends almost immediately, because it never waits for long.
 _JOIN_SECONDS = 5.0
 
-# Header fields that prevent pages of other sites from reading this page, and this page from contacting other servers.
+# Header fields that keep other sites from reading this page, and keep this page from contacting other servers.
 _FIELDS = (
     ("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     ("X-Content-Type-Options", "nosniff"),
@@ -41,8 +41,8 @@ class PageReply:
 
     Args:
         status: the HTTP status.
-        content_type: type of the body.
-        body: the body, which is omitted for HEAD.
+        content_type: the type of the body.
+        body: the body, which is not sent in reply to HEAD.
         fields: additional header fields.
     """
 
@@ -53,7 +53,7 @@ class PageReply:
 
     @classmethod
     def of_text(cls, status: HTTPStatus, text: str, *fields: tuple[str, str]) -> "PageReply":
-        """Return a reply with one line of text."""
+        """Return a reply whose body is one line of text."""
         return cls(status, body=f"{text}\n".encode(), fields=fields)
 
     def to_bytes(self, *, has_body: bool) -> bytes:
@@ -74,11 +74,11 @@ Answer = Callable[[RequestHead, str], PageReply]
 
 
 class PageServer:
-    """Answers requests on a separate thread from `start` to `close`.
+    """A server that answers requests on its own thread from `start` to `close`.
 
     Args:
         listener: the listening socket, which is closed with the server.
-        answer: called for each request on the server's thread. It must not block.
+        answer: function that is called on the server's thread for each request; it must not block.
     """
 
     def __init__(self, listener: socket.socket, answer: Answer) -> None:
@@ -94,21 +94,21 @@ class PageServer:
         """Start answering."""
         # Do not use the program's event loop policy, which may create a different kind of loop.
         self._loop = asyncio.SelectorEventLoop()
-        # Ignore clients that disconnect: this is normal, and nothing waits for them.
+        # Ignore disconnected clients: disconnecting is normal, and nothing waits for them.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, if it was started, and all connections."""
+        """Close all connections and end the thread, if it was started."""
         if self._loop is None:
             self._listener.close()
             return
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop has already ended
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        assert self._loop is not None  # noqa: S101 - `start` has created it
+        assert self._loop is not None  # noqa: S101 - `start` created it
         try:
             self._loop.run_until_complete(self._serve())
         finally:

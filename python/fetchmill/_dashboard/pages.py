@@ -1,4 +1,4 @@
-"""A dashboard's answers: the page and its parts, the figures as JSON, and metrics."""
+"""The replies of a dashboard: the page and its parts, JSON figures, and metrics."""
 
 import json
 import math
@@ -34,7 +34,7 @@ _REALM = ("WWW-Authenticate", 'Basic realm="fetchmill: any user, the token as pa
 
 
 class ShownJob(Protocol):
-    """The methods of a job that a dashboard uses."""
+    """The part of a job's interface that a dashboard uses."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the current counters."""
@@ -48,8 +48,8 @@ class Pages:
 
     Args:
         job: the job.
-        told: facts about the job: the command, its source and its destination.
-        access: the clients that may read the dashboard.
+        told: facts about the job: the command, source and destination.
+        access: the rules that decide which clients can read the dashboard.
     """
 
     def __init__(self, job: ShownJob, told: Mapping[str, str | None], access: Access) -> None:
@@ -66,9 +66,9 @@ class Pages:
         }
 
     def answer(self, head: RequestHead, local: str) -> PageReply:
-        """Return the reply to a request that arrived at a local address.
+        """Return the reply to a request received on a local address.
 
-        The token is checked first, so that a client without it learns nothing else.
+        The token is checked first so that clients without it learn nothing.
         """
         if not self._access.allows_authorization(head.authorization):
             return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", _REALM)
@@ -114,7 +114,7 @@ def _as_json(value: object) -> PageReply:
 
 
 def _after(query: str) -> float | None:
-    """Return the time given in a query: 0 if there is none, and None if it is invalid."""
+    """Return the time in a query: 0 if it is missing, None if it is invalid."""
     if not query:
         return 0.0
     try:

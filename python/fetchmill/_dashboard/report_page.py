@@ -1,4 +1,4 @@
-"""The dashboard page as a single file that loads nothing else."""
+"""The dashboard page as a single self-contained file."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-# Modules, in an order in which each imports only earlier ones.
+# Modules, ordered so that each one imports only earlier ones.
 _MODULES = ("figures", "charts", "page", "report")
 _EXPORT = re.compile(r"^export ((?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 _IMPORT_ALL = re.compile(r'^import \* as (\w+) from "\./(\w+)\.js";$', re.MULTILINE)
@@ -18,7 +18,7 @@ def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]
     """Return a page with a job's figures and their history.
 
     Args:
-        snapshot: the known fields of the job's snapshot, and facts about the job.
+        snapshot: the available fields of the job's snapshot, and facts about the job.
         samples: samples as returned by the job.
     """
     folder = files("fetchmill._dashboard") / "static"
@@ -38,7 +38,7 @@ def report_page(snapshot: Mapping[str, Any], samples: Sequence[Mapping[str, Any]
 
 
 def _joined(modules: Mapping[str, str]) -> str:
-    """Join modules into one script, because a page opened from a file cannot import them. Each keeps its own scope."""
+    """Join modules into one script, because a page opened from a file cannot import them. Scopes stay separate."""
     scopes = [f"modules.{name} = (() => {{\n{_scope(text)}}})();" for name, text in modules.items()]
     return "\n".join(["const modules = {};", *scopes])
 

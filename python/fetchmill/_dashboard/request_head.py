@@ -1,4 +1,4 @@
-"""Parses the head of a dashboard request strictly, and ignores everything after it."""
+"""A strict parser for the head of a dashboard request. Everything after the head is ignored."""
 
 import re
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ class RequestHead:
 
 
 def parse_head(head: bytes) -> RequestHead:
-    """Parse a head without the empty line at its end.
+    """Parse a head from which the final empty line has been removed.
 
     Raises:
-        HeadError: the head is not HTTP/1, is not ASCII, or does not have exactly one Host.
+        HeadError: the head is not HTTP/1, is not ASCII, or does not contain exactly one Host field.
     """
     first, *lines = head.split(b"\r\n")
     match = _REQUEST_LINE.fullmatch(first)

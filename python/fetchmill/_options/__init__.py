@@ -1,1 +1,1 @@
-"""The options of calls and commands, their checks, and their JSON for the native module."""
+"""The options of calls and commands: their validation, and their JSON form for the native module."""

@@ -1,4 +1,4 @@
-"""The options of `fetchmill.check` and of the command `fetchmill check`."""
+"""The options of the function `fetchmill.check` and the command `fetchmill check`."""
 
 import json
 import os
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 class CheckOptions(Options):
     """The validated, immutable options of a check.
 
-    `source`, `results`, and the options for reading the list identify a check. They cannot change when the check is
-    resumed. All other options may change.
+    `source`, `results` and the options for reading the list identify a check, so they cannot change when the check is
+    resumed. All other options can change.
 
     Args:
         source: the path of a list of URLs. `-` reads a list from standard input.
-        results: the file for the rows, which must be missing or belong to the same check. If None, rows are only
-            counted.
+        results: the output file for the rows, which must not exist or must belong to the same check. If None, rows are
+            only counted.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The other options:
     """
@@ -55,7 +55,7 @@ class CheckOptions(Options):
         """Return the options for the native module.
 
         Args:
-            temporary: a folder for the state of a check that has no permanent one.
+            temporary: the state folder of a check that has no permanent one.
             is_iterable: whether the targets come from an iterable.
         """
         source = str(self.source)
@@ -68,5 +68,5 @@ class CheckOptions(Options):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the check's state is removed when the check ends."""
+        """Whether the state is removed when the check ends."""
         return self.results is None and self.state is None

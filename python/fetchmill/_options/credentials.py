@@ -1,6 +1,6 @@
-"""Converts options to header fields (credentials and User-Agent) and to proxies.
+"""Conversion of options to header fields (credentials and User-Agent) and proxies.
 
-Credentials belong to one origin. The core sends them nowhere else.
+Credentials belong to one origin; the core does not send them to any other.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ def request_fields(
     *,
     has_command: bool,
 ) -> list[tuple[str, str]]:
-    """Return the header fields of requests, in order.
+    """Return the header fields for requests, in order.
 
     Args:
         headers: fields that are sent unchanged.
-        auth: user and password, for basic authentication (RFC 7617, in UTF-8).
+        auth: the user name and password for basic authentication (RFC 7617, in UTF-8).
         bearer: a token (RFC 6750).
-        netrc_for: the origin for which the user and password are read from ~/.netrc.
-        has_command: whether a command prints the token. The core then adds the token.
+        netrc_for: the origin whose user name and password are read from ~/.netrc.
+        has_command: whether the token comes from a command. If so, the core adds the token.
 
     Raises:
-        UsageError: more than one argument sets `Authorization`, ~/.netrc has no entry for the host, or the token is the
+        UsageError: more than one argument sets `Authorization`, ~/.netrc does not contain the host, or the token is the
             name of a file.
     """
     fields = list((headers or {}).items())
@@ -36,7 +36,7 @@ def request_fields(
     named = [name for name, _ in fields if name.lower() == "authorization"]
     if len(named) + (auth is not None) + (bearer is not None) + has_command > 1:
         raise UsageError(
-            "auth, bearer, bearer_command, netrc and a header Authorization cannot be combined; use only one of them",
+            "auth, bearer, bearer_command, netrc and an Authorization header cannot be combined; use only one of them",
             options=["auth", "bearer", "bearer_command", "netrc"],
         )
     if auth is not None:
@@ -51,7 +51,7 @@ def request_fields(
 
 
 def _refuse_file(bearer: str) -> None:
-    """Refuse a token that is the name of a file, because the token is probably in that file."""
+    """Refuse a token that is the name of a file, because the file probably contains the token."""
     import os.path
     import shlex
 
@@ -69,13 +69,13 @@ def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> M
     """Return the fields with `User-Agent` added.
 
     Raises:
-        UsageError: the fields already have `User-Agent`.
+        UsageError: the fields already contain `User-Agent`.
     """
     if user_agent is None:
         return headers
     if any(name.lower() == "user-agent" for name in headers or {}):
         raise UsageError(
-            "user_agent and a header User-Agent cannot be combined; leave out one of them", options=["user_agent"]
+            "user_agent and a User-Agent header cannot be combined; leave out one of them", options=["user_agent"]
         )
     return {**(headers or {}), "User-Agent": user_agent}
 
@@ -103,14 +103,14 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
 
 
 def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
-    """Return the proxies in the native module's form: one URL for both schemes, or the environment's proxies.
+    """Return the proxies for the native module: one URL for both schemes, or the proxies from the environment.
 
     Args:
         proxy: value of the option. `env` reads http_proxy, https_proxy, all_proxy and no_proxy.
     """
     if proxy != "env":
         return proxy
-    # Imported late: loading it takes a sixth of the time of a small command, and few users need it.
+    # Imported here because the import takes a sixth of a short command's time, and few users need it.
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()
@@ -119,7 +119,7 @@ def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
 
 
 def proxies_of(proxy: str | None) -> list[str]:
-    """Return the URLs of the proxies: the value of the option, or those of the environment."""
+    """Return the proxy URLs, from the option or the environment."""
     given = proxy_of(proxy)
     if isinstance(given, dict):
         return [text for scheme in ("http", "https") if (text := given[scheme])]
@@ -127,5 +127,5 @@ def proxies_of(proxy: str | None) -> list[str]:
 
 
 def is_socks(proxy: str) -> bool:
-    """Return whether a proxy speaks SOCKS."""
+    """Return whether a proxy URL has a SOCKS scheme."""
     return proxy.lower().startswith("socks")

@@ -1,4 +1,4 @@
-"""Parses dates from people and programs: a time with a time zone, or a day, which begins at 00:00 UTC."""
+"""Parsing of dates: a time with a time zone, or a day, which begins at 00:00 UTC."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -10,7 +10,7 @@ def parse_date(text: str) -> datetime:
     """Parse a date such as `2026-11-22`, `2026-11-22T08:30:00Z` or `2026-11-22T08:30+02:00` (ISO 8601).
 
     Raises:
-        ValueError: the text is not a date, or has a time without a time zone.
+        ValueError: the text is not a date, or contains a time without a time zone.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -27,10 +27,10 @@ def parse_date(text: str) -> datetime:
 
 
 def seconds_of(value: str | date | datetime) -> int:
-    """Convert a date to seconds since 1970 UTC. Round up, because listings contain whole seconds.
+    """Convert a date to seconds since 1970 UTC, rounded up because listings contain whole seconds.
 
     Raises:
-        ValueError: the value is not a date with a time zone, or is before 1970.
+        ValueError: the value is not a date with a time zone, or lies before 1970.
     """
     moment = parse_date(value) if isinstance(value, str) else _moment_of(value)
     seconds = -((_EPOCH - moment) // _SECOND)

@@ -1,4 +1,4 @@
-"""Explains why a call or command does not have an option that others have."""
+"""Explanations of why a call or command lacks an option that others have."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ _STORES_NOTHING = "it stores no objects"
 _ONLY_LISTS = "it requests no objects"
 _WHOLE = "a sync compares DEST with the whole source, and would treat the remaining objects as deleted"
 _LATER = "a sync would have to keep or delete objects that opt out later"
-# Reasons by call and option, for cases where it is not enough to name the calls that have the option.
+# Reasons by call and option, for cases where naming the calls that accept the option is not enough.
 _REASONS = {
     ("stream", "robots"): f"{_PROGRAM_DECIDES}; it can check them with urllib.robotparser",
     ("list", "opt_out"): _ONLY_LISTS,
@@ -32,7 +32,7 @@ _REASONS = {
 
 
 def describe_elsewhere(call: str, name: str) -> str | None:
-    """Name the calls that have an option that this call does not have. Return None if this call or no call has it.
+    """Name the other calls that accept an option. Return None if this call accepts it, or if no call does.
 
     Args:
         call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.
@@ -47,5 +47,5 @@ def describe_elsewhere(call: str, name: str) -> str | None:
 
 
 def call_of(options: Mapping[str, object]) -> str | None:
-    """Return the call that has this option table."""
+    """Return the call to which this option table belongs."""
     return next((call for call, table_of in _CLASSES.items() if table_of is options), None)

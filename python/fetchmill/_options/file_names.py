@@ -1,7 +1,7 @@
-"""Refuses a destination that is named like a file, because fetchmill writes a folder of shards.
+"""Refusal of destinations that are named like a file, because fetchmill writes a folder of shards.
 
-A folder `out.parquet` would surprise its user and most programs. Folders that exist are accepted, because jobs of
-earlier releases may be in them.
+A folder named `out.parquet` would surprise users and most programs. Existing folders are accepted, because they may
+contain jobs of earlier releases.
 """
 
 import os
@@ -20,7 +20,7 @@ class FileKind(NamedTuple):
 
     Args:
         format: the format of the shards.
-        reading: how to read all shards as one, where {} is the folder.
+        reading: how to read all shards as one table, where {} is the folder.
         joining: a command that joins the shards into one file, where {0} is the folder and {1} is the file. None if
             there is no simple command.
     """
@@ -34,8 +34,8 @@ class FileName(NamedTuple):
     """A destination that is named like a file.
 
     Args:
-        name: the destination without slashes at its end.
-        folder: a folder to suggest instead: the name without its extension.
+        name: the destination without trailing slashes.
+        folder: the folder to suggest instead, which is the name without its extension.
         suffix: the extension, in lower case.
         kind: the output that the extension suggests.
     """
@@ -74,7 +74,7 @@ _KINDS = {
 
 
 def file_name_of(dest: str) -> FileName | None:
-    """Return a destination that is named like a file; None if it is not."""
+    """Return the parts of a destination that is named like a file, or None if it is not."""
     name = dest.rstrip("/")
     suffix = next((suffix for suffix in _KINDS if name.lower().endswith(suffix)), None)
     if suffix is None:
@@ -90,15 +90,15 @@ def refuse_file_name(
 ) -> None:
     """Refuse a new destination that is named like a file.
 
-    A bucket has no folders, so a prefix that ends with a slash is accepted.
+    Buckets do not have folders, so a prefix that ends with a slash is accepted.
 
     Args:
         dest: the destination.
-        state: the state folder of its job, if it is not the default one.
-        has_job: returns whether the destination has a shared job.
+        state: the state folder of the destination's job, if it is not the default.
+        has_job: returns whether the destination contains a shared job.
 
     Raises:
-        UsageError: the destination ends with the extension of a file, and it has no job yet.
+        UsageError: the destination ends with a file extension and does not contain a job yet.
     """
     text = os.fspath(dest)
     found = file_name_of(text)
@@ -112,8 +112,8 @@ def refuse_file_name(
 
 
 def _exists(dest: str, found: FileName, state: str | os.PathLike[str] | None) -> bool:
-    """Return whether a destination is a folder, or a prefix that is written as one or has a job."""
-    # Imported late, because help does not need it.
+    """Return whether a destination is an existing folder, or a prefix that ends with a slash or contains a job."""
+    # Imported here because help does not need it.
     from pathlib import Path
 
     if not is_bucket(dest):

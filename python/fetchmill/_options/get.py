@@ -1,4 +1,4 @@
-"""The options of `fetchmill.get` and of the command `fetchmill get`."""
+"""The options of the function `fetchmill.get` and the command `fetchmill get`."""
 
 import json
 import os
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import GetKeywords
 
 _QUALITY_MAX = 100
-# Copied from `_transform.images`, so that help does not need Pillow.
+# Copied from `_transform.images` so that help does not need Pillow.
 _IMAGE_COLUMNS = ("width", "height", "original_width", "original_height")
 
 # Options that earlier versions stored under other names in journals and job directories.
@@ -30,16 +30,17 @@ def with_current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
 class GetOptions(Options):
     """The validated, immutable options of a job.
 
-    `source`, `listing`, `format`, and the options that shape requests and names identify a job. They cannot change when
-    the job is resumed. All other options may change.
+    `source`, `listing`, `format` and the options that shape requests and names identify a job, so they cannot change
+    when the job is resumed. All other options can change.
 
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
-        dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`.
+        dest: the destination: `s3://BUCKET/PREFIX/`, or a folder that does not exist, is empty, or belongs to the same
+            job.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The other options:
     """
@@ -83,18 +84,18 @@ class GetOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """The kind of source, from its text."""
+        """The kind of source, derived from its text."""
         return kind_of(str(self.source))
 
     def to_json(self, kind: SourceKind | None = None) -> str:
         """Return the options for the native module.
 
         Args:
-            kind: the kind of source, if the source's text does not show it.
+            kind: the kind of source, if it cannot be derived from the source's text.
 
         Raises:
-            UsageError: credentials have no origin, ~/.netrc has no entry for the origin, or other processes cannot
-                import the transform.
+            UsageError: credentials are not limited to an origin, ~/.netrc does not contain the origin, or other
+                processes cannot import the transform.
         """
         values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
         if has_images(self):
@@ -128,7 +129,7 @@ def has_images(options: Options) -> bool:
 
 
 def source_values(options: Options, kind: SourceKind) -> dict[str, object]:
-    """Return the options that the core knows, with the source and its kind."""
+    """Return the core's options, with the source and its kind."""
     endpoint = options.endpoint_url if kind == "s3" else None
     source = str(options.source)
     return options.core_values(endpoint or source) | {"source": source, "source_kind": kind}
