@@ -1,4 +1,4 @@
-"""Explains which platforms fetchmill supports, if its native module cannot be loaded."""
+"""An error that names the supported platforms if fetchmill's native module cannot be loaded."""
 
 import platform
 import sys
@@ -7,7 +7,7 @@ _NATIVE = "fetchmill._native"
 
 
 def explain(error: ImportError) -> ImportError:
-    """If an import failed because of the platform, return an error that says what to do. Otherwise return `error`."""
+    """Return an error that says what to do if the platform made an import fail; otherwise return `error`."""
     if error.name != _NATIVE:
         return error
     if sys.platform != "linux":

@@ -1,8 +1,8 @@
-"""`dataclass` without generated code, for values that a command needs at each start.
+"""A replacement for `dataclass` that generates no code, for values that every command needs at startup.
 
 The standard library compiles up to seven methods per class, which takes 0.7 ms of processor time. Here, all classes
-share one set of methods, which costs a microsecond more per value. Type checkers see the standard library's
-decorator. The rest of `dataclasses` works with such a class: `fields`, `asdict`, `replace`, equality, hashes, pickles.
+share one set of methods, which costs an extra microsecond per value. Type checkers see the standard library's
+decorator. `fields`, `asdict`, `replace`, comparison, hashing and pickling work as usual.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, kw_only: bool) -> "Callable[[type[T]], type[T]]":
-        """Return a decorator that makes an immutable dataclass with keyword-only fields."""
+        """Return a decorator that turns a class into an immutable dataclass with keyword-only fields."""
         if not (frozen and kw_only):
             raise TypeError("a quick dataclass must be frozen and keyword-only")
 
@@ -39,7 +39,7 @@ else:
 
 
 class _Signature:
-    """The signature shown by `inspect.signature`, created on demand."""
+    """The signature that `inspect.signature` shows, created on demand."""
 
     def __get__(self, _value: object, made: type) -> "inspect.Signature":
         import inspect
@@ -73,7 +73,7 @@ class _Methods:
             else:
                 raise TypeError(f"{made.__name__}.__init__() missing a required keyword-only argument: {each.name!r}")
         if given:
-            # A class may explain why it has no such field.
+            # The class may explain why it does not have this field.
             refuse_unknown = getattr(made, "refuse_unknown", None)
             if refuse_unknown is not None:
                 refuse_unknown(next(iter(given)))

@@ -1,7 +1,7 @@
-"""A file server with the list/get API. Serves a folder's files, a job's objects, or synthetic objects.
+"""A file server with the list/get API, which serves a folder's files, a job's objects, or synthetic objects.
 
-The server is meant for tests and benchmarks: it can delay replies and inject scripted faults. `fetchmill serve` and
-`fetchmill.testing.serve` start it.
+The server is meant for tests and benchmarks, and can delay replies and inject scripted faults. It is started by
+`fetchmill serve` and `fetchmill.testing.serve`.
 """
 
 import json
@@ -32,7 +32,7 @@ Action = Literal[
 
 @dataclass(frozen=True)
 class Fault:
-    """A scripted fault and the requests it affects. A request gets the first applicable fault.
+    """A scripted fault and the requests that it affects. The first fault that applies to a request is used.
 
     Args:
         action: the kind of fault:
@@ -42,28 +42,28 @@ class Fault:
             - `truncate` announces the full length and closes the connection in the middle of the body.
             - `wrong-length` announces a wrong length.
             - `stall` stops sending.
-            - `trickle` sends byte by byte.
-            - `repeat-marker` makes the listing repeat in a cycle.
+            - `trickle` sends one byte at a time.
+            - `repeat-marker` makes the listing repeat its pages in a cycle.
             - `unsolicited` sends a second, unsolicited response.
-            - `close` announces that the connection will close, and closes it after the reply.
+            - `close` announces that the connection will be closed, and closes it after the reply.
             - `chunked` sends the body in chunks.
-            - `eof` sends no length and ends the body by closing the connection.
-            - `stray` hits connections: some time after one of the replies, it sends an unsolicited response,
+            - `eof` omits the length and ends the body by closing the connection.
+            - `stray` affects connections: some time after one of the replies, it sends an unsolicited response,
               regardless of the requests in flight at that time.
-        rate: share of affected names, 0 to 1. A given name is always or never affected. For `stray`,
+        rate: share of affected names, from 0 to 1. The same name is either always or never affected. For `stray`, the
             share of affected connections.
-        times: number of requests per name that are hit, beginning with the first; for `stray`, number of connections.
-            None for no limit.
-        match: a name, or a name prefix followed by `*`; for the listing, a marker or a marker prefix.
+        times: number of affected requests per name, starting with the first; for `stray`, the number of affected
+            connections. None for no limit.
+        match: a name, or a name prefix followed by `*`; for the listing, a marker or a marker prefix followed by `*`.
         on: `get`, `list` or `any`. The default is `get`, unless the action only makes sense for `list`.
         status: for `status`: the status to send.
         retry_after: for `status`: the Retry-After value in whole seconds, or a range of values.
-        above: for `status`: only requests above this rate per second are hit, regardless of their names.
-        after_bytes: for `reset`, `truncate`, `stall` and `trickle`: bytes of the reply sent before the fault.
+        above: for `status`: affect only requests beyond this rate per second, regardless of their names.
+        after_bytes: for `reset`, `truncate`, `stall` and `trickle`: number of reply bytes to send before the fault.
         delta: for `wrong-length`: number to add to the announced length.
         seconds: for `stall`, `trickle` and `unsolicited`: the duration in seconds. For `stray`: the maximum delay of
             the unsolicited response; default 0.05.
-        requests: for `stray`: the response follows one of the first `requests` replies of a connection; default 100.
+        requests: for `stray`: the response follows one of the connection's first `requests` replies; default 100.
         period: for `repeat-marker`: number of pages in the cycle.
     """
 
@@ -87,8 +87,8 @@ class ServeOptions:
     """The options of a server.
 
     Args:
-        folder: the folder to serve; if it is the destination of a job, the job's objects are served, in any format.
-            Give either `folder` or `synthetic`.
+        folder: the folder to serve. If it is the destination of a job, the job's objects are served, whatever its
+            format. Give either `folder` or `synthetic`.
         synthetic: number of synthetic objects to serve.
         state: journal folder of that job, if the job was started with `state`.
         size: size of a synthetic object in bytes.
@@ -96,19 +96,19 @@ class ServeOptions:
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
         page_size: number of names per listing page.
-        delay: minimum and maximum delay of a /get request in seconds; the delay is uniformly distributed between them.
-        delay_steps: whether the delay is a whole number of seconds.
-        slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
+        delay: minimum and maximum delay of a /get request in seconds. Delays are uniformly distributed between them.
+        delay_steps: whether delays are whole numbers of seconds.
+        slow_rate: share of /get requests that are delayed by `slow_delay` instead of `delay`, from 0 to 1.
         slow_delay: minimum and maximum delay of these slow requests in seconds.
         list_delay: minimum and maximum delay of a /list request in seconds.
         tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
             `ca_pem`.
         seed: seed of all random decisions.
         faults: scripted faults.
-        hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.
+        hidden: whether to serve files and folders whose names start with a dot. A job's state is never served.
         allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
             127.0.0.0/8 and [::1]; `*` for all.
-        client_timeout: seconds that a client may take to send its next request, or to read more of a reply.
+        client_timeout: maximum seconds for a client to send its next request, or to read more of a reply.
     """
 
     folder: str | os.PathLike[str] | None = None
@@ -137,7 +137,7 @@ class ServeOptions:
 
     @property
     def dest(self) -> str | None:
-        """The folder, if it is the destination of a job; otherwise None."""
+        """The folder if it is the destination of a job, otherwise None."""
         if self.folder is None:
             return None
         hidden = Path(self.folder) / ".fetchmill"
@@ -161,10 +161,10 @@ class ServeOptions:
 
 
 class Server:
-    """A running server. It serves from its creation until `stop`, or until the end of a `with` block.
+    """A running server. It starts when it is created, and runs until `stop` is called or a `with` block ends.
 
     Raises:
-        UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
+        UsageError: an option is invalid, the folder cannot be read, or the address is in use.
         JournalError: the folder is the destination of a job whose journal cannot be read.
     """
 
@@ -174,17 +174,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The URL of the server, such as `http://127.0.0.1:8080`. It can be the SOURCE of a job."""
+        """The server's URL, such as `http://127.0.0.1:8080`, which can be used as the SOURCE of a job."""
         scheme = "http" if self._native.ca_pem is None else "https"
         return f"{scheme}://{self._native.address}"
 
     @property
     def ca_pem(self) -> str | None:
-        """With `tls`, the certificate that clients must trust, in PEM: the content for `--ca-file`."""
+        """With `tls`, the PEM certificate that clients must trust, for example by passing it in a `--ca-file`."""
         return self._native.ca_pem
 
     def stats(self) -> dict[str, Any]:
-        """Return counters since the start: connections, requests and replies by kind, faults by action, bytes."""
+        """Return counters since the start: connections, requests and replies by kind, faults by action, and bytes."""
         return self._native.stats()
 
     def stop(self) -> None:

@@ -199,7 +199,7 @@ def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: 
 
     assert (first.code, again.code) == (3, 3)
     assert first.out.splitlines()[1:] == again.out.splitlines()[1:]
-    assert again.out.startswith("all done already: 21 rows")
+    assert again.out.startswith("already complete: 21 rows")
     assert source.stats()["get"] == asked == 20
     assert list((tmp_path / "r.parquet.fetchmill/failures").iterdir()) == []
 
@@ -264,7 +264,7 @@ def test_a_signal_leaves_no_temporary_folder(
     out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 130
-    assert "stopped; nothing was kept" in out
+    assert "stopped; no progress was saved" in out
     assert "again to resume" not in out
     assert list(temporary.iterdir()) == []
 

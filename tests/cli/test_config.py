@@ -241,5 +241,5 @@ def test_no_option_of_a_file_says_what_is_run(run: Run, tmp_path: Path) -> None:
     for name, key in (("get", "transform"), ("bench", "contender")):
         write(tmp_path, f'[{name}]\n{key} = "touch:{tmp_path}/ran"\n')
         ended = run(name, "--config", "conf.toml")
-        assert f"{key} runs code, so it cannot be set in a file; give it on the command line" in ended.err
+        assert f"{key} runs code, so it cannot be set in a file; pass it on the command line" in ended.err
     assert not (tmp_path / "ran").exists()

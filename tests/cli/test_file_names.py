@@ -112,7 +112,7 @@ def test_a_job_of_an_earlier_release_continues(run: Run, server: Serve, tmp_path
     assert run(*words, "--first", "2").code == 0
     assert run("resume", "x.parquet").code == 0
 
-    assert "all done already" in run(*words).err
+    assert "already complete" in run(*words).err
     assert set(fetchmill.open(tmp_path / "x.parquet")) == NAMES
     assert run("sync", source, "x.parquet", "--format", format).code == 0
 

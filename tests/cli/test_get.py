@@ -71,7 +71,7 @@ def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
     ended = run("get", source.url, dest)
 
     assert ended.code == 0
-    assert "all done already; the source was listed at 2" in ended.err
+    assert "already complete; the source was listed at 2" in ended.err
     assert " UTC\n" in ended.err
     assert "use a new destination to fetch objects added since then" in ended.err
     assert "resuming" not in ended.err

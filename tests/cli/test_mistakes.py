@@ -56,7 +56,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (
         ("ls", "urls.txt", "two.csv", "lines.jsonl"),
         "two.csv would be a PATTERN here, but it is a file",
-        "quote a glob, so that fetchmill reads all files as one list",
+        "quote the glob so that fetchmill reads all files as one list",
     ),
     (
         ("ls", "urls.txt", "--state", "x"),
@@ -270,5 +270,5 @@ def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, ser
     assert re.search(r"^1 row in ", checked.out, re.MULTILINE), checked.out
     assert listed.err == (
         "0 targets would be fetched, 1 line without a URL, 0 left out\n"
-        "hint: build URLs from other values with --template, such as --template 'https://{}'\n"
+        "hint: to build URLs from other values, use --template, for example --template 'https://{}'\n"
     )

@@ -161,7 +161,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
 
     assert values["headers"] == [["User-Agent", "crawler"]]
     assert values["total_timeout"] == 5.0
-    with pytest.raises(UsageError, match="user_agent and a header User-Agent cannot be combined"):
+    with pytest.raises(UsageError, match="user_agent and a User-Agent header cannot be combined"):
         options(user_agent="crawler", headers={"user-agent": "other"}).to_json()
 
 

@@ -29,8 +29,8 @@ def test_a_setting_is_an_option(written: tuple[str, ...], server: Callable[..., 
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("durabilty=process", "--set durabilty: there is no such setting; choose seal-after or commit-window"),
-        ("threads=2", "--set threads: there is no such setting"),
+        ("durabilty=process", "--set durabilty: no such setting; choose seal-after or commit-window"),
+        ("threads=2", "--set threads: no such setting"),
         ("durability", "--set durability: write --set NAME=VALUE"),
         ("", "write --set NAME=VALUE"),
     ],

@@ -122,7 +122,7 @@ def test_a_check_sums_up_its_first_targets(run: Run, server: Serve, tmp_path: Pa
     assert (ended.code, report["stopped_by"], report["rows"]) == (0, "first", 10), ended.err
     assert report["counts"] == {"200": 9, "404": 1}
     assert shown.code == 3, shown.err
-    assert shown.out.splitlines()[-1] == "the first targets are done; nothing was kept"
+    assert shown.out.splitlines()[-1] == "the first targets are done; no progress was saved"
     assert source.stats()["get"] == 20
 
 

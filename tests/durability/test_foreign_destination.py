@@ -193,7 +193,7 @@ def test_state_is_found_again_without_naming_it(run: Run, server_of_many: Server
 
     ended = run("get", server_of_many.url, tmp_path / "moved")
 
-    assert (ended.code, "all done already" in ended.err) == (3, True), ended.err
+    assert (ended.code, "already complete" in ended.err) == (3, True), ended.err
 
 
 def test_unfinished_results_of_a_stranger_lead_nowhere(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_job_begins_anew_without_files_of_the_earlier_one(run: Run, raw: Raw, 
     assert not [path for path in others(tmp_path / "out") if "old" in path]
     assert run("verify", "out").code == 0
     again = run("get", "new.txt", "out", "--format", format, *haste)
-    assert (again.code, "all done already" in again.out + again.err) == (0, True)
+    assert (again.code, "already complete" in again.out + again.err) == (0, True)
     assert run("resume", "out").code == 0
 
 
@@ -395,7 +395,7 @@ def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, 
     assert refused.code == 10, refused.err
     manifest.write_bytes(content)
     assert run("verify", "out").code == 0
-    assert "all done already" in run("get", "old.txt", "out", *haste).err
+    assert "already complete" in run("get", "old.txt", "out", *haste).err
 
 
 def test_resume_fetches_the_new_job_after_a_killed_removal(

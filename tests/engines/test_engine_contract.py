@@ -165,7 +165,7 @@ def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, e
 
     assert (first.code, second.code, third.code) == (3, 0, 0), second.err
     assert "30 listed = 30 fetched + 0 absent + 0 failed + 0 skipped\n" in second.err
-    assert "all done already" in third.err
+    assert "already complete" in third.err
     assert source.stats()["get"] == 40
     assert find_problems(dest, synthetic(30)) == []
 

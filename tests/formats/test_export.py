@@ -54,7 +54,7 @@ def test_each_format_becomes_each_other(
         if format == "files":
             assert not [problem for problem in find_problems(other, synthetic(COUNT, SIZE)) if "left" not in problem]
         again = run("export", dest, other, "--format", format, *SHARD_SIZE)
-        assert (again.code, "all done already" in again.err) == (0, True)
+        assert (again.code, "already complete" in again.err) == (0, True)
 
 
 @pytest.mark.one_in(3)

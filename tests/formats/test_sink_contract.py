@@ -451,7 +451,7 @@ def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path
     second = run(*command)
 
     assert (first.code, second.code) == (0, 0), first.err
-    assert "all done already" in second.err
+    assert "already complete" in second.err
     assert picture(memory_path / "out") == before
     assert source.stats()["get"] == 2000
 

@@ -95,7 +95,7 @@ def test_python_s_server_is_mirrored(run: Run, tmp_path: Path, dest: Path) -> No
 
     assert ended.code == 0, ended.err
     assert f"{count:,} listed = {count:,} fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
-    assert "all done already" in again.err
+    assert "already complete" in again.err
     assert listing_of(dest) == "html"
     stored = fetchmill.open(dest)
     assert stored["at the top"] == b"top"

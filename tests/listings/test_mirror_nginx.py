@@ -95,7 +95,7 @@ def test_the_standard_library_and_odd_names_are_mirrored(
 
     assert (first.code, second.code) == (0, 0), first.err
     assert f"{count:,} listed = {count:,} fetched + 0 absent + 0 failed + 0 skipped\n" in first.err
-    assert "all done already" in second.err
+    assert "already complete" in second.err
     assert (len(asked.keys() & served.fetched().keys()), set(asked.values())) == (count, {1})
     assert served.requests() == asked
     unescape(dest)

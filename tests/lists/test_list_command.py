@@ -225,7 +225,7 @@ def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Pa
     other = run("list", server(synthetic=10).url, "m.csv")
 
     assert again.code == 0
-    assert "all done already: 10 targets" in again.err
+    assert "already complete: 10 targets" in again.err
     assert (source.stats()["list"], (tmp_path / "m.csv").read_bytes()) == (asked, before)
     assert other.code == 2
     assert "belongs to another job" in other.err

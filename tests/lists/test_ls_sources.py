@@ -75,7 +75,7 @@ def test_a_manifest_is_the_one_of_list(run: Run, server: Serve, tmp_path: Path) 
 
     assert (first.code, first.out, again.code) == (0, "", 0), first.err
     assert "manifest: ls.csv" in first.err
-    assert "all done already: 50 targets; choose another manifest to list again" in again.err
+    assert "already complete: 50 targets; choose another manifest to list again" in again.err
     assert json.loads(events.out.splitlines()[-1])["manifest"] == "events.csv"
     contents = {(tmp_path / f"{name}.csv").read_text() for name in ("ls", "list", "events")}
     assert len(contents) == 1
@@ -251,7 +251,7 @@ def test_a_manifest_of_the_first_targets_is_refused(run: Run, tmp_path: Path) ->
     ended = run("ls", "http://127.0.0.1:9", "-o", "m.csv", "--first", "5")
 
     assert (ended.code, ended.err.count("\n")) == (2, 2)
-    assert "--first cannot be combined with a manifest: a manifest has all targets" in ended.err
+    assert "--first cannot be combined with a manifest: a manifest must contain all targets" in ended.err
     assert ended.err.endswith("hint: fetch the first targets: fetchmill get MANIFEST DEST --first 5\n")
     assert run("ls", "http://127.0.0.1:9", "--first", "0").err == (
         "fetchmill: error: --first must be a whole number of at least 1, not 0\n"

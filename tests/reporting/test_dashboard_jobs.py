@@ -398,7 +398,7 @@ def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, 
     assert all(re.match(rf"{STAMP} \S", line) for line in lines)
     assert [line.partition(" ")[2] for line in lines][-len(first.err.splitlines()) :] == first.err.splitlines()
     assert any("20 listed = 19 fetched + 1 absent" in line for line in lines)
-    assert any("all done already" in line for line in appended)
+    assert any("already complete" in line for line in appended)
 
 
 def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_no_command_changes_a_range(run: Run, attempt: Path, tmp_path: Path) -> 
         assert refused.code == 2, words
         below = "/below" if "RANGE/below" in words else ""
         assert refused.err == (
-            f"fetchmill: error: {place}{below} is a part of the shared job in {tmp_path}/job, which no other command "
-            f"may change\nhint: choose another destination, or work on the shared job: fetchmill join {tmp_path}/job\n"
+            f"fetchmill: error: {place}{below} is part of the shared job in {tmp_path}/job, which other commands "
+            f"must not change\nhint: choose another destination, or join the shared job: fetchmill join {tmp_path}/job\n"
         ), words
         assert content(tmp_path / "job") == before, words
 
@@ -69,10 +69,10 @@ def test_calls_refuse_a_range(attempt: Path, tmp_path: Path) -> None:
         lambda: fetchmill.resume(attempt),
     ]
     for call in calls:
-        with pytest.raises(fetchmill.UsageError, match="is a part of the shared job in") as caught:
+        with pytest.raises(fetchmill.UsageError, match="is part of the shared job in") as caught:
             call()
         assert caught.value.hint == (
-            f"choose another destination, or work on the shared job: fetchmill join {tmp_path}/job"
+            f"choose another destination, or join the shared job: fetchmill join {tmp_path}/job"
         )
 
 
@@ -84,7 +84,7 @@ def test_a_range_in_a_bucket_is_refused_by_its_name(run: Run, tmp_path: Path) ->
     refused = run("get", "urls.txt", name, "--format", "tar")
 
     assert refused.code == 2
-    assert f"{name} is a part of the shared job in s3://bucket/run, which" in refused.err
+    assert f"{name} is part of the shared job in s3://bucket/run, which" in refused.err
 
 
 def test_a_copy_of_a_range_is_a_destination(run: Run, attempt: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The options of `fetchmill.list` and of the command `fetchmill list`."""
+"""The options of the function `fetchmill.list` and the command `fetchmill list`."""
 
 import json
 import os
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 class ListOptions(Options):
     """The validated, immutable options of a listing.
 
-    `source`, `manifest`, and the options for listing and reading identify a listing. They cannot change when the
-    listing is resumed. All other options may change.
+    `source`, `manifest` and the options for listing and reading identify a listing, so they cannot change when the
+    listing is resumed. All other options can change.
 
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
-        manifest: the file for the rows, which must be missing or belong to the same listing. If None, rows are passed
-            to the caller.
+        manifest: the output file for the rows, which must not exist or must belong to the same listing. If None, rows
+            are passed to the caller.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The other options:
     """
@@ -51,17 +51,17 @@ class ListOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """The kind of source, from its text."""
+        """The kind of source, derived from its text."""
         return kind_of(str(self.source))
 
     def to_json(self, temporary: str | None = None) -> str:
         """Return the options for the native module.
 
         Args:
-            temporary: a folder for the state of a listing that has no manifest and so cannot be resumed.
+            temporary: the state folder of a listing that cannot be resumed because it has no manifest.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
+            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
         """
         values = source_values(self, self.source_kind)
         if temporary:

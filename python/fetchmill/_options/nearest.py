@@ -1,9 +1,9 @@
-"""Finds the known name that a user probably meant."""
+"""Guesses which known name a user meant."""
 
 import difflib
 from collections.abc import Collection, Mapping
 
-# Other names for values.
+# Synonyms for values.
 _VALUES = {
     **dict.fromkeys(("webdataset", "wds"), "tar"),
     **dict.fromkeys(("json", "ndjson", "jsonlines"), "jsonl"),
@@ -14,7 +14,7 @@ _VALUES = {
 
 
 def nearest_value(value: str, choices: Collection[str]) -> str | None:
-    """Return the choice that was probably meant."""
+    """Return the choice that the user probably meant."""
     return nearest(value, choices, _VALUES)
 
 
@@ -25,7 +25,7 @@ def nearest_spelling(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest(name: str, known: Collection[str], meanings: Mapping[str, str]) -> str | None:
-    """Return a known name by meaning, otherwise by the closest spelling. Misspelt synonyms in `meanings` count, too."""
+    """Return the known name with the same meaning, or else with the closest spelling. Also match misspelt synonyms."""
     if (meant := meanings.get(name)) in known:
         return meant
     close = nearest_spelling(name, [*known, *(word for word, meant in meanings.items() if meant in known)])

@@ -1,4 +1,4 @@
-"""The options of `fetchmill.plan` and of the command `fetchmill plan`."""
+"""The options of the function `fetchmill.plan` and the command `fetchmill plan`."""
 
 import os
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import PlanKeywords
 
 OBJECTS_DEFAULT: Final = 1_000_000
-# Options that a probe sets itself, because it stores little or nothing and decides when to end.
+# Options that a probe sets itself, because it stores little or nothing and decides on its own when to end.
 _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),
@@ -27,16 +27,15 @@ _NOT_OF_A_PROBE = {
 
 @option_class(PLAN)
 class PlanOptions(Options):
-    """The validated, immutable options of a plan: those of the planned job, and those of the probe.
+    """The validated, immutable options of a plan: the options of the planned job and of the probe.
 
     Args:
         source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
             for a bucket, or the path of a list of URLs.
-        dest: the destination of the planned job. Nothing is written there. If None, free space is not
-            checked.
+        dest: the destination of the planned job, where a plan writes nothing. If None, free space is not checked.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The other options:
     """
@@ -70,16 +69,16 @@ class PlanOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """The kind of source, from its text."""
+        """The kind of source, derived from its text."""
         return kind_of(str(self.source))
 
     def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - options
-        """Return the options of a job for the probe: the same source and requests, with another destination.
+        """Return the options of the probe's job, which makes the same requests as the planned job but writes elsewhere.
 
         Args:
             dest: the destination of the probe's job.
             format: the format of the probe's job.
-            other: options that differ from those of the planned job.
+            other: options that differ from the planned job's options.
         """
         # The probe reports failures itself, even if all requests are refused.
         of_probe = {"dest": dest, "format": format, "durability": "process", "max_failed": "100%"}

@@ -1,6 +1,6 @@
-"""Option rows, and the option classes created from them.
+"""The rows of the option table, and the option classes that are created from them.
 
-The rows are in `table`, which is generated. An option class is a frozen dataclass with a field per row.
+The rows are defined in `table`, which is generated. An option class is a frozen dataclass with one field per row.
 """
 
 import os
@@ -27,15 +27,15 @@ class Option:
     Args:
         kind: the kind of value.
         type: the Python type of the value.
-        default: the value if the option is not given.
+        default: the value used if the option is not given.
         help: the help text.
         choices: the allowed words, for a choice.
-        refused: words of the choice that the class refuses with its own error. Help does not show them.
+        refused: words of the choice that the class refuses with a specific error; help omits them.
         heading: the section in the command's help.
         envvar: the environment variable read by the command, for values that must not appear in process lists.
         short: the one-letter name on the command line.
         alias_of: the aliased option.
-        is_core: whether the core has an option of this name.
+        is_core: whether the core has an option with this name.
     """
 
     __slots__ = ("default", "metadata", "type")
@@ -82,13 +82,13 @@ class Options:
 
     @classmethod
     def refuse_unknown(cls, name: str) -> None:
-        """Raise an error for an option that this class does not have.
+        """Raise an error for an option that this class does not accept.
 
         Raises:
-            UsageError: another call has the option. The message names that call.
-            TypeError: no call has the option.
+            UsageError: another call accepts the option. The message names that call.
+            TypeError: no call accepts the option.
         """
-        # Imported late, because it loads the rows of all classes.
+        # Imported here because the module loads the rows of all classes.
         from fetchmill._options.elsewhere import call_of, describe_elsewhere
 
         call = call_of(cls._rows)
@@ -133,13 +133,13 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the options in the core's form, without options at their defaults.
+        """Return the options in the core's form, except those that have their default values.
 
         Args:
-            asked: the URL of the first request, for selecting the entry in ~/.netrc.
+            asked: the URL of the first request, which selects the entry in ~/.netrc.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
+            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
         """
         values = {
             option.name: _core_value(option.metadata["kind"], getattr(self, option.name))
@@ -164,10 +164,10 @@ class Options:
 
 
 def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that makes a class a frozen dataclass, with its own fields and one per row.
+    """Return a decorator that makes a class a frozen dataclass and adds one field per row to the class's own fields.
 
     Args:
-        options: the rows by name.
+        options: the rows, by option name.
     """
 
     def make(made: type[T]) -> type[T]:
@@ -196,7 +196,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def default_text(kind: Kind, default: object) -> str | None:
-    """Return a default with its unit, for help; None if there is no default to show."""
+    """Return the default to show in help, with its unit, or None if there is none."""
     if default is None or kind in ("answers", "dashboard"):
         return None
     if kind == "seconds":
@@ -207,7 +207,7 @@ def default_text(kind: Kind, default: object) -> str | None:
 
 
 def _described(table: Any) -> str:  # noqa: ANN401 - a dataclass
-    """Describe all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
+    """Return the help of all options as text, which `help(fetchmill.GetOptions)` shows."""
     lines = []
     for option in fields(table):
         if option.metadata:

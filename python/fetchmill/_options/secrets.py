@@ -1,4 +1,4 @@
-"""Options that are secret or dangerous: a destination must not store or set them."""
+"""Secret and dangerous options, which a destination must not store or set."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ PRIVATE = ("transform", "client_cert", "client_key", "cookies", "sse_c_key_file"
 
 
 def is_given(own: Mapping[str, Any], name: str) -> bool:
-    """Return whether a process was given a required secret: an option, or `header NAME`."""
+    """Return whether this process was given a required secret: an option, or a header as `header NAME`."""
     kind, _, field = name.partition(" ")
     if kind == "header":
         return field.lower() in (given.lower() for given in own.get("headers") or {})

@@ -1,4 +1,4 @@
-"""Refuses to change the objects of a shared job in another way than through the job."""
+"""Refusal of destinations inside a shared job, whose objects only the job itself can change."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import shlex
 from fetchmill._options.sources import is_bucket
 from fetchmill.errors import UsageError
 
-# Folder of a job directory, and the names of the destinations in it: a range and an attempt.
+# The data folder of a job directory, and the names of its destinations, which consist of a range and an attempt.
 DATA = "data"
 ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 
@@ -15,24 +15,24 @@ ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 def refuse_part_of_shared_job(dest: str | os.PathLike[str]) -> None:
     """Refuse a destination inside the data of a shared job.
 
-    Each range there looks like the destination of an ordinary job, but removing or changing it would damage the shared
+    Each range in it looks like the destination of an ordinary job, but changing or removing it would damage the shared
     job.
 
     Raises:
-        UsageError: the destination is such a range, or below one.
+        UsageError: the destination is a range of a shared job, or a folder below one.
     """
     text = os.fspath(dest)
     job = _job_with_prefix(text) if is_bucket(text) else _job_with_folder(text)
     if job is not None:
         raise UsageError(
-            f"{text} is a part of the shared job in {job}, which no other command may change",
-            hint=f"choose another destination, or work on the shared job: fetchmill join {shlex.quote(job)}",
+            f"{text} is part of the shared job in {job}, which other commands must not change",
+            hint=f"choose another destination, or join the shared job: fetchmill join {shlex.quote(job)}",
         )
 
 
 def _job_with_folder(dest: str) -> str | None:
-    """Return the job directory that contains a folder in its data; None if there is none."""
-    # Imported late, because help does not need it.
+    """Return the job directory whose data contains a folder, or None."""
+    # Imported here because help does not need it.
     from pathlib import Path
 
     path = Path(dest).resolve()
@@ -44,7 +44,7 @@ def _job_with_folder(dest: str) -> str | None:
 
 
 def _job_with_prefix(dest: str) -> str | None:
-    """Return the job directory whose data a prefix is in. Its name says enough, so the bucket is not asked."""
+    """Return the job directory whose data contains a prefix. The prefix's name is sufficient; no request is sent."""
     parts = dest.split("/")
     for number, part in enumerate(parts):
         if ATTEMPT.fullmatch(part) and parts[number - 1] == DATA:

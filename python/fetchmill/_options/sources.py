@@ -1,4 +1,4 @@
-"""Determines the kind of a source from its text, and checks that the options fit this kind."""
+"""Derives a source's kind from its text, and checks that the options fit this kind."""
 
 import re
 from collections.abc import Collection, Container
@@ -13,7 +13,7 @@ from fetchmill.errors import UsageError
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
-# Options of `_API_ONLY` that also apply to `listing` json.
+# Options in `_API_ONLY` that also apply to `listing` json.
 _API_OR_JSON = ("total_field", "marker_param")
 _JSON_ONLY = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
@@ -40,12 +40,12 @@ BUCKET_REACH = (
 )
 # Options for reaching a bucket and reading its objects.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
-# Options that are refused for a bucket, because its requests are signed and never lead to another host.
+# Options that are refused for a bucket, because bucket requests are signed and never lead to another host.
 _UNSIGNED = (
     *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
     *("credentials_for", "allow_private"),
 )
-# Options, the kinds of source that accept them, and the names of these kinds in messages.
+# Groups of options, the kinds of source that accept them, and the names of these kinds in messages.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("robots",), ("server", "list"), "servers and lists of URLs"),
     (("listing", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
@@ -57,17 +57,17 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
 
 
 def names_not_for(kind: SourceKind) -> tuple[str, ...]:
-    """Return the names of the options that a kind of source refuses."""
+    """Return the names of the options that do not apply to a kind of source."""
     return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
 
 
 def values_for(table: Any, options: Any, left_out: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - classes of options
-    """Return the source of a job, and those of its options that another class of options has, too.
+    """Return a job's source, and those of the job's options that also exist in another options class.
 
     Args:
-        table: the other class.
-        options: the options of the job.
-        left_out: names of options that the other class must not get.
+        table: the other options class.
+        options: the job's options.
+        left_out: names of options to leave out.
     """
     own = {option.name for option in fields(options)}
     refused = {*left_out, *names_not_for(options.source_kind)}
@@ -80,14 +80,14 @@ _BUCKET = r"[A-Za-z0-9._-]{1,255}"
 
 
 def kind_of(source: str) -> SourceKind:
-    """Return the kind of a source. Text such as `s3:bucket` counts as a bucket, so that the typo is reported."""
+    """Return the kind of a source. Text such as `s3:bucket` counts as a bucket so that the typo is reported."""
     if source[:4].lower().startswith(_LIKE_S3):
         return "s3"
     return "server" if "://" in source else "list"
 
 
 def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
-    """Return whether someone else wrote the URLs of the targets, which may then lead to any origin."""
+    """Return whether target URLs come from someone else and can therefore lead to any origin."""
     return kind == "list" or (kind == "server" and options.listing == "json")
 
 
@@ -97,10 +97,10 @@ def is_bucket(destination: str) -> bool:
 
 
 def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Check a source together with the options for reading it.
+    """Check a source and the options for reading it.
 
     Raises:
-        UsageError: the source or an option cannot be used, or an option is for another kind of source.
+        UsageError: the source or an option is invalid, or an option is for another kind of source.
     """
     kind, source = kind_of(options.source), options.source
     if kind == "s3":
@@ -148,7 +148,7 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
 
 
 def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Refuse empty ranges of size or time."""
+    """Refuse empty size and time ranges."""
     if None not in (options.size_from, options.size_to) and options.size_from >= options.size_to:
         raise UsageError(
             f"size_to must be above size_from ({options.size_from}), not {options.size_to}",

@@ -15,7 +15,7 @@ class StreamOptions(Options):
     """The validated, immutable options of a stream or client.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The options:
     """
@@ -28,6 +28,6 @@ class StreamOptions(Options):
         """Return the options for the native module.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
+            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
         """
         return json.dumps(self.core_values(self.credentials_for or ""))

@@ -1,4 +1,4 @@
-"""The options of `fetchmill.sync` and the `fetchmill sync` command."""
+"""The options of the function `fetchmill.sync` and the command `fetchmill sync`."""
 
 import json
 import os
@@ -29,12 +29,12 @@ _FILTERS = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),
 )
-# Options for listing. The fetching job does not list; it reads sync's own list of requests.
+# Options for listing, which the fetching job does not need because it reads sync's own list of requests.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
 # Options that must not change between passes.
 _LASTING = ("format", *_FILTERS)
 _COLUMN = re.compile(r"\{\w*(?:!r)?\}")
-# A header field is not sent if its column is empty.
+# Header fields that are not sent if their column is empty.
 _CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_modified_since}"}
 _PERCENT = 100
 
@@ -48,7 +48,7 @@ class SyncOptions(Options):
         dest: the folder to synchronize with the source.
 
     Raises:
-        UsageError: a value cannot be used.
+        UsageError: a value is invalid.
 
     The other options:
     """
@@ -91,12 +91,12 @@ class SyncOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """The kind of source, from its text."""
+        """The kind of source, derived from its text."""
         return kind_of(str(self.source))
 
     @property
     def filters(self) -> str:
-        """The options that determine the objects in DEST, their names and their format, as text for comparison."""
+        """The options that determine the objects in DEST, their names and their format, as comparable text."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
@@ -126,7 +126,7 @@ class SyncOptions(Options):
         Args:
             requests: a manifest with a row for each request.
             dest: the folder for fetched objects.
-            next_numbers: the shard numbers that follow those of existing shards; None for the format `files`.
+            next_numbers: the numbers of the next shards, after all existing ones; None for the format `files`.
             is_iterable: whether the targets come from an iterable.
 
         Raises:
@@ -145,7 +145,7 @@ class SyncOptions(Options):
         if not is_open:
             values["redirects"] = self.redirects or 0
         if not is_open or is_iterable:
-            # The URLs come from the origin that the user named, or from the program itself.
+            # The URLs come from the origin that the user named, or from the calling program.
             values["allow_private"] = not self.public_only
         if self.source_kind == "server":
             values["credentials_for"] = self.credentials_for or origin_of(str(self.source))
@@ -165,13 +165,13 @@ class SyncOptions(Options):
 
 
 def lasting_source(source: str | os.PathLike[str]) -> str:
-    """Return a source as it is stored in a destination. The path of a list becomes absolute."""
+    """Return a source in the form stored in a destination, where the path of a list is absolute."""
     text = os.fspath(source)
     return str(Path(text).absolute()) if kind_of(text) == "list" and text not in ("", "-") else text
 
 
 def allowed_removals(max_delete: int | str, objects: int) -> int:
-    """Return how many of `objects` a pass may remove.
+    """Return how many of the `objects` a pass is allowed to remove.
 
     Raises:
         UsageError: `max_delete` is neither a number nor a percentage.

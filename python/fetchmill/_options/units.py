@@ -1,7 +1,8 @@
-"""Parses and formats numbers with units.
+"""Parsing and formatting of numbers with units.
 
-Bytes are binary (`64KiB`, `1.5 GiB`). Durations are in seconds unless they have a unit (`50ms`, `2m`). Counts may be
-written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an option's name.
+Sizes are shown in binary units (`64KiB`, `1.5 GiB`). Durations without a unit are in seconds; `50ms` and `2m` are also
+accepted. Counts can be written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an
+option's name.
 """
 
 import math
@@ -16,7 +17,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "us": 1e-6, "ms": 1e-3, "m": 60.0, "min": 60.0,
 
 
 def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str) -> float:
-    """Return a number times its unit."""
+    """Return a number multiplied by its unit."""
     match = re.fullmatch(_QUANTITY, text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -28,7 +29,7 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
 
 
 def _whole(value: float, text: str) -> int:
-    """Return the value as an int. Refuse fractions, and values of 2^63 or more."""
+    """Return the value as an int. Refuse fractions and values of 2^63 or more."""
     if value != int(value) or value > 2**63 - 1:
         raise ValueError(f"{text!r} is not a whole number below 2^63")
     return int(value)
@@ -47,12 +48,12 @@ def parse_seconds(text: str) -> float:
 def parse_count(text: str) -> int:
     """Parse a count, such as `100`, `1_000` or `1e9`."""
     if text.strip().isdecimal():
-        return _whole(int(text), text)  # exact beyond 2^53
+        return _whole(int(text), text)  # exact even above 2^53
     return _whole(_quantity(text, {"": 1}, "1000 or 1e9"), text)
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parse a range of seconds, such as `0-3` or `50ms-2s`. A single duration becomes both ends."""
+    """Parse a range of durations, such as `0-3` or `50ms-2s`. A single duration is used as both ends."""
     low, dash, high = text.partition("-")
     first = parse_seconds(low)
     last = parse_seconds(high) if dash else first
@@ -72,7 +73,7 @@ def format_objects(count: int) -> str:
 
 
 def format_count_of(count: int, noun: str) -> str:
-    """Format a count with a noun, given in the singular, as `1 row` or `1,234 rows`."""
+    """Format a count and a singular noun as `1 row` or `1,234 rows`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 

@@ -40,7 +40,7 @@ Kind = Literal[
 ]
 
 _SPACE, _DELETE = 0x20, 0x7F
-# The range of error statuses. The maximum is the largest possible status.
+# The range of error statuses, up to the largest possible status.
 _STATUS_MIN, _STATUS_MAX = 400, 999
 
 
@@ -61,13 +61,13 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
 
 
 def require(met: bool, name: str, expected: str, value: object) -> None:
-    """Raise a UsageError that names the expected value, unless `met` is true."""
+    """If `met` is false, raise a UsageError that says which value was expected."""
     if not met:
         raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Check that a value is one of the allowed words. The error names the word that was probably meant.
+    """Check that a value is one of the allowed words. The error suggests the word that the user probably meant.
 
     Raises:
         UsageError: the value is not an allowed word.
@@ -82,7 +82,7 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Check a string for use in a request."""
+    """Check a string that is sent in requests."""
     require(isinstance(value, str) and value != "", name, "a non-empty string", value)
     text = str(value)
     require(
@@ -165,7 +165,7 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _check_answers(name: str, value: object) -> None:
-    """Check a bool (all answers or none) or a sequence of patterns. The core parses the patterns."""
+    """Check a bool (all answers or none) or a sequence of patterns, which the core parses."""
     if not isinstance(value, bool):
         is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
         require(is_list, name, "True, False, or a sequence of answers such as ['dns*', '5xx']", value)
@@ -173,7 +173,7 @@ def _check_answers(name: str, value: object) -> None:
 
 
 def _check_statuses(name: str, value: object) -> None:
-    """Check a sequence of error statuses, which must be whole numbers."""
+    """Check a sequence of error statuses."""
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     require(is_list, name, "a sequence of statuses such as [403, 999]", value)
     for status in value:  # type: ignore[attr-defined]
@@ -182,7 +182,7 @@ def _check_statuses(name: str, value: object) -> None:
 
 
 def _check_share(name: str, value: object) -> None:
-    """Check a number or a percentage. The core parses it."""
+    """Check a number or a percentage, which the core parses."""
     is_text = isinstance(value, str) and bool(value)
     require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage such as '1%'", value)
 
@@ -197,7 +197,7 @@ def _check_date(name: str, value: object) -> None:
 
 
 def _check_headers(name: str, value: object) -> None:
-    # A value may be a secret, so the message only names its type.
+    # The value may be a secret, so the message names only its type.
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         raise UsageError(f"{name} must be a mapping of names to values, not a {kind}", options=[name])

@@ -1,1 +1,1 @@
-"""`stream`, `astream`, `stream_batches` and `Client`: return replies to a program instead of storing them."""
+"""`stream`, `astream`, `stream_batches` and `Client`, which return replies to a program instead of storing them."""

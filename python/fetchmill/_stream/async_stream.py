@@ -11,9 +11,9 @@ from fetchmill._native import Reply, Request, Stream
 class AsyncStream:
     """An async iterator over replies, and a context manager that closes it.
 
-    If a reply is ready, it is returned without suspending. After the loop is left (`break`, an exception,
-    cancellation), requests in flight are abandoned once nothing refers to the iterator. `aclose` abandons them
-    immediately.
+    A reply that is ready is returned without suspending. If the caller leaves the loop early (through `break`, an
+    exception or cancellation), requests in flight are abandoned once nothing refers to the iterator. `aclose` abandons
+    them immediately.
     """
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
@@ -51,7 +51,10 @@ class AsyncStream:
 
 
 class _LoopReader:
-    """The part of a stream that the loop refers to. It must not refer to the iterator, so that this can be freed."""
+    """The part of a stream to which the event loop refers.
+
+    It must not refer to the iterator, because the iterator could then never be freed.
+    """
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
         self.failed: BaseException | None = None
@@ -92,7 +95,7 @@ class _LoopReader:
                 await self._wait()
 
     def _ready(self) -> Reply | None:
-        """Return a reply if one is ready. After an error or the last reply, the descriptor is no longer watched."""
+        """Return a reply if one is ready. After an error or the last reply, stop watching the descriptor."""
         try:
             return self._stream.ready()
         except BaseException:
@@ -107,7 +110,7 @@ class _LoopReader:
             await asyncio.wait((feeder,))
 
     def close(self) -> None:
-        """Abandon requests in flight and cancel the feeder. It ends when the loop next runs it."""
+        """Abandon requests in flight and cancel the feeder, which ends the next time the loop runs it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
             if self._feeder is not None:
@@ -117,7 +120,7 @@ class _LoopReader:
         self._wake()
 
     def _attach(self) -> None:
-        """Begin to watch the descriptor, at the first wait."""
+        """Start watching the descriptor, on the first wait."""
         if self._loop is None and self._stream.is_open():
             self._loop = asyncio.get_running_loop()
             self._descriptor = self._stream.fileno()
@@ -128,7 +131,7 @@ class _LoopReader:
 
     async def _wait(self) -> None:
         if self._waiter is not None:
-            raise RuntimeError("another task is already waiting for a reply of this stream")
+            raise RuntimeError("another task is already waiting for a reply from this stream")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -146,7 +149,7 @@ class _LoopReader:
             async for item in items:
                 self._fed.append(item)
                 if len(self._fed) == 1:
-                    # Items that arrive without suspending are added together.
+                    # Items that arrive without suspending are added as one batch.
                     asyncio.get_running_loop().call_soon(self._add)
                 if len(self._fed) >= self._stream.room():
                     self._add()

@@ -1,10 +1,10 @@
-"""Streams accept an iterable of URLs and return replies, in constant memory.
+"""Streams, which take an iterable of URLs and return the replies in constant memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))
 
-The core fetches on a separate thread. It exchanges batches with the program, so individual replies need no lock,
-message or task. The iterable runs in the thread that reads the replies.
+The core fetches on a separate thread and exchanges batches with the program, so that no lock, message or task is needed
+per reply. The iterable runs in the thread that reads the replies.
 """
 
 import os
@@ -25,22 +25,22 @@ OnReplyError = Literal["reply", "raise"]
 RequestItems = Iterable[str | Request] | AsyncIterable[str | Request]
 StatePath = str | os.PathLike[str] | None
 
-# Rows per batch: a few megabytes with small bodies.
+# Rows per batch, which amount to a few megabytes if bodies are small.
 BATCH_SIZE = 8192
 
 Mapping.register(Headers)
 
 
 class Client:
-    """A client for any number of streams. Connections stay open between streams.
+    """A client that keeps connections open between any number of streams.
 
-    Several threads and event loops may use one client. Each stream belongs to one of them.
+    Several threads and event loops can share a client, but each stream belongs to only one of them.
 
     Args:
         **options: the fields of `StreamOptions`.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
 
     Example:
         >>> with fetchmill.Client(concurrency=16) as client:  # doctest: +SKIP
@@ -61,7 +61,7 @@ class Client:
         state: StatePath = None,
         certain: bool | None = None,
     ) -> Stream:
-        """Like `fetchmill.stream`, on this client's connections."""
+        """Like `fetchmill.stream`, but use this client's connections."""
         return _open(self._fetcher, items, _Manner(ordered, on_error, state, certain), owns=False)
 
     def astream(
@@ -73,11 +73,11 @@ class Client:
         state: StatePath = None,
         certain: bool | None = None,
     ) -> AsyncStream:
-        """Like `fetchmill.astream`, on this client's connections."""
+        """Like `fetchmill.astream`, but use this client's connections."""
         return _open_async(self._fetcher, items, _Manner(ordered, on_error, state, certain), owns=False)
 
     def stream_batches(self, items: RequestItems, *, batch_size: int = BATCH_SIZE, certain: bool = False) -> Batches:
-        """Like `fetchmill.stream_batches`, on this client's connections."""
+        """Like `fetchmill.stream_batches`, but use this client's connections."""
         return _open_batches(self._fetcher, items, batch_size, certain=certain, owns=False)
 
     def get(self, item: str | Request) -> Reply:
@@ -87,7 +87,7 @@ class Client:
 
     @property
     def concurrency(self) -> int:
-        """Current maximum number of requests in flight. It changes with `concurrency="auto"`."""
+        """Current maximum number of requests in flight, which changes over time if `concurrency` is `auto`."""
         return self._fetcher.concurrency
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ def stream(
 ) -> Stream:
     """Fetch the URLs of an iterable and yield the replies.
 
-    The iterable may be endless. At most `concurrency` requests are in flight. With `auto`, fetchmill finds a useful
+    The iterable can be endless. At most `concurrency` requests are in flight; with `auto`, fetchmill finds a suitable
     number. In addition, up to 256 items are read ahead. No item is read while the loop body runs.
 
     The iterable runs in the loop's thread between two replies, so a slow iterable delays replies that are ready. An
@@ -122,28 +122,28 @@ def stream(
     exception ends the loop. Leaving the loop abandons requests in flight.
 
     Every status results in a `Reply`. Requests answered with 408, 425, 429 or 5xx are first tried `attempts` times. A
-    request without a complete reply also results in a `Reply`, with its `error` set.
+    request that does not get a complete reply also results in a `Reply`, with `error` set.
 
     Args:
         items: URLs, including `s3://bucket/key`, or `Request` objects for anything but a plain GET.
         ordered: whether replies are returned in input order. If False, they are returned as they complete.
-        on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
-            nor does a reply that opted out (`opt_out`).
-        state: a folder for storing the progress of the loop. A reply is done once the loop requests the next one. With
-            the same folder and the same items in the same order, items that are done are skipped. If the program is
-            killed, the next run repeats at most the items that were read but not done, and those done in the last
-            second.
-        certain: whether each reply is held, for up to a second, until it is certain to belong to its request. Up to
-            `concurrency + 4096` items are then read ahead. If False, replies are returned immediately, and
+        on_error: `raise` raises the `ReplyError` of the first request that does not get a complete reply. Statuses and
+            replies that opted out (`opt_out`) never raise an error.
+        state: a folder in which to store the progress of the loop. An item is done once the loop requests the reply
+            after its own. A later run with the same folder and the same items in the same order skips items that are
+            done. If the program is killed, the next run repeats at most the items that were read but not done, and the
+            items done in the last second.
+        certain: whether to hold each reply for up to a second, until it is certain to belong to its request. If True,
+            up to `concurrency + 4096` items are read ahead. If False, replies are returned immediately, and
             `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`
-            and False without.
+            and False without it.
         **options: the fields of `StreamOptions`.
 
     Returns:
-        An iterator of replies, and a context manager that closes it.
+        An iterator over replies, which is also a context manager.
 
     Raises:
-        UsageError: an option or an item cannot be used, or the items differ from those of the earlier run.
+        UsageError: an option or an item is invalid, or the items differ from the earlier run's items.
         StrayReplyError: replies may belong to other requests (raised by the loop; rare with `certain`).
         BusyError: another stream uses the state folder.
 
@@ -164,7 +164,7 @@ def astream(
     certain: bool | None = None,
     **options: Unpack[StreamKeywords],
 ) -> AsyncStream:
-    """Fetch the URLs of an iterable and yield the replies in an event loop, like `stream`.
+    """Fetch the URLs of an iterable and yield the replies like `stream`, but in an event loop.
 
     An async iterable runs in a task of the same loop. Any other iterable runs between two replies and must not block.
 
@@ -177,10 +177,10 @@ def astream(
         **options: the fields of `StreamOptions`.
 
     Returns:
-        An async iterator of replies, and an async context manager that closes it.
+        An async iterator over replies, which is also an async context manager.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
         BusyError: another stream uses the state folder.
 
     Example:
@@ -196,21 +196,21 @@ def stream_batches(
     """Fetch the URLs of an iterable and yield the replies as Arrow record batches.
 
     No Python object is created per reply. The columns are index (the position in the input), url, tag (as text),
-    status, error (the failure kind), content_type, body and total_time (seconds). Any library that reads the Arrow
-    PyCapsule interface accepts a batch: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. It also accepts all
-    batches together: `pyarrow.table(fetchmill.stream_batches(urls))`.
+    status, error (the failure kind), content_type, body and total_time (seconds). Libraries that support the Arrow
+    PyCapsule interface accept a single batch, as in `pyarrow.record_batch(batch)` or `polars.DataFrame(batch)`. They
+    also accept all batches together, as in `pyarrow.table(fetchmill.stream_batches(urls))`.
 
     Args:
         items: as for `stream`.
-        batch_size: maximum number of rows in a batch. A batch has fewer rows if its bodies reach 16 MiB.
+        batch_size: maximum number of rows in a batch. A batch is shorter if its bodies reach 16 MiB.
         certain: as for `stream`.
         **options: the fields of `StreamOptions`.
 
     Returns:
-        An iterator of record batches, and a context manager that closes it.
+        An iterator over record batches, which is also a context manager.
 
     Raises:
-        UsageError: an option or an item cannot be used.
+        UsageError: an option or an item is invalid.
 
     Example:
         >>> for batch in fetchmill.stream_batches(urls):  # doctest: +SKIP
@@ -224,7 +224,7 @@ def _fetcher(options: StreamKeywords) -> Fetcher:
 
 
 class _Manner(NamedTuple):
-    """Those arguments of `stream` that determine how replies are returned."""
+    """The arguments of `stream` that determine how replies are returned."""
 
     ordered: bool
     on_error: OnReplyError
@@ -268,7 +268,7 @@ def _open_batches(fetcher: Fetcher, items: RequestItems, batch_size: int, *, cer
 
 
 def _check_items(items: RequestItems, on_error: OnReplyError) -> bool:
-    """Check the arguments. Return whether a failed request raises an error."""
+    """Check the arguments, and return whether a failed request raises an error."""
     if isinstance(items, (str, bytes, Request)) or not isinstance(items, (Iterable, AsyncIterable)):
         raise UsageError(
             f"the input must be an iterable of URLs, not {type(items).__name__}; put a single URL into a list"

@@ -1,4 +1,4 @@
-"""Bounded concurrency over input of any length: for coroutines, threads and processes, with or without HTTP.
+"""Bounded concurrency for coroutines, threads and processes, with input of any length and any kind of work.
 
     async for task in bounded.as_completed(coroutines(), limit=1000): ...
     async for body in bounded.map(fetch, urls(), limit=1000): ...
@@ -7,18 +7,19 @@
 | name | purpose |
 |---|---|
 | `as_completed` | `asyncio.as_completed` with a limit: yields results of awaitables as they complete |
-| `TaskPool` | `asyncio.TaskGroup` with a limit: any code may add work, and errors end the block |
-| `each`, `map` | call a coroutine function for each item; each worker may keep a resource open |
+| `TaskPool` | `asyncio.TaskGroup` with a limit: any code can add work, and errors end the block |
+| `each`, `map` | call a coroutine function for each item; each worker can keep a resource open |
 | `threads.each`, `threads.map` | the same for a plain function, in threads |
 | `processes.each`, `processes.map` | the same for a plain function, in processes |
-| `Failed`, `Tally`, `WorkerDiedError` | a failed item, the counts that `each` returns, a worker process that died |
-| `ItemTimeoutError` | a worker process was killed because an item took longer than `item_timeout` |
+| `Failed`, `Tally` | a failed item, and the counts that `each` returns |
+| `WorkerDiedError` | raised if a worker process died |
+| `ItemTimeoutError` | raised if a worker process was killed because an item took longer than `item_timeout` |
 
-With `attempts=3`, an item is tried up to three times. With `item_timeout=10`, it may take up to 10 seconds.
+With `attempts=3`, each item is tried up to three times. With `item_timeout=10`, each item can take up to 10 seconds.
 
 All functions limit how far they read ahead. At most `limit` items are in progress, and at most `2 * limit` items have
-been read but not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded when a name is first
-used, because a worker process needs few of them.
+been read but not yet returned to the caller. This package does not import the rest of fetchmill. Its modules are loaded
+when a name is first used, because a worker process needs only a few of them.
 """
 
 from importlib import import_module

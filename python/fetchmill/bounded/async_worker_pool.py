@@ -1,4 +1,4 @@
-"""A pool of tasks that call the function, started on demand. Handles input of any length in bounded memory."""
+"""A pool of tasks that are started on demand and call the function, in bounded memory for input of any length."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from fetchmill.bounded.scaling import Scaler
 
 
 def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGenerator[tuple[Any, ...], None]:
-    """Yield the arguments of each call. An async iterable must be the only input."""
+    """Yield the arguments for each call. An async iterable must be the only input."""
     plain = [iterable for iterable in iterables if not isinstance(iterable, AsyncIterable)]
     if len(plain) == len(iterables):
         return _zip(zip(*plain, strict=False))
@@ -38,9 +38,9 @@ async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], No
 
 
 class AsyncWorkerPool:
-    """One task that reads the input, and the worker tasks.
+    """The worker tasks, and one task that reads the input.
 
-    The pool must not refer to the results iterator: otherwise the running tasks would keep the iterator alive forever.
+    The pool must not refer to the results iterator, because the running tasks would then keep the iterator alive.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class AsyncWorkerPool:
         self._work: asyncio.Queue[Call | None] = asyncio.Queue()
         self._take_lock = asyncio.Lock()
         self._is_ended = False
-        # Whether a call's error will be raised. Calls in progress then finish, and no other call begins.
+        # Whether a call's error will be raised. If so, calls in progress finish, but no new call starts.
         self._is_failing = False
         self._is_closed = False
         self._errors: list[Exception] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        # The tasks that run `on_done`.
+        # Tasks that are running `on_done`.
         self._leaving: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
-        """Begin to read the input. Only the first call has an effect."""
+        """Start reading the input. Only the first call has an effect."""
         if self._loop is None and not self._is_closed:
             self._loop = asyncio.get_running_loop()
             self._add_task(self._feed())
@@ -96,7 +96,7 @@ class AsyncWorkerPool:
             await self._change()
 
     def finish(self) -> None:
-        """Raise the errors of the input, `on_start` and `on_done`, once."""
+        """Raise the errors of the input, `on_start` and `on_done` exactly once."""
         errors, self._errors = self._errors, []
         if len(errors) == 1:
             raise errors[0]
@@ -104,7 +104,7 @@ class AsyncWorkerPool:
             raise ExceptionGroup("on_start or on_done failed in several workers", errors)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for them. Pass errors raised meanwhile to the loop's exception handler."""
+        """Cancel all tasks and wait for them. Pass errors raised while waiting to the loop's exception handler."""
         self.close()
         waited_for = self._tasks - {asyncio.current_task()}
         if waited_for:
@@ -124,7 +124,7 @@ class AsyncWorkerPool:
                 task.cancel()
 
     def close_soon(self) -> None:
-        """Call `close` in the loop's thread. Any thread may call this when it discards the results."""
+        """Call `close` in the loop's thread. Any thread that discards the results can call this."""
         if self._tasks and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
@@ -139,7 +139,7 @@ class AsyncWorkerPool:
         self._wake()
 
     async def _feed(self) -> None:
-        """Read the input while the window has room. If the input raises, its error is raised after the results."""
+        """Read the input while the window has room. An error raised by the input is raised again after the results."""
         number = 0
         try:
             async with contextlib.aclosing(self._items) as items:
@@ -181,7 +181,7 @@ class AsyncWorkerPool:
                 del call
         except asyncio.CancelledError:
             if not self._is_closed:
-                # The pool did not cancel this task. Without an error, its item would silently be lost.
+                # The pool did not cancel this task. Raise an error, because its item would otherwise be silently lost.
                 self._errors.append(RuntimeError("a worker's task was cancelled by the function that it called"))
                 self.close()
             raise
@@ -190,7 +190,7 @@ class AsyncWorkerPool:
             await self._close_worker(started)
 
     async def _take(self) -> Call | None:
-        """Wait for a call and, with a rate limit, until the call may begin. Return None after the last call."""
+        """Wait for a call and, with a rate limit, until the call can start. Return None after the last call."""
         async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = await self._work.get()
             if call is None or self._is_failing:
@@ -210,13 +210,13 @@ class AsyncWorkerPool:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # The function awaited something that was cancelled. This task was not.
+            # The function awaited something that was cancelled, but this task itself was not cancelled.
             call.error = error
         if call.error is not None and not self._returns_errors:
             self._is_failing = True
         self._scaler.on_call_done(0)
         self._buffer.add(call)
-        # The error's traceback refers to this frame; without `del` they would form a cycle.
+        # The error's traceback refers to this frame. Without `del`, the two would form a reference cycle.
         del call
         self._wake()
 

@@ -1,15 +1,15 @@
-"""A call of the function, and the buffer that orders finished calls."""
+"""Calls of the function, and the buffer that orders finished calls."""
 
 from collections import deque
 from typing import Any, NamedTuple
 
-# Maximum number of items read but not yet handed over, as a multiple of `limit`: for each item in progress, another
-# may be waiting to start or to be taken.
+# Maximum number of items read but not yet returned, as a multiple of `limit`. For each item in progress, another can be
+# waiting to start or to be taken.
 AHEAD = 2
 
 
 class Call:
-    """A call of the function: its arguments, and later its value or error."""
+    """A call of the function: its arguments and, once it has finished, its value or error."""
 
     __slots__ = ("arguments", "error", "number", "value")
 
@@ -20,14 +20,14 @@ class Call:
         self.error: BaseException | None = None
 
     def errors(self) -> list[BaseException]:
-        """Return the call's error, or the errors of its items if it has several."""
+        """Return the call's error, or the errors of all its items."""
         if isinstance(self.value, Chunk):
             return [outcome.error for outcome in self.value if outcome.error is not None]
         return [] if self.error is None else [self.error]
 
 
 class Outcome(NamedTuple):
-    """The outcome of one item in a call that has several items."""
+    """The outcome of one item in a call with several items."""
 
     arguments: tuple[Any, ...]
     value: Any
@@ -35,20 +35,20 @@ class Outcome(NamedTuple):
 
 
 class Chunk(list[Outcome]):
-    """The outcomes of a call that has several items."""
+    """The outcomes of a call with several items."""
 
 
 class Values(list[Any]):
-    """The values of a call in which all items succeeded. No item needs an `Outcome`."""
+    """The values of a call in which all items succeeded, so that no item needs an `Outcome`."""
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any item
-    """Return an item as yielded by the input: a single argument is not in a tuple."""
+    """Return an item as the input yielded it, without a tuple around a single argument."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 
 class ResultBuffer:
-    """Finished calls that are not yet handed over, ordered by completion or by number."""
+    """Finished calls that have not been returned yet, ordered by completion or by number."""
 
     def __init__(self, *, ordered: bool) -> None:
         self._is_ordered = ordered
@@ -67,7 +67,7 @@ class ResultBuffer:
             self._next += 1
 
     def take(self) -> Call | None:
-        """Return the next call; None if it has not finished yet."""
+        """Return the next call, or None if it has not finished yet."""
         return self._ready.popleft() if self._ready else None
 
     def is_ready(self) -> bool:
@@ -76,7 +76,7 @@ class ResultBuffer:
 
 
 def as_raisable(error: BaseException) -> BaseException:
-    """Return an error that an iterator may raise. StopIteration would end the iterator silently, so it is wrapped."""
+    """Return an error that an iterator can raise. Wrap StopIteration, which would silently end the iterator."""
     if isinstance(error, StopIteration | StopAsyncIteration):
         instead = RuntimeError(f"the function raised {type(error).__name__}")
         instead.__cause__ = error

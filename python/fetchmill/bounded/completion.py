@@ -20,9 +20,9 @@ def as_completed(
     *,
     timeout: float | None = None,
 ) -> "AsCompleted[T]":
-    """Yield the results of awaitables as they complete, with at most `limit` of them running.
+    """Yield the results of awaitables as they complete, running at most `limit` of them at a time.
 
-    A plain `for` yields awaitables. Each one returns the next result or raises the next error:
+    A plain `for` loop yields awaitables, each of which returns the next result or raises the next error:
 
     >>> async def main() -> None:
     ...     for awaitable in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
@@ -31,7 +31,8 @@ def as_completed(
     a
     b
 
-    `async for` yields the finished tasks, or the futures passed in. It also accepts an async iterable:
+    An `async for` loop yields the finished tasks, or the futures that were passed in. Its input can also be an async
+    iterable:
 
     >>> async def main() -> None:
     ...     async for task in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
@@ -40,28 +41,29 @@ def as_completed(
     a
     b
 
-    With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. The first step reads and starts everything.
-    A duplicate awaitable counts once. Awaitables that have started keep running after the loop exits.
+    With `limit=None`, the function behaves like `asyncio.as_completed` in Python 3.13: the first step reads and starts
+    everything, a duplicate awaitable counts once, and awaitables that have started keep running after the loop exits.
 
-    With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most `2 *
-    limit` have been started but not yet taken. If the input raises, the loop first yields the results of everything
-    read before, then raises that error. If the caller requests an awaitable before it has awaited the previous one,
-    another awaitable is read from the input. It starts when fewer than `limit` are running. No result is lost if an
-    awaitable is cancelled while it waits.
+    With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run at a time, and at
+    most `2 * limit` have been started but not yet taken. If the input raises an error, the loop first yields the
+    results of everything read before, then raises the error. If the caller requests an awaitable before awaiting the
+    previous one, another awaitable is read from the input, and starts once fewer than `limit` are running. No result is
+    lost if an awaitable is cancelled while it waits.
 
-    Reading stops when nothing refers to the iterator or its awaitables any more (after `break`, an error or a
-    cancellation), or when `aclose()` is called. With a limit, the tasks started by the iterator are then cancelled.
+    Reading stops when `aclose()` is called, or when nothing refers to the iterator or its awaitables any more (after
+    `break`, an error or cancellation). With a limit, the tasks started by the iterator are cancelled at that point.
     Futures passed in `aws` are never cancelled.
 
     Args:
         aws: Coroutines, futures or other awaitables.
         limit: Maximum number of awaitables running at the same time; None for no limit.
-        timeout: Seconds from the first step. After that, the awaitables (in `async for`: the loop) raise TimeoutError.
+        timeout: Seconds from the first step until the awaitables (or the `async for` loop) raise TimeoutError.
 
     Raises:
-        ValueError: `limit` is below 1.
-        TypeError: At the first step: `aws` is not an iterable of awaitables, or a plain `for` got an async iterable.
-        TimeoutError: Not all awaitables were done within `timeout` seconds.
+        ValueError: `limit` is less than 1.
+        TypeError: `aws` is not an iterable of awaitables, or a plain `for` loop got an async iterable. Raised at the
+            first step.
+        TimeoutError: Not all awaitables finished within `timeout` seconds.
     """
     if limit is not None:
         check_count("limit", limit, ", or None for no limit")
@@ -85,7 +87,7 @@ class AsCompleted(Generic[T]):
         return self._result()
 
     async def _result(self) -> T:
-        # The awaitable refers to the iterator, so the tasks live as long as either exists.
+        # The awaitable refers to the iterator, so the tasks stay alive while either of the two exists.
         try:
             return (await self._completion.take()).result()
         finally:
@@ -123,7 +125,7 @@ class AsCompleted(Generic[T]):
 class _Completion(Generic[T]):
     """The state shared with the tasks' callbacks.
 
-    It must not refer to the iterator, because the tasks would keep the iterator alive.
+    It must not refer to the iterator, because the tasks would then keep the iterator alive.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class _Completion(Generic[T]):
         self._timeout = timeout
         self._iterator: Iterator[Awaitable[T]] | None = None
         self._done: asyncio.Queue[asyncio.Future[T] | None] = asyncio.Queue()
-        # Awaitables read but not started yet. The limits were reached when the caller requested another result.
+        # Awaitables that were read when the caller requested another result, but not started because of the limits.
         self._held: deque[Awaitable[T]] = deque()
         self._own: set[asyncio.Future[T]] = set()
         self._running = 0
@@ -153,7 +155,7 @@ class _Completion(Generic[T]):
         self._is_ended = False
 
     def start(self, *, is_async: bool) -> None:
-        """Begin reading the input, at the first step."""
+        """Start reading the input, at the first step."""
         if self._aws is None:
             return
         aws = self._aws
@@ -173,7 +175,7 @@ class _Completion(Generic[T]):
             self._timer = self._loop.call_later(self._timeout, self._time_out)
 
     def ask(self) -> bool:
-        """Reserve a result for the caller. Return False if there is no further result."""
+        """Reserve a result for the caller. Return False if no results are left."""
         self._fill()
         if self._claimed == self._read:
             self._hold_one()
@@ -206,7 +208,7 @@ class _Completion(Generic[T]):
         return future
 
     def raise_failure(self) -> None:
-        """Raise the error of the input, once."""
+        """Raise the input's error exactly once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -238,7 +240,7 @@ class _Completion(Generic[T]):
     def _start_one(self, awaitable: Awaitable[T]) -> None:
         try:
             future: asyncio.Future[T] = asyncio.ensure_future(awaitable)
-        except Exception as error:  # noqa: BLE001 - no awaitable, or no loop: an error of the input
+        except Exception as error:  # noqa: BLE001 - not an awaitable, or no loop; counts as an input error
             self._read -= 1
             self._end(error)
             return
@@ -255,7 +257,7 @@ class _Completion(Generic[T]):
             return
         self._running -= 1
         self._done.put_nowait(future)
-        # Such a task is only cancelled when the event loop ends. After that, an awaitable may only start if the caller
+        # Such a task is cancelled only when the event loop ends. From then on, an awaitable starts only if the caller
         # requests another result.
         if not (is_own and _is_cancelling(future)):
             self._fill()
@@ -264,7 +266,7 @@ class _Completion(Generic[T]):
             self._timer.cancel()
 
     def _end(self, failure: BaseException | None) -> None:
-        """Stop reading. If the input failed, keep its error to be raised later."""
+        """Stop reading. If the input failed, keep its error so that it can be raised later."""
         self._is_ended = True
         self._iterator = None
         if failure is not None:
@@ -272,7 +274,7 @@ class _Completion(Generic[T]):
         self._wake()
 
     def _time_out(self) -> None:
-        """Make all unfinished awaitables raise TimeoutError. The unread rest of the input counts as one."""
+        """Make all unfinished awaitables raise TimeoutError. All unread input together counts as one awaitable."""
         if self._iterator is not None:
             self._hold_one()
         missing = self._running + len(self._held)
@@ -301,7 +303,7 @@ class _Completion(Generic[T]):
                 self._done.put_nowait(dropped)
 
     def close_soon(self) -> None:
-        """Call `close` in the loop's thread, if anything is open. Any thread may call this."""
+        """Call `close` in the loop's thread if anything is open. Any thread can call this."""
         has_feeder = self._feeder is not None and not self._feeder.done()
         if not (self._own or self._held or has_feeder):
             return
@@ -358,6 +360,6 @@ def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
 
 
 def _close_unused(awaitable: Awaitable[Any]) -> None:
-    """Close a coroutine that never ran, to avoid Python's "was never awaited" warning."""
+    """Close a coroutine that never ran, to prevent Python's "was never awaited" warning."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 OnError = Literal["raise", "return"]
 
-# Number of failures that a tally keeps. There may be millions, and each one holds its item and a traceback.
+# Number of failures that a tally keeps. There can be millions, and each one holds an item and a traceback.
 FAILURES_MAX = 100
 # Characters of an item in a message.
 SHOWN_MAX = 200
@@ -14,17 +14,17 @@ SHOWN_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Takes the place of a result if the function raised an exception for the item (`on_error="return"`)."""
+    """A failed item, returned in place of its result with `on_error="return"`."""
 
     item: Any
-    """The item; a tuple of items if `map` was given several iterables."""
+    """The item, or a tuple of items if `map` was given several iterables."""
     error: BaseException
-    """What the function raised: an `Exception`, or a coroutine's `CancelledError`."""
+    """The error that the function raised: an `Exception`, or a coroutine's `CancelledError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counts of an `each`: items done and items failed."""
+    """The counts that `each` returns: items done and items failed."""
 
     done: int
     """Number of items for which the function returned."""
@@ -35,19 +35,19 @@ class Tally:
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process exited, was killed, or ran out of memory. The message names its item."""
+    """A worker process exited, was killed, or ran out of memory. The message names the item that it was processing."""
 
 
 class ItemTimeoutError(WorkerDiedError, TimeoutError):
     """A worker process was killed because its item took longer than `item_timeout`."""
 
 
-class RemoteTraceback(Exception):  # noqa: N818 - not an error of its own, but the cause of one
-    """The traceback of a worker process as text. It becomes the `__cause__` of an error raised there."""
+class RemoteTraceback(Exception):  # noqa: N818 - the cause of an error, not an error itself
+    """A worker process's traceback as text. It becomes the `__cause__` of the error raised in that process."""
 
 
 def count(results: Iterable[object]) -> Tally:
-    """Consume all results and count them."""
+    """Consume and count all results."""
     counter = Counter()
     for result in results:
         counter.add(result)
@@ -55,7 +55,7 @@ def count(results: Iterable[object]) -> Tally:
 
 
 class Counter:
-    """Counts results as they arrive."""
+    """A counter of results as they arrive."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -83,12 +83,12 @@ def format_item(item: object) -> str:
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Raise ValueError if a value is not a valid number of items. Values from a configuration may be text.
+    """Raise ValueError if a value is not a valid number of items. A value read from a configuration can be text.
 
     Args:
         name: name of the keyword.
-        value: its value.
-        otherwise: part of the message that names other allowed values.
+        value: value of the keyword.
+        otherwise: text that names other allowed values in the message.
     """
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1{otherwise}, not {value!r}")

@@ -1,4 +1,4 @@
-"""Makes worker processes ignore Ctrl-C. The terminal sends SIGINT to all processes; only the parent handles it."""
+"""Makes worker processes ignore Ctrl-C. The terminal sends SIGINT to all processes, but only the parent handles it."""
 
 import signal
 from multiprocessing import resource_tracker
@@ -6,10 +6,10 @@ from multiprocessing.process import BaseProcess
 
 
 def start_without_interrupts(process: BaseProcess) -> None:
-    """Start a process with SIGINT blocked. Otherwise, Ctrl-C during the start would print a traceback.
+    """Start a process with SIGINT blocked, so that Ctrl-C during startup does not print a traceback.
 
-    The new process must call `ignore_interrupts` first. A signal mask belongs to one thread, so any thread may call
-    this function.
+    The new process must first call `ignore_interrupts`. Any thread can call this function, because each thread has its
+    own signal mask.
     """
     # Starting the tracker unblocks SIGINT, so it must start before the mask is set.
     resource_tracker.ensure_running()

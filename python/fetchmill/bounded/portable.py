@@ -15,10 +15,10 @@ class NotPortableError(TypeError):
 
 
 def portable(value: T) -> T:
-    """Return the value, or a wrapper that turns into the value when another process unpickles it.
+    """Return the value, or a wrapper from which another process unpickles the value.
 
-    The other process imports a module's function by its name. Lambdas, nested functions, and functions defined in a
-    notebook cell are pickled by value, if cloudpickle is installed.
+    Functions defined in a module are pickled by name, and imported by the other process. Lambdas, nested functions and
+    functions defined in a notebook cell are pickled by value if cloudpickle is installed.
 
     Raises:
         NotPortableError: the value can be pickled neither by name nor by value.
@@ -40,12 +40,12 @@ def portable(value: T) -> T:
 
 
 def _why_not_by_name(value: object) -> str | None:
-    """Return why another process cannot import the value; None if it can."""
+    """Return the reason why another process cannot import the value, or None if it can."""
     try:
         pickled = bytes(ForkingPickler.dumps(value))
     except Exception as error:  # noqa: BLE001 - a user's object may raise anything
         return f"{type(error).__name__}: {error}"
-    # Another process cannot import a main module that has no file.
+    # Another process cannot import a main module without a file.
     file = getattr(sys.modules["__main__"], "__file__", None)
     if b"__main__" in pickled and (file is None or not Path(file).exists()):
         return "the function is defined in an interactive session or a notebook"

@@ -1,4 +1,4 @@
-"""A pool worker that makes its calls in a spawned process, connected by a pipe. Detects the death of the process."""
+"""A pool worker that makes its calls in a spawned process over a pipe, and notices if the process dies."""
 
 import contextlib
 import math
@@ -32,11 +32,11 @@ class ProcessWorker:
         self._call_timeout = call_timeout
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
-        # The pidfd reveals that the process has died even if a grandchild keeps the pipe open. Unlike a pid, it is
-        # never reused.
+        # The pidfd shows that the process has died, even if a grandchild keeps the pipe open. Unlike a pid, it is never
+        # reused.
         self._pidfd = -1
         self._events = select.poll()
-        # Protects `_pidfd`. Reentrant, because a finalizer may call `give_up` at any point.
+        # Protects `_pidfd`. The lock is reentrant, because a finalizer may call `give_up` at any point.
         self._lock = threading.RLock()
         self._is_busy = False
         self._is_given_up = False
@@ -55,7 +55,7 @@ class ProcessWorker:
             raise
 
     def call(self, chunk: list[tuple[Any, ...]]) -> Chunk | Values:
-        """Make the process call the function for each item of the chunk."""
+        """Make the process call the function for each item in the chunk."""
         unsent: dict[int, Exception] = {}
         if are_plain(chunk):
             sent = TOGETHER + pickle.dumps(chunk)
@@ -108,13 +108,13 @@ class ProcessWorker:
             with self._lock:
                 self._pidfd = os.pidfd_open(process.pid or -1)
         finally:
-            # If the parent kept the child's end open, the pipe would not close when the process dies.
+            # Close the child's end in the parent, otherwise the pipe would stay open after the process dies.
             child_end.close()
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)
 
     def _ask(self, request: bytes, when: str, seconds: float | None = None) -> bytes:
-        """Send a request and wait up to `seconds` for the answer. If the process dies, the error contains `when`."""
+        """Send a request and wait up to `seconds` for the answer. If the process dies, the error includes `when`."""
         try:
             if self._connection is not None:
                 self._connection.send_bytes(request)
@@ -127,7 +127,7 @@ class ProcessWorker:
             self._kill()
             raise ItemTimeoutError(f"a worker process was killed {when}, because it took longer than {seconds:g} s")
         try:
-            # An answer that the process sent before it died is valid.
+            # An answer that the process sent before it died is still valid.
             if self._connection is not None and self._connection.poll():
                 return self._connection.recv_bytes()
         except (EOFError, OSError):
@@ -152,7 +152,7 @@ class ProcessWorker:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _release(self) -> None:
-        """Wait for the process to end. Kill a busy process; an idle process ends by itself."""
+        """Wait for the process to end. Kill it if it is busy; an idle process ends by itself."""
         if self._is_busy:
             self._kill()
         process, self._process = self._process, None
@@ -170,7 +170,7 @@ class ProcessWorker:
 
 
 def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
-    """Pickle an item. Return the error if pickling fails, so that only this item fails."""
+    """Pickle an item. If pickling fails, return the error so that only this item fails."""
     try:
         return bytes(ForkingPickler.dumps(arguments))
     except Exception as error:  # noqa: BLE001 - raised where the results are taken
@@ -184,20 +184,20 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
 
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
-    """Return the process's value, or raise its error with the process's traceback as the cause."""
+    """Return the value that the process sent, or raise its error with the process's traceback as the cause."""
     value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):
         error.__cause__ = RemoteTraceback(f"\n{text}")
         try:
             raise error
         finally:
-            # The error's traceback refers to this frame; without `del` they would form a cycle.
+            # The error's traceback refers to this frame. Without `del`, the two would form a reference cycle.
             del error
     return value
 
 
 def _outcome(arguments: tuple[Any, ...], answer: bytes | Outcome) -> Outcome:
-    """Return an item's outcome. `answer` is the pickled value or error, or an outcome that lacks the arguments."""
+    """Return an item's outcome from `answer`: the pickled value or error, or an outcome without its arguments."""
     if isinstance(answer, Outcome):
         return answer._replace(arguments=arguments)
     try:

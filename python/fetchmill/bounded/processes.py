@@ -1,4 +1,4 @@
-"""Bounded concurrency in processes: `each` and `map` for plain functions, over input of any length.
+"""Bounded concurrency in processes: `each` and `map` for plain functions, with input of any length.
 
     def main():
         with bounded.processes.map(parse, pages(), limit=8, chunksize=16) as parsed:
@@ -7,19 +7,19 @@
     if __name__ == "__main__":
         main()
 
-It works and ends like `bounded.threads`, but with processes, and with these differences:
+It works and ends like `bounded.threads`, but uses processes, with these differences:
 
-- A process is spawned when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
+- A process is spawned when an item is waiting and no worker is free. The function, `on_start`, `on_done`, items and
   results are pickled, and the program's main module needs `if __name__ == "__main__":`.
 - If a worker process dies (killed, out of memory, `os._exit`), its items fail with a `WorkerDiedError` that names them.
-  With `on_error="return"`, another worker replaces it. If a worker dies before it is ready, everything ends.
+  With `on_error="return"`, a new worker replaces it. If a worker dies before it is ready, the whole run ends.
 - If the run is abandoned (after an exception, `break`, `timeout` or KeyboardInterrupt), busy worker processes are
-  killed with SIGKILL, and `on_done` does not run in them. Workers ignore Ctrl-C; only this process handles it.
-- If this process is killed, each worker finishes its current call and ends.
-- An error has the worker's traceback as its cause. An error that cannot be pickled becomes a RuntimeError with the same
+  killed with SIGKILL and do not run `on_done`. Workers ignore Ctrl-C, which only the parent process handles.
+- If the parent process is killed, each worker finishes its current call and ends.
+- The cause of an error is the worker's traceback. An error that cannot be pickled becomes a RuntimeError with the same
   text.
 
-Until this process ends, multiprocessing also keeps its resource tracker running, in another process.
+Until the parent process ends, multiprocessing also keeps its resource tracker running in another process.
 """
 
 import multiprocessing.util  # noqa: F401 - registers an exit handler that waits for all processes
@@ -61,26 +61,26 @@ def each(
     Tally(done=2, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        function: Called with an item, followed by the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
         on_start: Called once by each process, before its first item.
         on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
-        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
-            `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, a chunk may take the sum of its items' limits.
+        retries: `attempts`, the maximum number of attempts per item (default: 1); `retry_on`, the errors after which
+            an item is tried again (`Exception` by default, or a tuple of classes); `retry_wait`, seconds before the
+            second attempt (default: 0.5). The wait doubles each time, up to 30 s, and is then shortened by a random
+            amount of up to half. The worker does not take another item while it waits.
+            `item_timeout`, seconds for a call including all attempts, after which the process is killed and the item
+            fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
 
     Returns:
-        The number of items done and failed, and the first 100 failures.
+        The numbers of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` is not valid.
-        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is invalid.
+        Exception: The exception raised by the function, the input, `on_start` or `on_done`.
     """
     policy = RetryPolicy(**retries)
     functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=False)
@@ -135,29 +135,29 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it can be endless.
 
     Args:
-        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
-        iterables: The input. It ends when the shortest iterable ends.
+        function: Called with one item from each iterable, followed by the value that `on_start` returned, if given.
+        iterables: The input, which ends when the shortest iterable ends.
         limit: Maximum number of items processed at the same time.
-        ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
+        ordered: Yield results in input order, as `Executor.map` does; one slow item delays all later results.
         on_start: Called once by each process, before its first item.
         on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
+        timeout: Seconds from this call, after which waiting for a result raises TimeoutError.
         chunksize: Number of items sent to a process together, which lowers the cost per item. The window and `rate`
             count chunks. If a worker dies, its whole chunk fails.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
-            `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, a chunk may take the sum of its items' limits.
+        retries: `attempts`, the maximum number of attempts per item (default: 1); `retry_on`, the errors after which
+            an item is tried again (`Exception` by default, or a tuple of classes); `retry_wait`, seconds before the
+            second attempt (default: 0.5). The wait doubles each time, up to 30 s, and is then shortened by a random
+            amount of up to half. The worker does not take another item while it waits.
+            `item_timeout`, seconds for a call including all attempts, after which the process is killed and the item
+            fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
 
     Raises:
-        ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.
+        ValueError: `limit`, `rate`, `chunksize` or `on_error` is invalid.
     """
     policy = RetryPolicy(**retries)
     functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=True)
@@ -206,7 +206,7 @@ def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[
     while True:
         chunk: list[tuple[Any, ...]] = []
         try:
-            # If the input raises, the list has the items read before.
+            # If the input raises, the list contains the items read before.
             chunk.extend(islice(items, size))
         except Exception:
             if chunk:

@@ -16,19 +16,19 @@ R = TypeVar("R")
 class Results(Generic[R]):
     """An iterator over results, and a context manager that abandons remaining items and waits for running calls.
 
-    Only one thread may use it at a time. If the iterator is discarded, no other item begins. Calls running in threads
-    continue to their end; busy worker processes are killed.
+    Only one thread can use it at a time. If the iterator is discarded, no further items are started. Calls running in
+    threads finish; busy worker processes are killed.
     """
 
     def __init__(self, pool: WorkerPool, on_error: OnError, iterables: tuple[Iterable[Any], ...]) -> None:
         self._pool = pool
         self._returns_errors = on_error == "return"
         self._ready: deque[Outcome] = deque()
-        # Remaining values of a chunk without errors, in reverse order. Until all are yielded, `_ready` is empty.
+        # Remaining values of a chunk without errors, in reverse order. `_ready` stays empty until all are yielded.
         self._values: list[Any] = []
         self._is_begun = False
         self._is_over = False
-        # Reading a collection takes no time, so it is read now. Other inputs are read when results are requested.
+        # A collection is read now, because that takes no time. Other inputs are read when results are requested.
         if iterables and all(isinstance(iterable, Sequence | AbstractSet | Mapping) for iterable in iterables):
             pool.read_at_once()
 
@@ -55,7 +55,7 @@ class Results(Generic[R]):
         raise StopIteration
 
     def _next_outcome(self) -> Outcome | None:
-        """Wait for the next outcome. Return None at the end, or if `_values` has the next results."""
+        """Wait for the next outcome. Return None at the end, or if `_values` contains the next results."""
         while not self._ready:
             call = None if self._is_over else self._pool.next_call()
             if call is None:
@@ -84,7 +84,7 @@ class Results(Generic[R]):
                 return failed  # type: ignore[no-any-return] # R is wide enough where errors are returned
             raise as_raisable(error)
         finally:
-            # The error's traceback refers to this frame, too.
+            # The error's traceback also refers to this frame.
             del error, outcome
 
     def _give_up(self) -> None:
@@ -94,7 +94,7 @@ class Results(Generic[R]):
         self._pool.give_up()
 
     def close(self) -> None:
-        """Abandon items that have not started, and wait for running calls. Kill busy worker processes."""
+        """Abandon items that have not started, wait for running calls, and kill busy worker processes."""
         self._give_up()
         self._pool.join()
 
@@ -118,7 +118,7 @@ def _outcomes(call: Call) -> Iterator[Outcome]:
     if isinstance(call.value, Chunk):
         yield from call.value
     elif isinstance(call.arguments, list):
-        # The worker returned no outcomes, so every item of the chunk gets the error.
+        # The worker did not return any outcomes, so every item in the chunk fails with the error.
         yield from (Outcome(arguments, None, call.error) for arguments in call.arguments)
     else:
         yield Outcome(call.arguments, call.value, call.error)

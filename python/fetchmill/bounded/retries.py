@@ -1,4 +1,4 @@
-"""Retries: a function that raised is called again after a wait that doubles each time."""
+"""Retries, which call a function again after an error, with a wait that doubles each time."""
 
 import asyncio
 import random
@@ -30,17 +30,17 @@ class CallOptions(RetryOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The number of attempts per item, the errors after which an item is tried again, and the time limit of each call.
+    """The number of attempts per item, the errors after which an item is tried again, and the time limit for each call.
 
     Args:
-        attempts: maximum number of calls for an item.
-        retry_on: errors after which the item is tried again.
+        attempts: maximum number of calls per item.
+        retry_on: errors after which an item is tried again.
         retry_wait: seconds before the second attempt. Each further wait is twice as long, up to 30 s. Waits are then
-            shortened at random by up to half, so that items that failed together are not retried together.
+            shortened by a random amount of up to half, so that items that failed together are not retried together.
         item_timeout: seconds for a call; None for no limit.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a value is out of range.
     """
 
     attempts: int = 1
@@ -56,8 +56,8 @@ class RetryPolicy:
             raise ValueError(f"item_timeout must be a number of seconds above 0, or None, not {self.item_timeout!r}")
 
     def wait_after(self, attempt: int) -> float:
-        """Return the seconds to wait after this attempt. The first attempt is 1."""
-        # Limit the exponent to 64, because a power too large for a float raises an error.
+        """Return the seconds to wait after this attempt. Attempts are counted from 1."""
+        # Limit the exponent to 64, because a power that is too large for a float raises an error.
         wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
         return wait * random.uniform(0.5, 1)  # noqa: S311 - not a secret
 
@@ -72,7 +72,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A function that is called again after certain errors. It can be pickled if the original can."""
+    """A function that is called again after certain errors. It can be pickled if the original function can."""
 
     function: Callable[..., Any]
     policy: RetryPolicy
@@ -89,7 +89,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RetryingCoroutines:
-    """A coroutine function that is called again after certain errors. Each attempt has a time limit."""
+    """A coroutine function that is called again after certain errors, with a time limit for each attempt."""
 
     function: Callable[..., Awaitable[Any]]
     policy: RetryPolicy

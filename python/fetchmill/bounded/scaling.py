@@ -1,15 +1,15 @@
-"""Decides when to start another worker. It has no clock and no lock: the caller passes all numbers."""
+"""Decides when to start another worker, from numbers that the caller passes. It uses no clock or lock of its own."""
 
 from fetchmill.bounded.failures import check_count
 
 
 class Scaler:
-    """Counts workers and decides how many more to start: on demand, up to `limit`.
+    """Counts workers, and decides how many more to start on demand, up to `limit`.
 
-    If starts are slow (`is_slow`: each one creates a client or a process), the number of workers that start together is
-    limited to the number of ready workers plus one. A start often needs CPU time, so a hundred starts together would
-    delay the ready workers. After the end of the input, no worker starts if the others would finish before the new one
-    is ready.
+    Starts are slow (`is_slow`) if each one creates a client or a process. In that case, the number of workers starting
+    at the same time is limited to the number of ready workers plus one. A start often needs CPU time, so a hundred
+    simultaneous starts would delay the ready workers. After the input has ended, a new worker is not started if the
+    others would finish before it is ready.
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:
@@ -24,8 +24,8 @@ class Scaler:
         self._call_seconds = _MovingAverage(weight=0.125)
 
     def scale_up(self, waiting: int, *, is_ended: bool) -> int:
-        """Return the number of workers to start for `waiting` items, and count these workers as starting."""
-        # With a rate limit, items are taken one at a time, so a second idle worker would have nothing to do.
+        """Return how many workers to start for `waiting` items, and count these workers as starting."""
+        # With a rate limit, items are taken one at a time, so a second idle worker would not have anything to do.
         wanted = min(waiting, 1) if self._is_paced else waiting
         number = min(wanted - self.idle - self.starting, self.limit - self.ready - self.starting)
         if self._is_slow:
@@ -66,14 +66,14 @@ class Scaler:
         self.idle -= 1
 
     def _is_worthwhile(self, waiting: int) -> bool:
-        """Return whether the waiting items keep the ready workers busy for more than two start times."""
+        """Return whether the waiting items would keep the ready workers busy for more than twice the start time."""
         if not self.ready or self._call_seconds.value is None or self._start_seconds.value is None:
             return True
         return waiting * self._call_seconds.value / self.ready > 2 * self._start_seconds.value
 
 
 class _MovingAverage:
-    """A mean with more weight on recent values, because starts take longer if many happen together."""
+    """A mean that gives recent values more weight, because starts take longer if many happen at the same time."""
 
     def __init__(self, *, weight: float) -> None:
         self._weight = weight

@@ -1,4 +1,4 @@
-"""A task group that limits how many tasks run."""
+"""A task group that limits the number of running tasks."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ from fetchmill.bounded.failures import check_count
 
 
 class TaskPool:
-    """`asyncio.TaskGroup` with at most `limit` tasks: `put` waits for a free slot before it creates a task.
+    """An `asyncio.TaskGroup` limited to `limit` tasks: `put` waits for a free slot before it creates a task.
 
     >>> async def main() -> None:
     ...     async with TaskPool(2) as pool:
@@ -17,12 +17,12 @@ class TaskPool:
     ...             await pool.put(asyncio.sleep(0.001 * number))
     >>> asyncio.run(main())
 
-    Leaving the block waits for the remaining tasks. If a task fails or the block raises, the other tasks are cancelled
-    and waited for. The block then raises an `ExceptionGroup` of all errors, as a task group does: at most `limit`
-    errors of tasks, and the block's own. A cancelled task is not an error.
+    Leaving the block waits for the remaining tasks. If a task fails or the block raises, the pool cancels the other
+    tasks and waits for them. Like a task group, it then raises an `ExceptionGroup` of all errors: up to `limit` errors
+    from tasks, and the block's own error. A cancelled task does not count as an error.
 
     Raises:
-        ValueError: `limit` is below 1.
+        ValueError: `limit` is less than 1.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,11 +35,11 @@ class TaskPool:
 
         To get results, use `as_completed` or `map`.
 
-        If the wait is cancelled or the pool ends, the coroutine is closed and never runs. A task in the pool that calls
-        `put` still counts while it waits. If `limit` tasks wait like this at the same time, they wait forever.
+        If the wait is cancelled or the pool ends, the coroutine is closed and never runs. A task of the pool still
+        counts while it waits in `put`, so if `limit` tasks do so at the same time, they wait forever.
 
         Raises:
-            RuntimeError: The block was not entered, or it has been left.
+            RuntimeError: The block has not been entered, or has been left.
         """
         try:
             await self._slots.acquire()

@@ -1,24 +1,24 @@
-"""Bounded concurrency for coroutine functions: `each` and `map`, whose workers may each keep a resource open.
+"""Bounded concurrency for coroutine functions: `each` and `map`, whose workers can each keep a resource open.
 
     async for body in bounded.map(fetch, urls(), limit=1000, on_start=aiohttp.ClientSession, on_done=close):
         ...
 
-A worker is a task that takes one item after another. A worker starts when an item waits and no worker is free. The
-input, an iterable or async iterable, is read by a separate task. Reading begins when the first result is requested.
+A worker is a task that takes one item after another. It is started when an item is waiting and no worker is free. A
+separate task reads the input, an iterable or async iterable. Reading begins when the first result is requested.
 
-How it ends:
+A run can end in these ways:
 
-- The input ends: the results of all items are yielded. Then every `on_done` has run.
-- The input raises: the results of all items read before are yielded, then the exception is raised.
-- The function raises: the exception is raised in place of the result, and everything else is cancelled. With
-  `on_error="return"` a `Failed` is yielded instead and the run continues.
-- `on_start` raises: the exception is raised, and everything else is cancelled.
-- `on_done` raises: the exception is raised after all results.
-- `timeout`: TimeoutError is raised, and everything is cancelled.
-- The task that requests results is cancelled: no result is lost, and another task may continue to request them.
-- The results are discarded (`break`, an exception, KeyboardInterrupt) or closed: everything is cancelled.
+- If the input ends, the results of all items are yielded. By then, every `on_done` has run.
+- If the input raises, the results of all items read before are yielded, and then the exception is raised.
+- If the function raises, the exception is raised in place of the result, and everything else is cancelled. With
+  `on_error="return"`, a `Failed` is yielded instead and the run continues.
+- If `on_start` raises, the exception is raised, and everything else is cancelled.
+- If `on_done` raises, the exception is raised after all results.
+- After `timeout` seconds, TimeoutError is raised, and everything is cancelled.
+- If the task that requests results is cancelled, no result is lost, and another task can continue to request results.
+- If the results are discarded (`break`, an exception, KeyboardInterrupt) or closed, everything is cancelled.
 
-`on_done` runs for cancelled workers, too. `aclose()`, leaving an `async with`, and `each` wait for that.
+`on_done` also runs for cancelled workers. `aclose()`, leaving an `async with`, and `each` wait for it to finish.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ async def each(
     Tally(done=1, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        function: Called with an item, followed by the value that `on_start` returned, if `on_start` is given.
         items: Any iterable or async iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
         on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
-        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
         retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
             tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
@@ -70,11 +70,11 @@ async def each(
             `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Returns:
-        The number of items done and failed, and the first 100 failures.
+        The numbers of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` is not valid.
-        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is invalid.
+        Exception: The exception raised by the function, the input, `on_start` or `on_done`.
     """
     counter = Counter()
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
@@ -122,7 +122,7 @@ def map(
     timeout: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> "AsyncResults[Any]":
-    """Yield the result of `function(item)` for every item as results arrive, up to `limit` at a time.
+    """Yield the result of `function(item)` for every item as results arrive, processing up to `limit` items at a time.
 
     >>> async def double(number: int) -> int:
     ...     return 2 * number
@@ -131,18 +131,18 @@ def map(
     >>> asyncio.run(main())
     [0, 2, 4]
 
-    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it can be endless.
 
     Args:
-        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
-        iterables: The input. It ends when the shortest iterable ends. An async iterable must be the only one.
+        function: Called with one item from each iterable, followed by the value that `on_start` returned, if given.
+        iterables: The input, which ends when the shortest iterable ends. An async iterable must be the only one.
         limit: Maximum number of items processed at the same time.
-        ordered: Yield results in the order of the input. One slow item then delays the rest.
+        ordered: Yield results in input order; one slow item delays all later results.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
         on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        timeout: Seconds from the request of the first result. After that, waiting for a result raises TimeoutError.
+        timeout: Seconds from requesting the first result, after which waiting for a result raises TimeoutError.
         retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
             tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
             The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
@@ -150,8 +150,8 @@ def map(
             `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` is not valid.
-        TypeError: An async iterable is given together with another iterable.
+        ValueError: `limit`, `rate` or `on_error` is invalid.
+        TypeError: An async iterable is combined with another iterable.
     """
     check_on_error(on_error)
     pool = AsyncWorkerPool(
@@ -201,7 +201,7 @@ class AsyncResults(Generic[R]):
         try:
             raise as_raisable(call.error)
         finally:
-            # The error's traceback refers to this frame; without `del` they would form a cycle.
+            # The error's traceback refers to this frame. Without `del`, the two would form a reference cycle.
             del call
 
     async def _next_call(self) -> Call | None:

@@ -1,31 +1,32 @@
-"""Bounded concurrency in threads: `each` and `map` for plain functions, over input of any length.
+"""Bounded concurrency in threads: `each` and `map` for plain functions, with input of any length.
 
     with bounded.threads.map(fetch, urls(), limit=50, on_start=Session, on_done=Session.close) as bodies:
         for body in bodies: ...
 
-A thread starts when an item waits and no thread is free. Because `on_start` is often slow, it limits the number of
-threads that start together to the number of ready threads plus one. No thread starts that would be ready too late to
-help.
+A thread is started when an item is waiting and no thread is free. Because `on_start` is often slow, using it limits the
+number of threads starting at the same time to the number of ready threads plus one. A thread that would be ready too
+late to help is not started.
 
-The thread that requests results also reads the input, so a generator runs in the thread that uses it. If all inputs are
-collections, reading begins at the call, as with `Executor.map`. Otherwise it begins when the first result is requested.
+The thread that requests results also reads the input, so a generator runs in the thread that uses its items. If all
+inputs are collections, they are read as soon as `map` is called, as with `Executor.map`. Otherwise, reading begins when
+the first result is requested.
 
-How it ends:
+A run can end in these ways:
 
-- The input ends: the results of all items are yielded. Then every `on_done` has run and every thread has ended.
-- The input raises: the results of all items read before are yielded, then the exception is raised.
-- The function raises: the exception is raised in place of the result, and no other item begins. With
-  `on_error="return"` a `Failed` is yielded instead and the run continues. A `BaseException` that is not an `Exception`
+- If the input ends, the results of all items are yielded. By then, every `on_done` has run and every thread has ended.
+- If the input raises, the results of all items read before are yielded, and then the exception is raised.
+- If the function raises, the exception is raised in place of the result, and no further items are started. With
+  `on_error="return"`, a `Failed` is yielded instead and the run continues. A `BaseException` that is not an `Exception`
   is always raised.
-- `on_start` raises: the exception is raised.
-- `on_done` raises: the exception is raised after the last result; several exceptions form an `ExceptionGroup`. If the
-  run was abandoned, `threading.excepthook` gets the exception.
-- `timeout`, KeyboardInterrupt: raised immediately; no other item begins.
-- The results are discarded (`break`): no other item begins. If no result was ever requested, items already read are
-  still processed.
+- If `on_start` raises, the exception is raised.
+- If `on_done` raises, the exception is raised after the last result; several exceptions form an `ExceptionGroup`. If
+  the run was abandoned, the exception is passed to `threading.excepthook`.
+- After `timeout` seconds or on KeyboardInterrupt, the error is raised immediately, and no further items are started.
+- If the results are discarded (`break`), no further items are started. If no result was ever requested, items that were
+  already read are still processed.
 
-A running call cannot be stopped: it runs to its end, then `on_done` runs and the thread ends. `close()`, leaving
-a `with`, and `each` wait for that; a second interrupt stops the waiting. The interpreter waits for it at exit, too.
+A running call cannot be stopped. It finishes, then `on_done` runs and the thread ends. `close()`, leaving a `with`, and
+`each` wait for this; a second interrupt stops the waiting. The interpreter also waits for running calls at exit.
 """
 
 from collections.abc import Callable, Iterable
@@ -55,19 +56,19 @@ def each(
     rate: float | None = None,
     **retries: Unpack[RetryOptions],
 ) -> Tally:
-    """Call `function(item)` for every item using up to `limit` threads. Wait for all calls and discard the results.
+    """Call `function(item)` for every item, using up to `limit` threads. Wait for all calls and discard the results.
 
     >>> each(print, ["one"], limit=4)
     one
     Tally(done=1, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        function: Called with an item, followed by the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
         on_start: Called once by each thread, before its first item.
         on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
-        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
         retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
             tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
@@ -75,11 +76,11 @@ def each(
             other item while it waits.
 
     Returns:
-        The number of items done and failed, and the first 100 failures.
+        The numbers of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` is not valid.
-        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is invalid.
+        Exception: The exception raised by the function, the input, `on_start` or `on_done`.
     """
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
     with map(function, items, limit=limit, **options, **retries) as results:
@@ -132,18 +133,18 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    The input is read at most `2 * limit` items ahead of the yielded results, so it may be endless.
+    The input is read at most `2 * limit` items ahead of the yielded results, so it can be endless.
 
     Args:
-        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
-        iterables: The input. It ends when the shortest iterable ends.
+        function: Called with one item from each iterable, followed by the value that `on_start` returned, if given.
+        iterables: The input, which ends when the shortest iterable ends.
         limit: Maximum number of items processed at the same time.
-        ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
+        ordered: Yield results in input order, as `Executor.map` does; one slow item delays all later results.
         on_start: Called once by each thread, before its first item.
         on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
+        timeout: Seconds from this call, after which waiting for a result raises TimeoutError.
         chunksize: Ignored for threads, as in `Executor.map`.
         retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
             tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
@@ -151,7 +152,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
             other item while it waits.
 
     Raises:
-        ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.
+        ValueError: `limit`, `rate`, `chunksize` or `on_error` is invalid.
     """
     check_on_error(on_error)
     if chunksize < 1:

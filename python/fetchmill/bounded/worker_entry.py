@@ -1,6 +1,6 @@
-"""The main function of a worker process: receives items over a pipe, calls the function, and sends back outcomes.
+"""The main function of a worker process, which receives items over a pipe, calls the function, and sends back outcomes.
 
-It imports little, because every worker process pays for the imports.
+This module imports little, because every worker process pays for its imports.
 """
 
 import pickle
@@ -14,21 +14,21 @@ from typing import Any
 
 from fetchmill.bounded.interrupts import ignore_interrupts
 
-# Message from the parent that there are no more items.
+# Message from the parent which says that there are no more items.
 END = b""
-# First byte of any other message: the items are pickled together, or each one separately.
+# First byte of any other message, which says whether the items are pickled together or separately.
 TOGETHER, SEPARATE = b"t", b"s"
-# Types whose values are immutable and can always be pickled. Pickling several together therefore changes nothing.
+# Types whose values are immutable and can always be pickled, so that several values can safely be pickled together.
 _PLAIN_TYPES = frozenset((bool, bytes, float, int, str, type(None)))
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value is of a plain type, or a tuple of such values."""
+    """Return whether a value has a plain type or is a tuple of such values."""
     return type(value) in _PLAIN_TYPES or (type(value) is tuple and _PLAIN_TYPES.issuperset(map(type, value)))
 
 
 def are_plain(chunk: list[tuple[Any, ...]]) -> bool:
-    """Return whether all arguments of a chunk are plain."""
+    """Return whether all arguments in a chunk are plain."""
     arguments = chain.from_iterable(chunk)
     return _PLAIN_TYPES.issuperset(map(type, arguments)) or all(map(is_plain, chain.from_iterable(chunk)))
 
@@ -41,10 +41,10 @@ class WorkerFunctions:
     on_start: Callable[[], Any] | None
     on_done: Callable[[Any], object] | None
     keeps_values: bool
-    """Whether the function's values are sent back; otherwise None is sent."""
+    """Whether to send back the function's values instead of None."""
 
     def start(self) -> tuple[Any, ...]:
-        """Call `on_start`. Return the extra arguments of each call."""
+        """Call `on_start`, and return the extra arguments for each call."""
         return () if self.on_start is None else (self.on_start(),)
 
     def call(self, arguments: tuple[Any, ...], started: tuple[Any, ...]) -> Any:  # noqa: ANN401 - any return value
@@ -53,13 +53,13 @@ class WorkerFunctions:
         return value if self.keeps_values else None
 
     def end(self, started: tuple[Any, ...]) -> None:
-        """Call `on_done` with the value of `on_start`."""
+        """Call `on_done` with the value that `on_start` returned."""
         if self.on_done is not None:
             self.on_done(*started or (None,))
 
 
 def serve(connection: Connection, functions: WorkerFunctions) -> None:
-    """Handle requests until the parent sends `END` or has ended."""
+    """Handle requests until the parent sends `END` or is gone."""
     ignore_interrupts()
     try:
         started = functions.start()
@@ -73,18 +73,18 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
             connection.send_bytes(answer)
             del request, answer
     except (EOFError, OSError):
-        # The parent has ended, so no process receives the outcome of `end`.
+        # The parent is gone, so nobody receives the outcome of `end`.
         functions.end(started)
         return
     connection.send_bytes(_end(functions, started))
 
 
 def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]) -> bytes:
-    """Call the function for the items of a request.
+    """Call the function for the items in a request.
 
-    Return the pickled pair of all values, and a dict by index of outcomes that are pickled separately: errors, and
-    values that are not plain. Such a value is pickled immediately, so that a failure affects only its item, and later
-    calls cannot change the value.
+    Return a pickled pair: the list of all values, and a dict from index to outcomes that are pickled separately (errors
+    and values that are not plain). Such a value is pickled immediately, so that a pickling error affects only its item
+    and later calls cannot change the value.
     """
     is_together = request.startswith(TOGETHER)
     values: list[Any] = []
@@ -121,7 +121,7 @@ def _encode_error(error: BaseException) -> bytes:
     try:
         pickled = bytes(ForkingPickler.dumps((None, error, text)))
         pickle.loads(pickled)  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - a user's class may raise anything when it is unpickled
+    except Exception:  # noqa: BLE001 - unpickling a user's class may raise anything
         instead = RuntimeError(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
         return pickle.dumps((None, instead, text))
     return pickled

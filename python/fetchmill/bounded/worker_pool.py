@@ -1,8 +1,8 @@
-"""A pool of threads that call the function, started on demand. Handles input of any length in bounded memory.
+"""A pool of threads that are started on demand and call the function, in bounded memory for input of any length.
 
 The thread that requests results also reads the input, hands out calls, and counts outstanding calls. Workers take calls
-from one queue and put finished calls into another. Both queues are safe to use in a finalizer, so abandoning the pool
-takes no lock: a marker at the end of the first queue ends one worker after another.
+from one queue and put finished calls into another. Both queues are safe to use in a finalizer, so the pool can be
+abandoned without a lock: a marker at the end of the first queue ends one worker after another.
 """
 
 import atexit
@@ -23,30 +23,30 @@ from fetchmill.bounded.scaling import Scaler
 # A finished call, an error raised while a worker was starting, or (as `_EndError`) an error raised while it was ending.
 _Message = Call | BaseException
 
-# Time limit for a new thread to start. The start may have to wait for the GIL.
+# Time limit for starting a thread, which may have to wait for the GIL.
 START_MILLISECONDS_MAX = 1000
 
 
 class Worker(Protocol):
-    """Makes the calls in one of the pool's threads. Only that thread uses it, except for `give_up`."""
+    """Makes the calls in one of the pool's threads. Other threads call only `give_up`."""
 
     def start(self) -> None:
         """Prepare for calls. An error ends the whole pool."""
 
     def call(self, arguments: Any) -> Any:  # noqa: ANN401 - any item
-        """Process one item. WorkerDiedError means that the worker is lost; any other error only fails the item."""
+        """Process one item. WorkerDiedError means that the worker is lost; any other error affects only the item."""
 
     def end(self) -> None:
         """Run `on_done` and release resources."""
 
     def give_up(self) -> None:
-        """Stop a running call if possible. Any thread may call this."""
+        """Stop a running call if possible. Any thread can call this."""
 
 
 class WorkerPool:
     """A pool of workers with one thread each.
 
-    Only one thread at a time may use `read_at_once`, `next_call` and `finish`. Any thread may use `give_up` and `join`.
+    Only one thread at a time can use `read_at_once`, `next_call` and `finish`. Any thread can use `give_up` and `join`.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class WorkerPool:
         self._input_error: BaseException | None = None
         self._end_errors: list[Exception] = []
         self._work: SimpleQueue[Call | None] = SimpleQueue()
-        # SimpleQueue.get may wait forever if its timeout expires before it begins to wait.
+        # SimpleQueue.get may wait forever if its timeout expires before it starts waiting.
         self._done: SimpleQueue[_Message] | Queue[_Message] = SimpleQueue() if timeout is None else Queue()
-        # Held until the pool is abandoned. As a lock, it can be awaited by threads and released by a finalizer.
+        # Lock that is held until the pool is abandoned. Threads can wait for it, and a finalizer can release it.
         self._running = threading.Lock()
         self._running.acquire()
         self._take_lock = threading.Lock()
@@ -83,7 +83,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._workers: set[Worker] = set()
-        # Number of the call that raised the error to be passed on. Earlier calls finish; no later call begins.
+        # Number of the call whose error is passed on. Earlier calls finish; later calls do not start.
         self._failed_at: float = math.inf
         self._is_given_up = False
         _open_pools.add(self)
@@ -111,7 +111,7 @@ class WorkerPool:
             self._receive(self._next_done())
 
     def finish(self) -> None:
-        """Wait for the workers to end, after the last call. Raise any errors of the workers and the input."""
+        """Wait for the workers to end after the last call, and raise any errors of the workers or the input."""
         self.end_input()
         self.join()
         while not self._done.empty():
@@ -124,27 +124,27 @@ class WorkerPool:
             raise ExceptionGroup("on_done failed in several workers", self._end_errors)
 
     def end_input(self) -> None:
-        """Stop reading. The workers finish the items already read, then end."""
+        """Stop reading. The workers finish the items that were already read, then end."""
         if self._items is not None:
             self._items = None
             self._work.put(None)
 
     def give_up(self) -> None:
-        """Abandon the pool, so that no further call begins.
+        """Abandon the pool, so that no further calls start.
 
-        Calls in processes are killed, and calls in threads run to their end.
+        Calls in processes are killed; calls in threads finish.
         """
         if not self._is_given_up:
             self._is_given_up = True
             self._items = None
-            # Kill busy workers before the end marker is sent. Idle workers are not killed; they end at the marker.
+            # Kill busy workers before sending the end marker. Idle workers are not killed; the marker ends them.
             for worker in tuple(self._workers):
                 worker.give_up()
             self._work.put(None)
             self._running.release()
 
     def join(self) -> None:
-        """Wait for all threads of the pool, except the calling one."""
+        """Wait for all threads of the pool except the calling thread."""
         while True:
             with self._lock:
                 thread = next((thread for thread in self._threads if thread is not threading.current_thread()), None)
@@ -156,9 +156,9 @@ class WorkerPool:
                 self._threads.discard(thread)
 
     def _read_on(self) -> None:
-        """Read one item if a result is already waiting. Otherwise read until a result waits, or the window is full.
+        """Read one item if a result is already waiting; otherwise read until a result waits or the window is full.
 
-        Thus, a slow input delays a finished result by at most one item, and a fast input keeps all workers busy.
+        A slow input therefore delays a finished result by at most one item, and a fast input keeps all workers busy.
         """
         while self._items is not None and self._out < self._window:
             while not self._done.empty():
@@ -205,7 +205,7 @@ class WorkerPool:
             raise as_raisable(message)
 
     def _scale_up(self) -> None:
-        """Start as many more workers as the scaler requests for the waiting calls."""
+        """Start as many additional workers as the scaler requests for the waiting calls."""
         with self._lock:
             number = 0
             if not (self._is_given_up or self._is_failing()):
@@ -220,12 +220,12 @@ class WorkerPool:
         return self._failed_at < math.inf
 
     def _start_worker(self) -> None:
-        # Daemon threads do not block the interpreter's exit if nothing ends the pool. `_end_all` waits for them.
+        # If nothing ends the pool, daemon threads do not block the interpreter's exit. `_end_all` waits for them.
         thread = threading.Thread(target=self._run_worker, name="fetchmill-bounded", daemon=True)
         with self._lock:
             if len(self._threads) > AHEAD * self._scaler.limit:
                 self._threads = {known for known in self._threads if known.ident is None or known.is_alive()}
-            # Add the thread before it starts, so that `join` waits for it even if `start` is interrupted.
+            # Add the thread before starting it, so that `join` waits for it even if `start` is interrupted.
             self._threads.add(thread)
         try:
             thread.start()
@@ -295,7 +295,7 @@ class WorkerPool:
                 return
 
     def _take(self) -> Call | None:
-        """Wait for a call and, with a rate limit, until the call may begin. Return None after the last call."""
+        """Wait for a call and, with a rate limit, until the call can start. Return None after the last call."""
         with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = self._work.get()
             if call is None or self._is_given_up or call.number > self._failed_at:
@@ -311,7 +311,7 @@ class WorkerPool:
         return None
 
     def _wait_for_moment(self, rate_limiter: RateLimiter) -> bool:
-        """Wait until the call may begin. Return False if the pool was abandoned meanwhile."""
+        """Wait until the call can start. Return False if the pool is abandoned in the meantime."""
         seconds = rate_limiter.reserve(time.monotonic())
         if seconds > 0 and self._running.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             self._running.release()
@@ -336,7 +336,7 @@ class _EndError(BaseException):
 
 
 def _has_started(thread: threading.Thread) -> bool:
-    """Return whether a thread is running or has run. After an interrupted start, it may start later or not at all."""
+    """Return whether a thread is running or has run. If its start was interrupted, it may start later or never."""
     for _ in range(START_MILLISECONDS_MAX):
         if thread.ident is not None:
             return True
@@ -348,7 +348,7 @@ _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    """End all pools at the interpreter's exit and wait for running calls, as Python waits for threads."""
+    """End all pools when the interpreter exits, and wait for running calls as Python waits for threads."""
     pools = tuple(_open_pools)
     for pool in pools:
         pool.give_up()

@@ -1,4 +1,4 @@
-"""`fetchmill bench`, from the package fetchmill-bench. Without the package, an error explains how to install it."""
+"""`fetchmill bench`, from the package fetchmill-bench. If it is missing, an error explains how to install it."""
 
 from importlib import import_module
 
@@ -28,7 +28,7 @@ def _found() -> click.Command:
     try:
         found: click.Command = import_module(f"{_PACKAGE}.command").command
     except ModuleNotFoundError as error:
-        # A missing dependency of the installed package is a different error.
+        # If the package is installed but one of its dependencies is missing, raise the original error.
         if error.name != _PACKAGE:
             raise
         return _not_installed

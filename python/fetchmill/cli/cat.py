@@ -32,8 +32,8 @@ object is damaged."""
 def command(dest: str, names: tuple[str, ...], state: str | None, **reach: Any) -> int:  # noqa: ANN401
     """Write the named objects from DEST to standard output, one after another, byte for byte as fetched.
 
-    Every format is read in place, without unpacking, and only the named objects are read. While the job runs, the
-    objects sealed so far can be read. If several objects have the same name, the first one is written.
+    Objects are read in place in every format, without unpacking the others. While a job is running, the objects sealed
+    so far can be read. If several objects have the same name, the first one is written.
     """
     from fetchmill._destination import objects as destination
 

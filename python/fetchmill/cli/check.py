@@ -1,4 +1,4 @@
-"""`fetchmill check`: reports what each URL of a list answers, as a file of rows and a summary."""
+"""`fetchmill check`: reports how each URL in a list answers, in a file of rows and a summary."""
 
 import sys
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ stored.
 
 \b
 LIST is one of:
-  FILE     a list of URLs: txt, csv, tsv, jsonl or parquet, also .gz and .zst
+  FILE     a list of URLs: txt, csv, tsv, jsonl or parquet, optionally .gz or .zst
   -        a list on standard input
 
 RESULTS is a .parquet, .csv or .jsonl file with one row per target. It appears when the check is complete. To resume
@@ -45,7 +45,7 @@ starts over.
 
 _EPILOG = """Exit codes: 0 if every target has a row, whatever its answer; 3 if a target gave an answer listed in
 --fail-on; 8 if stopped by --max-duration or --max-bytes; 130 and 143 if stopped by SIGINT and
-SIGTERM. Runs that end with 8, 130 or 143 stop at a checkpoint. For all others, see `fetchmill help
+SIGTERM. Runs that end with 8, 130 or 143 stop at a checkpoint. For other codes, see `fetchmill help
 exit-codes`.
 
 For the columns of a row and the failure kinds, see `fetchmill help check`.
@@ -63,13 +63,13 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     if no_redirects:
         if options["redirects"]:
             raise click.UsageError("--redirects and --no-redirects cannot be combined")
         options["redirects"] = 0
     checked = CheckOptions(source=source, results=results, **gathered(options))
-    # Imported late, because help does not need it.
+    # Imported here because help does not need it.
     from fetchmill._job.check import CheckReport, check_pattern, matching_counts, state_folder
     from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
@@ -146,7 +146,7 @@ command = TableCommand(
 
 
 def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
-    """Write the summary to standard output, because it is the result. With --json, the event `report` contains it."""
+    """Write the summary, which is the result, to standard output. With --json, the event `report` contains it."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):
@@ -159,7 +159,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 
 
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
-    """Return lines with the results and how to continue."""
+    """Return lines that show the results and explain how to continue."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
     lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *opt_out_lines(report)]
     if found:
@@ -175,7 +175,7 @@ def _stop_lines(report: dict[str, Any], *, is_resumable: bool) -> list[str]:
     """Return lines that explain how to continue a stopped check."""
     is_first = report["stopped_by"] == FIRST
     if not is_resumable:
-        return ["the first targets are done; nothing was kept" if is_first else "stopped; nothing was kept"]
+        return ["the first targets are done; no progress was saved" if is_first else "stopped; no progress was saved"]
     lines = stop_lines(report["stopped_by"], True)
     return (
         [*lines, f"{report['results']} appears when all targets are done"] if is_first and report["results"] else lines
@@ -183,7 +183,7 @@ def _stop_lines(report: dict[str, Any], *, is_resumable: bool) -> list[str]:
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:
-    """Return lines about rows that may be wrong: `suspect` and `doubtful` ones."""
+    """Return lines about rows that may be wrong (`suspect` and `doubtful`)."""
     lines = []
     if report["suspect"]:
         lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be the cause")
@@ -197,12 +197,12 @@ def _run_line(report: dict[str, Any]) -> str:
     """Return a line with the number of rows and the duration."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
-        return f"all done already: {rows}; use another RESULTS for a new check"
+        return f"already complete: {rows}; use another RESULTS for a new check"
     return f"{rows} in {format_seconds(report['seconds'])}"
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
-    """Return a line per answer with its number of rows, the most frequent answer first."""
+    """Return one line per answer with its number of rows, most frequent first."""
     counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in counts), default=0)
     total = max(report["rows"], 1)

@@ -1,7 +1,7 @@
-"""Reads options from the TOML file named by `--config` or the variable FETCHMILL_CONFIG, and from no other file.
+"""Reads options from the TOML file named by `--config` or the variable FETCHMILL_CONFIG. No other file is read.
 
-The file has a table for each command, with a key for each of the command's options. The command line and environment
-variables override the file, and the file overrides defaults. Nothing in a file is ever executed: options that name a
+The file can contain a table for each command, with the command's options as keys. The command line and environment
+variables override the file, which overrides the defaults. Nothing in a file is ever executed, so options that name a
 command or a function are refused.
 """
 
@@ -23,7 +23,7 @@ _BYTES_MAX = 1 << 16
 # Options that name code to run, and options about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version", "set"}
-# Options for a single run. If a file set them, each run would remove the earlier job.
+# Options for a single run. If a file set them, each run would remove the previous job.
 _OF_ONE_RUN = {"restart"}
 # Parameters that exist only on the command line. `load_config` omits them.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
@@ -31,7 +31,7 @@ _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
-    """The option `--config FILE` of every command. It is processed first, so the file's values replace defaults."""
+    """Every command's option `--config FILE`, processed first so that the file's values replace defaults."""
 
     def __init__(self, commands: Collection[str]) -> None:
         self._commands = commands
@@ -53,16 +53,16 @@ class ConfigOption(click.Option):
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
     """Read a command's options from a TOML file, as keyword arguments.
 
-    `--config` reads the same file (docs/reference/configuration.md). Nothing else in the Python interface reads an
+    `--config` reads the same file (docs/reference/configuration.md). No other part of the Python interface reads an
     options file or the variable FETCHMILL_CONFIG.
 
     Args:
         path: the file.
-        command: the table to read: `get`, `check` or `list`. Keys of options that exist only on the command line, such
-            as `json`, are omitted.
+        command: the table to read: `get`, `check` or `list`. Options that exist only on the command line, such as
+            `json`, are omitted.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
+        UsageError: the file cannot be read, or contains an unknown option or an invalid value.
 
     Example:
         >>> options = fetchmill.load_config("fetchmill.toml", "get")  # doctest: +SKIP
@@ -83,12 +83,12 @@ def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
-    """Read the values of a command's options from a file. Return them by parameter name.
+    """Read the values of a command's options from a file, and return them by parameter name.
 
     Raises:
-        UsageError: the file cannot be read, has a key that is not an option, or has an invalid value.
+        UsageError: the file cannot be read, or contains an unknown option or an invalid value.
     """
-    import tomllib  # needed only if there is a file
+    import tomllib  # only needed if there is a file
 
     text = _read(path)
     try:
@@ -138,13 +138,13 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
     options = keys_in_files(command)
     written = key.replace("-", "_")
     if written in _COMMANDS_IN_FILES:
-        raise UsageError(f"{place}: {key} runs code, so it cannot be set in a file; give it on the command line")
+        raise UsageError(f"{place}: {key} runs code, so it cannot be set in a file; pass it on the command line")
     if written in _OF_ONE_RUN:
         raise UsageError(
-            f"{place}: {key} removes the earlier job, so it cannot be set in a file; give it on the command line"
+            f"{place}: {key} removes the earlier job, so it cannot be set in a file; pass it on the command line"
         )
     if any(written == argument.name for argument in command.params if isinstance(argument, click.Argument)):
-        raise UsageError(f"{place}: {key} is an argument of {command.name}, not an option; give it on the command line")
+        raise UsageError(f"{place}: {key} is an argument of {command.name}, not an option; pass it on the command line")
     if written not in options:
         raise UsageError(f"{place}: {command.name} has no option {key}{_nearest(written, options)}")
     option = options[written]
@@ -157,14 +157,14 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
 
 
 def keys_in_files(command: click.Command) -> dict[str, click.Option]:
-    """Return a command's options by their names in files. These names have underscores."""
+    """Return a command's options by their names in files, which contain underscores."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE | _OF_ONE_RUN
     return {key: option for option in options for key in _keys_of(option) if key not in refused}
 
 
 def _keys_of(option: click.Option) -> list[str]:
-    """Return the keys of an option: its names with underscores. `--header` becomes the table `headers`."""
+    """Return an option's keys, which are its names with underscores. `--header` becomes the table `headers`."""
     if option.name == "headers":
         return ["headers"]
     long = [name for name in option.opts if name.startswith("--")] or option.opts
@@ -201,10 +201,10 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuse non-strings that click would accept as text or a path: it would treat a number as an open descriptor."""
+    """Refuse non-strings that click would accept as text or a path. It would treat a number as an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
-    # No message shows the value, because it may be the token itself instead of the path of a token file.
+    # Messages do not show the value, because it may be the token itself instead of the path of a token file.
     if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
         raise UsageError(f"{key} must be a string with the path of a file or folder")
     is_plain = not getattr(option, "metadata", None)

@@ -1,7 +1,7 @@
 """Determines whether the argument of `ls` is a destination or a source.
 
-A place is a destination if a fetchmill job wrote it. Everything else is a source, except folders and missing paths.
-These are refused, because they may be typos or destinations whose journal is elsewhere.
+A place is a destination if a fetchmill job wrote it. Otherwise it is a source, unless it is a folder or does not exist.
+Such a place is refused, because it may be a typo or a destination whose journal is elsewhere.
 """
 
 import os
@@ -39,12 +39,12 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
         writes_manifest: whether the command writes a manifest, which needs a source.
 
     Raises:
-        UsageError: a folder contains no job, or a job stores no objects.
+        UsageError: the place is a folder without a job, or its job does not store objects.
     """
     if place == "-" or (kind_of(place) != "list" and not is_bucket(place)):
         return None
     if writes_manifest and _is_list(place):
-        # The list is a source, because it may be filtered into another manifest.
+        # The list is a source, because `ls` can filter it into another manifest.
         return None
     from fetchmill._destination.objects import Objects
 
@@ -65,7 +65,7 @@ def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest:
 
 
 def refuse_options_of_sources(dest: str) -> None:
-    """Refuse command-line options that apply only to sources, because the place is a destination.
+    """Refuse options that apply only to sources, because the place is a destination.
 
     Raises:
         UsageError: such an option was given.
@@ -85,7 +85,7 @@ def refuse_options_of_sources(dest: str) -> None:
 
 
 def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, state: str | None) -> None:
-    """Refuse arguments and options that were probably not meant for listing a source.
+    """Refuse arguments and options that the user probably did not mean for listing a source.
 
     Raises:
         UsageError: such an argument or option was given.
@@ -96,7 +96,7 @@ def refuse_misplaced(source: str, patterns: Sequence[str], output: str | None, s
     if files:
         raise UsageError(
             f"{escape(files[0])} would be a PATTERN here, but it is a file",
-            hint="quote a glob, so that fetchmill reads all files as one list",
+            hint="quote the glob so that fetchmill reads all files as one list",
         )
 
 
@@ -114,12 +114,12 @@ def _refuse_without_manifest(source: str, patterns: Sequence[str], state: str | 
 
 
 def quoted(text: str) -> str:
-    """Quote text for a command that a user may copy into a shell."""
+    """Quote text for a command that users can copy into a shell."""
     return shlex.quote(escape(text))
 
 
 def _is_about_another_job(text: str, place: str) -> bool:
-    """Return whether an error says that there is no job, or that the journal here belongs to another bucket."""
+    """Return whether an error says that no job exists, or that the local journal belongs to another bucket."""
     upload = _UPLOAD.search(text)
     is_other = is_bucket(place) and upload is not None and upload[1].rstrip("/") != place.rstrip("/")
     return is_other or any(words in text for words in _NO_JOB)
@@ -142,8 +142,8 @@ def _hint_at_sources(place: str) -> str:
 def _is_shared(place: str, options: Mapping[str, Any]) -> bool:
     """Return whether a place is the directory of a shared job.
 
-    If a bucket refuses the query, it counts as a source. Listing it then either reports the reason or succeeds, because
-    listing requires no permission to read objects.
+    A bucket that refuses the query counts as a source. Listing it either reports the reason or succeeds, because
+    listing does not require permission to read objects.
     """
     from fetchmill._shared import is_shared_job
     from fetchmill._shared.stored_options import reach_of

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from fetchmill._destination.diff import ChangeRow, DiffReport
 
 DIFFERENT = 3
-# Maximum number of changed rows that are shown to people.
+# Maximum number of changed rows in text output.
 ROWS_SHOWN = 20
 
 _EXAMPLES = """
 fetchmill diff last-week.parquet results.parquet
 fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
 """
-_EPILOG = """Exit codes: 0 if there are no differences; 3 if there are; 2 if a file does not contain the results of a
-check."""
+_EPILOG = """Exit codes: 0 if there are no differences; 3 if there are some; 2 if a file does not contain the results
+of a check."""
 
 
 @click.command(
@@ -39,10 +39,11 @@ check."""
     help="Maximum number of changes with --json; 0 means no limit.  [default: 1000]",
 )
 def command(old: str, new: str, as_json: bool, limit: int) -> int:
-    """Compare the results of two checks, and show which sites are new, are gone, or answer differently.
+    """Compare the results of two checks, and show which sites are new, gone, or answer differently.
 
-    OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key, otherwise by
-    URL. If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in NEW.
+    OLD and NEW are results files of `fetchmill check`, in any of its formats. Rows are matched by key if they have
+    one, otherwise by URL. If a key or URL occurs several times, its n-th row in OLD is compared with its n-th row in
+    NEW.
     """
     from fetchmill._destination.diff import DiffReport, compare
 
@@ -60,7 +61,7 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
 
 
 class _JsonWriter:
-    """Writes one JSON object incrementally, because the changes do not always fit into memory."""
+    """Writes one JSON object incrementally, because the changes may not fit into memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -86,7 +87,7 @@ class _JsonWriter:
 
 
 def _report_lines(report: "DiffReport") -> list[str]:
-    """Return lines with the counts, and with the number of rows for each pair of old and new answers."""
+    """Return lines with the counts, followed by the number of rows for each pair of old and new answers."""
     counts = ("unchanged", "changed", "added", "removed")
     lines = [", ".join(f"{format_count(getattr(report, name))} {name}" for name in counts)]
     ordered = sorted(report.transitions.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,4 +1,4 @@
-"""`fetchmill emit`: writes a job definition that a scheduler uses to start workers for a shared job."""
+"""`fetchmill emit`: writes a job definition with which a scheduler starts workers for a shared job."""
 
 import json
 import re
@@ -21,9 +21,9 @@ fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
     --definition NAME > job.json
 aws batch submit-job --cli-input-json file://job.json
 """
-# Seconds from SIGTERM until Kubernetes kills a worker. After SIGTERM, a worker needs up to 25 s to end.
+# Seconds from SIGTERM until Kubernetes kills a worker. A worker needs up to 25 s to end after SIGTERM.
 _GRACE_SECONDS = 30
-# Minimum number of slashes in a path that contains a mountable folder.
+# Minimum number of slashes in a path below a folder that can be mounted.
 _PARTS_MIN = 2
 
 
@@ -38,7 +38,7 @@ _PARTS_MIN = 2
 @click.option("--queue", help="Job queue (aws-batch).")
 @click.option("--definition", help="Job definition with fetchmill in its image and JOB mounted (aws-batch).")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
-    """Write a job definition with which SCHEDULER can start workers for the shared job JOB. Nothing is started.
+    """Write a job definition that SCHEDULER can use to start workers for the shared job JOB. Nothing is started.
 
     The workers run `fetchmill join JOB`. First create the job with `fetchmill get SOURCE JOB --shared`.
     """
@@ -77,7 +77,7 @@ def _slurm(job: str, workers: int) -> str:
         f"#SBATCH --job-name={_name(job)}",
         f"#SBATCH --array=1-{workers}",
         "#SBATCH --cpus-per-task=2",
-        "# Workers end within 25 s after SIGTERM; other workers take over their ranges.",
+        "# Workers end within 25 s of SIGTERM; other workers take over their ranges.",
         "#SBATCH --signal=B:TERM@60",
         f"exec fetchmill join {shlex.quote(job)}",
     ]
@@ -85,7 +85,7 @@ def _slurm(job: str, workers: int) -> str:
 
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
-    """Return a job without a completion count, so that Kubernetes starts no more workers after one has succeeded."""
+    """Return a job without a completion count, so that Kubernetes starts no further workers after one succeeds."""
     container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],

@@ -31,7 +31,7 @@ fetchmill export s3://bucket/run all/ --format tar
 _EPILOG = """Exit codes: 0 if all objects were written; 3 if the export finished, but some names cannot be file names or
 collide on disk (list them: fetchmill status OTHER --failures), or some objects in DEST were doubtful; 10 if an object
 is damaged (fetchmill verify DEST); 130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint.
-All others are errors (fetchmill --help)."""
+For other codes, see fetchmill --help."""
 
 
 @click.command(
@@ -52,7 +52,7 @@ All others are errors (fetchmill --help)."""
     type=Choice(("power", "process")),
     default="power",
     show_default=True,
-    help="What a commit survives: power loss, or only a killed process (no fsync).",
+    help="What a commit survives: power loss, or only a crash of the process (no fsync).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only errors.")
@@ -78,8 +78,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
 
     jsonl and warc shards can be joined into one file: `cat other/*.jsonl > all.jsonl`.
 
-    Shards may contain the same name twice. With --format files, the first object with a name is written, and later ones
-    fail (name-taken). If DEST's format stores no response headers, warc records have the type `resource`.
+    Shards can contain the same name twice. With --format files, the first object with a name is written, and later
+    ones fail (name-taken). If DEST's format does not store response headers, warc records have the type `resource`.
     """
     signals = Signals()
     try:
@@ -119,6 +119,6 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
         lines.append("stopped after a checkpoint; run the same command again to resume")
     for line in lines:
         if isinstance(display, LiveDisplay):
-            say(line)  # the live block is gone by now
+            say(line)  # the live progress display is already gone
         else:
             display.notice(line)

@@ -16,8 +16,8 @@ fetchmill extend /nfs/run more-urls.txt && fetchmill join /nfs/run
 """
 _HELP = """Add LIST to the shared job in JOB. This also works while workers are running and after the job has finished.
 
-LIST must have the same format as the job's list, and the same path on every machine. The job's options apply to it.
-Running workers pick it up within seconds. A file can be added only once.
+LIST must have the same format as the job's list, and the same path on every machine. The job's options apply to LIST.
+Running workers pick it up within seconds. Each file can be added only once.
 """
 
 

@@ -53,7 +53,8 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
 """
 
 _HELP = """Fetch every object listed by SOURCE into the folder or bucket DEST. To resume, run the same command again.
-Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`. S3 stores: --endpoint-url.
+Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`. For S3 stores other than AWS,
+use --endpoint-url.
 
 \b
 SOURCE is one of:
@@ -63,37 +64,37 @@ SOURCE is one of:
                              also .gz and .zst
   -                          a list on standard input
 
-DEST must be new, empty, or the destination of the same job. After a kill, at most the last commit window is fetched
-again.
+DEST must be new, empty, or the destination of the same job. If a job is killed, resuming repeats at most the last
+commit window.
 
 Objects from a web server are named after their path below SOURCE, and objects from a bucket after their whole key.
 Objects from a list are named after their URL, or after HOST/PATH with --format files. --strip-prefix shortens names,
 and --names sets the names of a list's objects.
 
-For parquet, tar, warc and jsonl shards, DEST may be s3://BUCKET/PREFIX/. The journal is then in ./NAME.fetchmill, where
-NAME is the last part of PREFIX, or in --state DIR.
+For parquet, tar, warc and jsonl shards, DEST can be s3://BUCKET/PREFIX/. In this case, the journal is in
+./NAME.fetchmill, where NAME is the last part of PREFIX, or in --state DIR.
 """
 
 _EPILOG = """Exit codes: 0 if all targets were fetched or skipped; 3 if some failed or were absent; 8 if stopped by
 --max-failed, --max-duration or --max-bytes; 130 and 143 if stopped by SIGINT and SIGTERM. Runs that end with 8, 130
-or 143 stop at a checkpoint. For all others, see `fetchmill help exit-codes`.
+or 143 stop at a checkpoint. For other codes, see `fetchmill help exit-codes`.
 
-Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
+Sizes can be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, and numbers as 1e6.
 """
 
 
 _SHARED_HELP = """Make DEST (a folder or bucket) a shared job for many processes and machines. Run the same command in
 each process: the first one creates the job, and the others join it. See `fetchmill help shared-jobs`."""
 
-_LEASE_HELP = """Let other workers take over the ranges of a worker that has been silent for this long; needs --shared.
+_LEASE_HELP = """Let other workers take over a worker's ranges after it has been silent for this long; needs --shared.
 Default: 10 s."""
 
 
 class _Destination(click.Path):
-    """The type of DEST. If DEST is missing, the error shows an example that includes it."""
+    """The parameter type of DEST, whose error shows an example if DEST is missing."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
-        """Return a message with the command that was probably meant."""
+        """Return a message with the command that the user probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, for example: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -109,7 +110,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     if options["transform"]:
         import_from_working_folder()
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
@@ -179,7 +180,7 @@ class _Sharing(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether several processes may fetch."""
+        """Whether several processes can fetch."""
         is_shared = self.shared or self.on is not None
         if self.lease is not None and not is_shared:
             raise click.UsageError("--lease needs --shared")
@@ -204,7 +205,7 @@ def _refuse_swapped(options: GetOptions) -> None:
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
-    """Create or join a shared job, and run a worker. Return the exit code."""
+    """Create or join a shared job, run a worker, and return the exit code."""
     if log_file:
         raise click.UsageError(
             "--log-file cannot be used with a shared job; workers write their logs to the job directory"
@@ -226,7 +227,7 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
 
 
 def _show_targets(options: GetOptions) -> int:
-    """Write each target in a list: its URL, and its name if that differs. Write the counts to standard error."""
+    """Write the URL of each target in a list, and its name if different. Write the counts to standard error."""
     from fetchmill._native import ListTargets
 
     shown = skipped = bad = 0
@@ -241,7 +242,7 @@ def _show_targets(options: GetOptions) -> int:
     would_be, lines = format_count_of(shown - bad, "target"), format_count_of(bad, "line")
     say(f"{would_be} would be fetched, {lines} without a URL, {skipped:,} left out")
     if bad:
-        say("hint: build URLs from other values with --template, such as --template 'https://{}'")
+        say("hint: to build URLs from other values, use --template, for example --template 'https://{}'")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`fetchmill help`: shows pages of the documentation included in the package."""
+"""`fetchmill help`: shows pages of the documentation that is included in the package."""
 
 import sys
 from importlib.resources import files
@@ -45,7 +45,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
     """Return the help text of the command with this name.
 
     Raises:
-        UsageError: there is no such command.
+        UsageError: no command has this name.
     """
     group = context.parent
     if group is None or not isinstance(group.command, click.Group):
@@ -63,7 +63,7 @@ def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traver
 
 
 def _show(text: str) -> None:
-    """Show a page in a pager on a terminal; otherwise print it unchanged."""
+    """Show a page in a pager if the output is a terminal; otherwise print it unchanged."""
     if not sys.stdout.isatty():
         write_line(sys.stdout, text.rstrip("\n"))
         return

@@ -1,4 +1,4 @@
-"""Help of commands: `--help` shows all options in sections, `-h` shows the most important ones on one screen."""
+"""Help texts: `--help` shows all options in sections, and `-h` shows the most important options on one screen."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -11,10 +11,10 @@ from fetchmill.cli.streams import write_line
 
 # Maximum width of a line, even on wider terminals.
 WIDTH = 80
-# Replaces hyphens while lines are wrapped, so that lines do not break within the names of options and pages.
+# Replaces hyphens while lines are wrapped, so that the names of options and pages are not broken across lines.
 _KEPT_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 SETTINGS = {"help_option_names": ["--help"], "max_content_width": WIDTH}
-# Commands with at most this number of options have no sections.
+# Commands with at most this many options are shown without sections.
 _OPTIONS_WITHOUT_SECTIONS_MAX = 24
 _EXAMPLES_IN_BRIEF = 5
 # Length of the longest metavar that `-h` shows.
@@ -49,8 +49,8 @@ class CliCommand(click.Command):
 
     Args:
         examples: commands to type, one per line. A continuation line begins with a space.
-        matters: the names of the options shown by `-h`, in this order; all options by default.
-        minor: the names of options not shown by `-h`, if `matters` is empty.
+        matters: names of the options that `-h` shows, in order; by default, it shows all options.
+        minor: names of options that `-h` omits if `matters` is empty.
     """
 
     context_class = Context
@@ -75,7 +75,7 @@ class CliCommand(click.Command):
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option `--help` under its name in the table of sections."""
+        """Return the option `--help`, under its name in the table of sections."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
@@ -176,7 +176,7 @@ def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]
     """Return the options grouped by section heading, both in the order of the table."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}
-    # Imported late, because only help needs it.
+    # Imported here because only help needs it.
     from fetchmill._options.table import SECTIONS
 
     by_name = {option.name: option for option in options}

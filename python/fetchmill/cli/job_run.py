@@ -1,4 +1,4 @@
-"""Runs a job for the command line: shows its progress, and converts the result to an exit code."""
+"""Runs a job for the command line, shows its progress, and converts the result to an exit code."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ FINISHED_WITH_FAILURES = 3
 def run_job(
     checked: GetOptions, *, as_json: bool, quiet: bool, log_file: str | None = None, log_format: str | None = None
 ) -> int:
-    """Run a job and show its progress. Return the exit code."""
+    """Run a job, show its progress, and return the exit code."""
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -60,9 +60,9 @@ def run_job(
 
 
 def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
-    """Start the job and let signals stop it, including any that arrived earlier.
+    """Start the job, and let signals stop it, including signals that arrived earlier.
 
-    Return the job and its engine's notices.
+    Return the job and the engine's notices.
     """
     from fetchmill._job.first_target import list_first_target
     from fetchmill._job.stored_command import job_json
@@ -91,13 +91,13 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
         if isinstance(display, LiveDisplay):
-            say(line)  # the live block is gone by now
+            say(line)  # the live progress display is already gone
         else:
             display.notice(line)
 
 
 def _summary(report: Report, settled_before: int, options: GetOptions) -> list[str]:
-    """Return lines with the result, the ledger, and how to continue."""
+    """Return lines that show the result and the ledger, and explain how to continue."""
     state = None if options.state is None else str(options.state)
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     lines = [

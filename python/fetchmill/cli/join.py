@@ -1,4 +1,4 @@
-"""`fetchmill join`: works on a shared job that another process has created."""
+"""`fetchmill join`: works on a shared job that another process created."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ fetchmill join /nfs/run --on ray --workers 64      on a Ray cluster
 """
 
 _HELP = """Work on the shared job in the directory JOB until the job is finished or stopped. `fetchmill get SOURCE
-JOB --shared` creates the job. Other machines may run the same `get` command or this one.
+JOB --shared` creates the job. Other machines can run the same `get` command or this one.
 
-Processes may join and leave the job at any time, on any machine that can access the folder or bucket. Each worker takes
-list ranges that no other worker has. On SIGTERM, a worker finishes its current requests (within 25 s), commits
-its results, and leaves the rest to the other workers.
+Processes can join and leave the job at any time, on any machine that can access the folder or bucket. Each worker takes
+list ranges that no other worker has taken. On SIGTERM, a worker finishes its current requests (within 25 s), commits
+its results, and leaves the remaining work to the other workers.
 
 The job's options are read from JOB. Secrets are never stored there, so pass them to each worker.
 """
 _EPILOG = """Exit codes: 0 if the job is finished or was stopped, even if objects failed (with --on ray, 3
-if objects failed); 130 and 143 if stopped by SIGINT and SIGTERM. All others are errors (fetchmill --help).
+if objects failed); 130 and 143 if stopped by SIGINT and SIGTERM. For other codes, see fetchmill --help.
 """
 
 

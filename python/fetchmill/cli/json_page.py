@@ -1,4 +1,4 @@
-"""A line for a job that stored one page of a JSON API, because its user probably wanted the items of all pages."""
+"""A hint for jobs that stored a single page of a JSON API, whose users probably wanted the items of all pages."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from fetchmill._options.sources import is_bucket
 from fetchmill.cli.streams import escape
 from fetchmill.errors import FetchmillError
 
-# Larger objects are not read again.
+# Maximum size of an object that is read again.
 _BYTES_MAX = 1 << 20
 # Fields that lead to the next page in common APIs.
 _NEXT_FIELDS = (
@@ -19,7 +19,7 @@ _NEXT_FIELDS = (
 
 
 def json_page_lines(report: Report, options: GetOptions) -> list[str]:
-    """Return a line if the only object is a JSON page that leads to a next page."""
+    """Return a line if the only object is a JSON page with a link to the next page."""
     is_one = report.listed == report.fetched == 1 and report.bytes <= _BYTES_MAX
     is_readable = options.format != "null" and not is_bucket(str(options.dest))
     if not (is_one and is_readable and options.source_kind == "server" and options.listing == "auto"):
@@ -45,7 +45,7 @@ def _only_body(options: GetOptions) -> bytes:
 
 
 def _next_field(body: bytes) -> str | None:
-    """Return the field that leads to the next page, if the body is a page with an array."""
+    """Return the field that leads to the next page, if the body is a page that contains an array."""
     try:
         page: Any = json.loads(body)
     except (ValueError, RecursionError):

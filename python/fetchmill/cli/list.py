@@ -34,17 +34,17 @@ SOURCE is one of:
   FILE                       a list of URLs
   -                          a list on standard input
 
-If SOURCE is the destination of a fetchmill job, `ls` lists the stored objects. `list` still lists the source itself:
-the keys in the bucket, or the rows in a manifest.
+If SOURCE is the destination of a fetchmill job, `ls` lists the stored objects, but `list` lists the source itself: the
+keys in the bucket, or the rows in a manifest.
 
 MANIFEST is a .parquet, .csv or .jsonl file with one row per target. It appears when the listing is complete. Fetch its
 targets with `fetchmill get MANIFEST DEST`. To resume after an interruption, run the same command again.
 
-Without MANIFEST, names are written to standard output, one per line, and an interrupted listing starts again.
+Without MANIFEST, names are written to standard output, one per line, and an interrupted listing starts over.
 """
 
 _EPILOG = """Exit codes: 0 if the listing is complete; 3 if a folder could not be listed, and its objects are missing;
-130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint. For all others, see `fetchmill help
+130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint. For other codes, see `fetchmill help
 exit-codes`.
 
 For the columns of a row, see `fetchmill help manifests`.
@@ -61,7 +61,7 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
     to_lines = _lines_with(_event if as_json else _name)
     return list_source(
@@ -119,7 +119,7 @@ def _name(target: "ListedTarget") -> str:
 
 
 def _event(target: "ListedTarget") -> str:
-    """Return the event for a target, with everything known about it."""
+    """Return the event for a target, with all known details."""
     time = target.last_modified
     known = target._asdict() | {"last_modified": time and time.isoformat().replace("+00:00", "Z")}
     return json.dumps({"event": "target", **known})

@@ -1,4 +1,4 @@
-"""Shared by `ls` and `list`: writes the targets of a source to a manifest or to standard output."""
+"""Writes the targets of a source to a manifest or to standard output, for `ls` and `list`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fetchmill._job.list import ListedTarget, ListReport
 
 INCOMPLETE = 3
-_ONLY_FIRST = "a manifest has all targets, because get and sync would mistake a shorter one for the whole source"
+_ONLY_FIRST = "a manifest must contain all targets, because get and sync would mistake a part for the whole source"
 
 
 class _EnoughListed(Exception):  # noqa: N818 - not an error
@@ -37,10 +37,10 @@ def list_source(
     log_file: str | None,
     log_format: str | None,
 ) -> int:
-    """List a source. Return the exit code.
+    """List a source and return the exit code.
 
     Args:
-        listed: the options. If they name no manifest, the targets are written to standard output.
+        listed: the options. If they do not name a manifest, the targets are written to standard output.
         to_lines: converts a batch of targets to the lines for standard output.
         first: number of targets after which the listing ends; None for all.
         with_events: whether to write progress and the report to standard output as JSON events.
@@ -49,14 +49,14 @@ def list_source(
         log_format: format of the log file.
 
     Raises:
-        UsageError: a manifest would contain only the first targets.
+        UsageError: the manifest would contain only the first targets.
     """
     if first is not None and listed.manifest is not None:
         raise UsageError(
             f"--first cannot be combined with a manifest: {_ONLY_FIRST}",
             hint=f"fetch the first targets: fetchmill get MANIFEST DEST --first {first}",
         )
-    # Imported late, because help does not need it.
+    # Imported here because help does not need it.
     from fetchmill._job.list import ListReport, RowJob, state_folder
     from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
@@ -94,7 +94,7 @@ def list_source(
 
 
 def _display(with_events: bool, quiet: bool, *, is_given: bool) -> Display:
-    """Return the display for progress. It shows nothing if names are written to a terminal."""
+    """Return the progress display, which shows nothing if names are written to a terminal."""
     if is_given and not with_events and sys.stdout.isatty():
         return QuietDisplay()
     return choose_display(with_events, quiet)
@@ -105,7 +105,7 @@ def _writer(
 ) -> "Callable[[Sequence[ListedTarget]], None]":
     """Return a function that writes a batch of targets to standard output.
 
-    The function raises BrokenPipeError if no one reads standard output any more, and _EnoughListed after the last
+    The function raises BrokenPipeError if standard output has no reader any more, and _EnoughListed after the last
     requested target.
     """
     left = sys.maxsize if first is None else first
@@ -136,7 +136,7 @@ def _conclude(report: "ListReport", display: Display, *, with_events: bool, quie
 def _lines(report: "ListReport") -> list[str]:
     rows = format_count_of(report.rows, "target")
     if report.already_finished:
-        lines = [f"all done already: {rows}; choose another manifest to list again"]
+        lines = [f"already complete: {rows}; choose another manifest to list again"]
     else:
         lines = [f"{rows} in {format_seconds(report.seconds)}"]
     if report.skipped:
@@ -151,7 +151,7 @@ def _lines(report: "ListReport") -> list[str]:
         )
     if report.interrupted:
         again = "stopped after a checkpoint; run the same command again to resume"
-        lines.append(again if report.manifest else "stopped; nothing was kept")
+        lines.append(again if report.manifest else "stopped; no progress was saved")
     elif report.manifest:
         lines.append(f"manifest: {escape(report.manifest)}")
     return lines

@@ -1,7 +1,7 @@
-"""Writes progress and notices to a file, in addition to the display for people or machines.
+"""Writes progress and notices to a file, in addition to the display.
 
-Each line starts with a time in UTC and is appended with one write, so several jobs may share a file. The file stays
-open while the job runs, so a program that rotates it must copy and truncate it.
+Each line starts with a UTC time and is appended in a single write, so several jobs can share a file. The file stays
+open while the job runs, so log rotation must copy and truncate it.
 """
 
 import json
@@ -47,7 +47,7 @@ class LogFile(Display):
     If the file can no longer be written to, the error is reported once, and the job continues without the file.
 
     Args:
-        path: the file, which is created if it is missing.
+        path: the file, which is created if it does not exist.
         format: `text` (the default) or `json`.
 
     Raises:
@@ -84,7 +84,7 @@ class LogFile(Display):
             self._write_text(text)
 
     def conclude(self, lines: Sequence[str], report: Mapping[str, Any]) -> None:
-        """Write the summary: lines for people, or the report for machines."""
+        """Write the summary: lines of text, or the report as JSON."""
         if self._events is not None:
             self._write_event("report", report)
         else:
@@ -132,12 +132,12 @@ class BothDisplays(Display):
         self._both = (first, second)
 
     def update(self, snapshot: "Snapshot") -> None:
-        """Pass a snapshot on."""
+        """Pass on a snapshot."""
         for display in self._both:
             display.update(snapshot)
 
     def notice(self, text: str) -> None:
-        """Pass a line on."""
+        """Pass on a line."""
         for display in self._both:
             display.notice(text)
 

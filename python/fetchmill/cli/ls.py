@@ -34,29 +34,30 @@ SOURCE is one of:
   FILE                       a list of URLs
   -                          a list on standard input
 
-DEST is a folder or bucket with a fetchmill job. Everything else is a SOURCE, whose objects are listed but not fetched.
-The job for a bucket may be in the bucket itself (a shared job), in ./NAME.fetchmill, or in --state DIR. To list the
-keys of such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such as 'parts/*'.
+DEST is a folder or bucket that contains the objects of a fetchmill job. Everything else is a SOURCE, whose objects are
+listed but not fetched. The job for a bucket can be in the bucket itself (a shared job), in ./NAME.fetchmill, or in
+--state DIR. To list the keys in such a bucket instead, use `fetchmill list`. For a folder of lists, write a glob, such
+as 'parts/*'.
 
 With -o, the targets of SOURCE are written to MANIFEST, a .parquet, .csv or .jsonl file with one row per target. It
 appears when the listing is complete. Fetch its targets with `fetchmill get MANIFEST DEST`. To resume after an
 interruption, run the same command again.
 
 Without -o, control characters and backslashes in names are escaped with a backslash. DEST is read in place, in storage
-order, and each name is listed once. While its job runs, the objects sealed so far are listed. With --long, a `-` stands
-for an unknown value: `files` and `tar` store no status and no time, and a SOURCE reports only sizes and modification
-times, if any.
+order, and each name is listed once. While its job is running, the objects sealed so far are listed. With --long, `-`
+means an unknown value: `files` and `tar` do not store the status and time, and a SOURCE reports only sizes and
+modification times, if any.
 
 In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
 listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
 """
-_EPILOG = """Exit codes: 0 on success; 3 if a pattern matches no name, or a folder of SOURCE could not be listed; 130
-and 143 if stopped by SIGINT and SIGTERM. For all others, see `fetchmill help exit-codes`.
+_EPILOG = """Exit codes: 0 on success; 3 if a pattern does not match, or a folder of SOURCE could not be listed; 130
+and 143 if stopped by SIGINT and SIGTERM. For other codes, see `fetchmill help exit-codes`.
 
 For the columns of a manifest, see `fetchmill help manifests`.
 """
 _HELP_IN_LS = {
-    "format": "Format of MANIFEST. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst.",
+    "format": "Format of MANIFEST. Default: from the file extension; .csv and .jsonl can be followed by .gz or .zst.",
     "state": "Journal folder, if the job in DEST was started with --state. With -o: journal folder of the listing, on "
     "a local disk. Default: MANIFEST.fetchmill.",
 }
@@ -72,12 +73,12 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     form = Form(*(options.pop(name) for name in Form._fields))
     if form.null and (form.is_long or form.as_json):
         raise click.UsageError("--null cannot be combined with --long or --json.")
     if output is not None and (form.is_long or form.null):
-        raise click.UsageError("--output cannot be combined with --long or --null: a manifest has all known facts.")
+        raise click.UsageError("--output cannot be combined with --long or --null: a manifest contains all details.")
     objects = open_destination(place, options, writes_manifest=output is not None)
     if objects is not None:
         from fetchmill.cli.stored_names import show_names
@@ -134,7 +135,7 @@ command = TableCommand(
         click.Argument(["patterns"], metavar="[PATTERN]...", nargs=-1),
         click.Option(["--long", "is_long"], is_flag=True, help="Show size, status, time and name, separated by tabs."),
         click.Option(
-            ["-0", "--null"], is_flag=True, help="End each name with NUL instead of a newline, and do not escape names."
+            ["-0", "--null"], is_flag=True, help="End each name with NUL instead of a newline, and do not escape it."
         ),
         click.Option(
             ["-o", "--output"],

@@ -1,4 +1,4 @@
-"""The command `fetchmill`: finds the subcommand, and converts all errors to exit codes."""
+"""The command `fetchmill`, which finds the subcommand and converts all errors to exit codes."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, own
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
-# Commands are imported only when they are needed: `fetchmill --version` needs none of them.
+# Commands are imported only when they are needed. For example, `fetchmill --version` needs none of them.
 GROUPS = {
     "Fetch": ("get", "resume", "retry", "sync", "check", "list", "plan"),
     "Inspect": ("status", "report", "verify", "diff"),
@@ -39,7 +39,7 @@ _FINISHED_WITH_DIFFERENCES = 3
 
 
 class _LazyGroup(click.Group):
-    """A group of commands. Each command is the attribute `command` of a module next to this one."""
+    """A group of commands, each of which is the attribute `command` of a module next to this one."""
 
     context_class = Context
 
@@ -148,7 +148,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version and exit.",
 )
 def command() -> None:
-    """Fetch huge numbers of small HTTP objects, crash-safe and in constant memory."""
+    """Fetch huge numbers of small HTTP objects in constant memory, even across crashes."""
 
 
 def main(
@@ -159,20 +159,20 @@ def main(
     """Run the command line and exit.
 
     Args:
-        arguments: arguments without the program's name; by default, those of the process.
+        arguments: arguments without the program's name; by default, the process's own arguments.
         on_command: called with the command's name after the command has been loaded and before it runs.
     """
     open_missing()
     code = _run(arguments, on_command)
     if (reason := output_error()) is not None:
         say(f"fetchmill: error: {reason}")
-        # Keep the command's exit code, unless it would look like success.
+        # Keep the command's exit code unless it would indicate success.
         code = StorageError.exit_code if code in (0, _FINISHED_WITH_DIFFERENCES) else code
     sys.exit(code)
 
 
 def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None) -> int:
-    """Run the command line. Return the exit code."""
+    """Run the command line and return the exit code."""
     found: list[str] = []
 
     def note(name: str) -> None:
@@ -191,7 +191,7 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
         if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
             return _fail(error, found)
-        # The output is a help text, which click writes itself.
+        # The output is a help text, which click itself writes.
         give_up(sys.stdout, error)
         return 0
     except BaseException as error:  # noqa: BLE001 - a panic in the native module is not an Exception
@@ -199,13 +199,13 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
 
 def _fail(error: BaseException, found: list[str]) -> int:
-    """Show an error in one line, possibly with a hint. With --json, also write an event. Return the exit code."""
+    """Show an error in one line, with a hint if any, and return the exit code. With --json, also write an event."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(command.get_brief(error.ctx))
         return error.exit_code
     hint: str | None = None
     if isinstance(error, click.UsageError):
-        # If the arguments cannot be parsed, the error has no context. `found` still names the command.
+        # If the arguments cannot be parsed, the error does not have a context, but `found` still names the command.
         where = error.ctx.command_path if error.ctx else " ".join(["fetchmill", *found])
         message, hint = _explain_usage(error)
         code, message = error.exit_code, message if hint else f"{message} (see {where} --help)"
@@ -237,7 +237,7 @@ def _with_own_names(error: FetchmillError) -> str:
 
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
-    """Return the message of a usage error, and a hint about what was probably meant."""
+    """Return the message of a usage error, and a hint about what the user probably meant."""
     from fetchmill.cli.parameter_types import HINT
     from fetchmill.cli.suggestions import suggest_command, suggest_option
 
@@ -251,7 +251,7 @@ def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
     from fetchmill._options.elsewhere import describe_elsewhere
 
     command, name = error.ctx.command, error.option_name.lstrip("-")
-    # `ls` has the options of `list`.
+    # `ls` accepts the options of `list`.
     call = "list" if command.name == "ls" else command.name or ""
     elsewhere = describe_elsewhere(call, name.replace("-", "_"))
     if elsewhere:

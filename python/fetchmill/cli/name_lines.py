@@ -1,4 +1,4 @@
-"""Output lines of `ls` for stored objects and listed targets: names, and the known facts about them."""
+"""Output lines of `ls` for stored objects and listed targets, with names and known details."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from fetchmill.cli.streams import escape
 
 
 class Form(NamedTuple):
-    """The form of the lines. By default, each line is a name.
+    """The form of the lines. By default, each line contains only a name.
 
     Args:
-        is_long: whether lines show all known facts.
-        null: whether names are unescaped and end with NUL instead of a newline.
+        is_long: whether lines show all known details.
+        null: whether names are not escaped, and end with NUL instead of a newline.
         as_json: whether lines are JSON objects.
     """
 
@@ -23,7 +23,7 @@ class Form(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A name with the known facts about it. Unknown values are None.
+    """A name and the details known about it. Unknown values are None.
 
     Args:
         name: the name. Bytes that are not UTF-8 are represented as surrogates.

@@ -1,4 +1,4 @@
-"""The hint for a destination that is named like a file: the command that was probably meant."""
+"""Hints for a destination that is named like a file: the command that the user probably meant."""
 
 import shlex
 
@@ -7,26 +7,26 @@ from fetchmill._options.sources import is_bucket, kind_of
 from fetchmill.cli.destination_or_source import quoted
 from fetchmill.errors import UsageError
 
-# Files with a row per target, without bodies, that other commands write.
+# Files that other commands write, with one row per target and no bodies.
 _OF_ROWS = (".csv.gz", ".csv")
 
 
 def suggest_folder(error: UsageError, command: str, source: str, dest: str, format: str) -> None:
-    """Replace the hint of an error if its reason is a destination that is named like a file.
+    """Replace the hint of an error that was raised because the destination is named like a file.
 
     Args:
         error: the error.
         command: the command: get, sync or export.
-        source: its first argument.
+        source: the command's first argument.
         dest: the destination.
-        format: the chosen format; `files` may be the default.
+        format: the chosen format. `files` may mean that no format was chosen.
     """
     found = file_name_of(dest)
     if found is None or NOT_ONE_FILE not in str(error):
         return
     is_export = command == "export"
     written = found.kind.format if format == "files" and not is_export else format
-    # The other destination of an export may be named after the first one.
+    # The destination of an export may be named after the exported one.
     is_taken = is_export and found.folder.rstrip("/") == source.rstrip("/")
     folder = f"{found.folder.rstrip('/')}-{written}/" if is_taken else found.folder
     options = "" if written == "files" and not is_export else f" --format {written}"
@@ -36,9 +36,9 @@ def suggest_folder(error: UsageError, command: str, source: str, dest: str, form
 
 
 def _next_step(found: FileName, folder: str) -> str:
-    """Return how to join the shards into one file, if there is a simple command for it."""
+    """Return how to join the shards into one file, if a simple command can do it."""
     joining = found.kind.joining
-    # In a bucket, only DuckDB reads shards. The commands contain their paths without quotes.
+    # In a bucket, only DuckDB can read the shards. The commands contain unquoted paths.
     if joining is None or shlex.quote(found.name) != found.name:
         return ""
     if is_bucket(found.name) and not joining.startswith("duckdb -c"):
@@ -47,6 +47,6 @@ def _next_step(found: FileName, folder: str) -> str:
 
 
 def _rows(source: str, name: str) -> str:
-    """Return how to write a file with a row per target."""
+    """Return how to write a file with one row per target."""
     command = f"check {quoted(source)} " if kind_of(source) == "list" else f"ls {quoted(source)} -o "
     return f"; for one file of rows without bodies: fetchmill {command}{quoted(name)}"

@@ -1,4 +1,4 @@
-"""Converts option tables to the options of commands such as `get` and `check`."""
+"""Converts option tables to the command-line options of commands such as `get` and `check`."""
 
 from dataclasses import Field, fields
 from typing import Any
@@ -56,13 +56,13 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
-# Options that only experts change. Help shows them as `--set NAME=VALUE`; `--NAME VALUE` works, too.
+# Options that only experts change. Help shows them as `--set NAME=VALUE`, but `--NAME VALUE` also works.
 _SETTINGS = ("commit_window", "durability", "seal_after")
-# Options whose value may be omitted. The value is then `any`.
+# Options whose value can be omitted; the value is `any` in this case.
 _MAY_STAND_ALONE = ("retry-failed",)
-# Aliases that also exist on the command line. `--limit` is refused, because it has two meanings.
+# Aliases that also exist on the command line. `--limit` is refused because it is ambiguous.
 _WRITTEN_ALIASES = ("timeout",)
-# Option kinds that may be repeated. Each use adds a value to the sequence or mapping passed to Python.
+# Kinds of options that can be repeated. Each use adds a value to the sequence or mapping that is passed to Python.
 _REPEATED = ("headers", "patterns", "statuses")
 
 
@@ -80,12 +80,12 @@ class TableOption(click.Option):
         self.alias = alias
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return the value of the environment variable. For a token, it is the token itself, not a path."""
+        """Return the value of the environment variable, which for a token is the token itself, not a path."""
         value = super().resolve_envvar_value(ctx)
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option's help entry. A value that may be omitted is shown in brackets."""
+        """Return the option's help entry. A value that can be omitted is shown in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -96,7 +96,7 @@ class SettingsOption(click.Option):
     """`--set NAME=VALUE`, equivalent to `--NAME VALUE`.
 
     Args:
-        options: the options that it sets.
+        options: the options that `--set` can set.
     """
 
     def __init__(self, options: list[click.Option]) -> None:
@@ -119,7 +119,7 @@ class SettingsOption(click.Option):
         """Return the arguments with each `--set` expanded to its option.
 
         Raises:
-            UsageError: there is no such option, or the value is missing.
+            UsageError: the option does not exist, or the value is missing.
         """
         found: list[str] = []
         rest = iter(args)
@@ -134,22 +134,22 @@ class SettingsOption(click.Option):
             if not equals:
                 raise click.UsageError(f"--set {setting}: write --set NAME=VALUE, for example --set {self._names[0]}=5")
             if name not in self._names:
-                raise click.UsageError(f"--set {name}: there is no such setting; choose {' or '.join(self._names)}")
+                raise click.UsageError(f"--set {name}: no such setting; choose {' or '.join(self._names)}")
             found += [f"--{name}", value]
         return found
 
 
 def _described(option: click.Option) -> str:
-    """Return the help of an option, with its choices."""
+    """Return an option's help, including its choices."""
     choices = f"  [{'|'.join(option.type.choices)}]" if isinstance(option.type, click.Choice) else ""
     return f"{option.help}{choices}"
 
 
 class TableCommand(CliCommand):
-    """A command with options from a table."""
+    """A command whose options come from a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments. A value that may be omitted must follow `=`."""
+        """Parse arguments. A value that can be omitted must follow `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
@@ -165,7 +165,7 @@ class TableCommand(CliCommand):
 
 
 def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
-    """Return a hint if a value follows an option without the required `=`."""
+    """Return a hint if an option is followed by a value without the required `=`."""
     for name in _MAY_STAND_ALONE:
         at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
         if at < len(args) and f"({args[at]})" in error.format_message():
@@ -174,11 +174,11 @@ def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None
 
 
 def options_of(table: Any, *, shows_defaults: bool = True) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
-    """Return command-line options for the fields of a table, in order.
+    """Return the command-line options for the fields of a table, in order.
 
     Args:
         table: the class with the fields.
-        shows_defaults: whether help shows the defaults. They do not apply to an existing job.
+        shows_defaults: whether help shows the defaults, which do not apply to an existing job.
     """
     options: list[click.Parameter] = []
     aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
@@ -213,7 +213,7 @@ def options_of(table: Any, *, shows_defaults: bool = True) -> list[click.Paramet
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """Return the field that an option sets, and its names. A flag that may be on by default has a `--no-` name, too."""
+    """Return the field that an option sets, and its names. A flag that can be on by default also has a `--no-` name."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     option = written(field.name)
     names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]
@@ -223,7 +223,7 @@ def _declarations(field: Field[Any], alias: str | None) -> list[str]:
 
 
 def import_from_working_folder() -> None:
-    """Allow modules in the working folder to be imported, as with `python -m`."""
+    """Make modules in the working folder importable, as `python -m` does."""
     import sys
     from pathlib import Path
 

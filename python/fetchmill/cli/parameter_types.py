@@ -8,12 +8,12 @@ import click
 from fetchmill._options.dates import parse_date
 from fetchmill._options.units import parse_bytes, parse_count, parse_range, parse_seconds
 
-# Key in a context's `meta` for a hint about what was probably meant.
+# Key in a context's `meta` for a hint about what the user probably meant.
 HINT = "fetchmill.hint"
 
 
 class Quantity(click.ParamType[Any]):
-    """Text parsed by a function, such as `units.parse_bytes`. The function raises ValueError for invalid text."""
+    """Text that is parsed by a function such as `units.parse_bytes`, which raises ValueError for invalid text."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
@@ -30,11 +30,11 @@ class Quantity(click.ParamType[Any]):
 
 
 class Choice(click.Choice[str]):
-    """One of several words. For words that other tools use, errors contain a hint.
+    """One of several words. If the user enters a word from another tool, the error contains a hint.
 
     Args:
         choices: the words.
-        refused: words that help does not show. The command itself refuses these words and gives the reason.
+        refused: words that help omits. The command itself refuses them and gives the reason.
     """
 
     def __init__(self, choices: Collection[str], refused: Collection[str] = ()) -> None:
@@ -56,7 +56,7 @@ class Choice(click.Choice[str]):
 
 
 def _parse_columns(text: str) -> list[str]:
-    """Parse comma-separated names or numbers. A name in double quotes may contain a comma."""
+    """Parse comma-separated names or numbers. A name in double quotes can contain a comma."""
     import csv
 
     return next(csv.reader([text], skipinitialspace=True))
@@ -93,14 +93,14 @@ def _parse_status(text: str) -> int:
 
 
 class Word(click.types.StringParamType):
-    """Text with its own metavar in help."""
+    """Text with a custom metavar in help."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class GivenToken(str):
-    """A token itself, not the path of a token file."""
+    """A token, not the path of a token file."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class TokenFile(click.ParamType[str]):
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        """Return the token. No message shows the value, because it may be the token instead of the path."""
+        """Return the token. Messages do not show the value, because it may be the token itself instead of the path."""
         if isinstance(value, GivenToken):
             return str(value)
         from pathlib import Path

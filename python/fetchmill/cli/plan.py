@@ -1,4 +1,4 @@
-"""`fetchmill plan`: estimates the time, space and cost of a job, from a probe of a few seconds."""
+"""`fetchmill plan`: estimates the time, space and cost of a job from a probe of a few seconds."""
 
 import shlex
 import signal
@@ -33,16 +33,16 @@ fetchmill plan http://127.0.0.1:8080 out/ --json
 _HELP = """Estimate the time, requests, traffic and disk space that `fetchmill get SOURCE DEST` needs. `plan` lists
 SOURCE and fetches a sample for about 10 s. It stores nothing in DEST.
 
-The probe uses the options of `get`. --probe-seconds sets its duration. With --concurrency auto, the probe may take up
-to three times as long to find a suitable number.
+The probe uses the options of `get`. --probe-seconds sets its duration. With --concurrency auto, the probe can take up
+to three times as long, until it finds a suitable number.
 
-The plan estimates time, requests, network bytes, and the disk space and inodes for each format, each with a range.
-It shows what limits the rate, and whether DEST has enough space. It covers all of SOURCE, or 1,000,000 objects if
-SOURCE does not report a count (see --objects).
+The plan gives a range for each estimate, and lists disk space and inodes by format. It also shows what limits the
+rate, and whether DEST has enough space. It covers all of SOURCE, or 1,000,000 objects if SOURCE does not report a
+count (see --objects).
 """
 
 _EPILOG = """Exit codes: 0 if planned; 7 if planned, but DEST does not have enough space; 4 if the source cannot be
-listed or is empty; 5 if nothing could be fetched; 130 and 143 if stopped by SIGINT and SIGTERM. For all others,
+listed or is empty; 5 if nothing could be fetched; 130 and 143 if stopped by SIGINT and SIGTERM. For other codes,
 see `fetchmill help exit-codes`.
 
 For the method behind each figure, see `fetchmill help plan`.
@@ -60,9 +60,9 @@ _DIGITS = 3
 
 
 def _run(source: str, dest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     checked = PlanOptions(source=source, dest=dest, **gathered(options))
-    # Imported late, because help does not need it.
+    # Imported here because help does not need it.
     from fetchmill._plan.plan import make_plan
 
     _end_at_signals()
@@ -112,7 +112,7 @@ command = TableCommand(
 
 
 def _end_at_signals() -> None:
-    """Let the first signal end the probe. Later signals are ignored while the temporary folder is removed."""
+    """Let the first signal end the probe. Ignore later signals while the temporary folder is removed."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -124,7 +124,7 @@ def _end_at_signals() -> None:
 
 
 class _ProbeProgress:
-    """Progress of the probe: a continuously updated line on a terminal, or a single line at the start of a log."""
+    """The probe's progress: a continuously updated line on a terminal, or a single line at the start of a log."""
 
     def __init__(self, options: PlanOptions, *, is_shown: bool) -> None:
         self._seconds = options.probe_seconds
@@ -155,7 +155,7 @@ class _ProbeProgress:
 
 
 def _conclude(plan: "Plan") -> int:
-    """Return the exit code. Warn if space may be insufficient; raise StorageError if it is."""
+    """Return the exit code. Warn if space may be insufficient, and raise StorageError if it is insufficient."""
     if plan.room is None or plan.dest is None:
         return 0
     asked = plan.of_format(plan.format)
@@ -172,8 +172,8 @@ def _conclude(plan: "Plan") -> int:
 
 
 def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
-    """Return the needed and the free amount of inodes or bytes, whichever is insufficient."""
-    assert plan.room is not None  # noqa: S101 - the caller has checked it
+    """Return the required and free amounts of inodes or bytes, whichever is insufficient."""
+    assert plan.room is not None  # noqa: S101 - checked by the caller
     free = plan.room.free_inodes
     is_for_certain = asked.fits == "no"
     inodes = asked.inodes.low if is_for_certain else asked.inodes.high
@@ -214,7 +214,7 @@ def _requests_text(plan: "Plan") -> str:
 
 
 def _format_lines(plan: "Plan") -> list[str]:
-    """Return a table with a row per format."""
+    """Return a table with one row per format."""
     rows = [("format", "disk", "inodes", "time", "")]
     rows += [
         (
@@ -241,7 +241,7 @@ def _room_lines(plan: "Plan") -> list[str]:
 
 
 def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
-    """Format an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. If both ends look equal, show only the value."""
+    """Format an estimate as `1 min 42 s (1 min 30 s to 1 min 55 s)`. Omit the range if both ends look the same."""
     value, low, high = (shown(each) for each in (estimate.value, estimate.low, estimate.high))
     return value if low == high else f"{value} ({low} to {high})"
 

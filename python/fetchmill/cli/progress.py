@@ -1,7 +1,7 @@
-"""Displays for people and machines while a job runs.
+"""Displays that show a job's progress to people and programs.
 
-The command takes a snapshot several times per second and passes it to a display. Displays show a live block on a
-terminal, plain lines otherwise, JSON lines for machines, or nothing with --quiet.
+The command takes a snapshot several times per second and passes it to a display. The display updates a block of lines
+on a terminal, writes plain lines otherwise, writes JSON lines for programs, or shows nothing with --quiet.
 """
 
 from datetime import UTC, datetime
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 10.0
 JSON_SECONDS = 1.0
-# Maximum width of the bar in columns. On a narrower terminal, the bar has the width of the terminal.
+# Maximum width of the bar in columns. On a narrower terminal, the bar is as wide as the terminal.
 BAR_WIDTH = 40
 
 
 class Display:
-    """The base class of displays; shows nothing. Only one thread calls a display. A closed stream raises no error."""
+    """The base class of displays. Only one thread calls a display. A closed stream does not raise an error."""
 
     def update(self, snapshot: "Snapshot") -> None:
         """Show a snapshot, unless it is too early for the next one."""
 
     def notice(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a permanent line."""
 
     def close(self) -> None:
         """Remove temporary output."""
@@ -45,7 +45,7 @@ def _now() -> str:
 
 
 class PlainDisplay(Display):
-    """Writes a line with the UTC time every ten seconds, for logs."""
+    """Writes a line with the UTC time every ten seconds, for use in logs."""
 
     def __init__(self, write_line: "Callable[[str], object]", now: "Callable[[], str]" = _now) -> None:
         self._write_line = write_line
@@ -66,7 +66,7 @@ class PlainDisplay(Display):
 
 
 class JsonDisplay(Display):
-    """Writes events as JSON lines for machines: `progress` at most every second, and `notice`."""
+    """Writes events as JSON lines for programs: `progress` at most once per second, and `notice`."""
 
     def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]", seconds: float = JSON_SECONDS) -> None:
         self._write_event = write_event
@@ -87,18 +87,18 @@ class JsonDisplay(Display):
 
 
 def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
-    """Return a progress bar; nothing while the total is unknown."""
+    """Return a progress bar, or nothing while the total is unknown."""
     from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
     if snapshot.expected is None:
         return []
-    # A bar does not end its line itself, but `Padding` does.
+    # `Padding` ends the line, which a bar does not do itself.
     return [Padding(ProgressBar(total=snapshot.expected, completed=snapshot.settled, width=BAR_WIDTH))]
 
 
 def _lines(lines: list[str]) -> "RenderableType":
-    """Return the lines, cut at the width of the terminal, because a line that wraps would move the block."""
+    """Return the lines, truncated to the width of the terminal, because a line that wraps would move the block."""
     from rich.text import Text
 
     return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
@@ -108,13 +108,13 @@ class LiveDisplay(Display):
     """Shows a block on a terminal and rewrites it with each snapshot."""
 
     def __init__(self, stream: TextIO) -> None:
-        # Imported late, because importing rich takes as long as the rest of the startup.
+        # Imported here because importing rich takes as long as all other startup work.
         from rich.console import Console
         from rich.live import Live
 
         self._meter = Meter()
         self._console = Console(file=stream, highlight=False)
-        # The display uses no thread, and leaves nothing on the terminal.
+        # The display does not use a thread, and does not leave anything on the terminal.
         self._live: Live | None = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 

@@ -1,4 +1,4 @@
-"""`--on ray` for commands that work on a shared job: the options, the display, and the exit code."""
+"""`--on ray` for commands that work on a shared job: its options, display and exit code."""
 
 import sys
 import time
@@ -34,7 +34,7 @@ def ray_options() -> list[click.Parameter]:
 
 
 def check_workers(on: str | None, workers: int | None) -> None:
-    """Refuse `--workers` if Ray does not start the workers.
+    """Refuse `--workers` unless Ray starts the workers.
 
     Raises:
         UsageError: `--workers` is given without `--on`.
@@ -54,17 +54,17 @@ def run_shared(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Work on a shared job, in this process or on Ray. Return the exit code.
+    """Work on a shared job in this process or on Ray, and return the exit code.
 
     Args:
         job: the job directory.
-        make: creates a worker. Its argument is the function that shows the worker's messages.
+        make: function that creates a worker. It is passed the function that shows the worker's messages.
         own: per-worker options, which are not stored in the job directory.
         on: `ray`, or None for this process.
-        workers: number of workers on Ray; one per node if None.
-        as_json: whether to write the final status as JSON events; with Ray, also the progress.
-        quiet: whether to show nothing.
-        tells_failures: whether the exit code of a worker reports failed objects. With Ray, it always does.
+        workers: number of workers on Ray; None for one per node.
+        as_json: whether to write the final status (and with Ray also the progress) as JSON events.
+        quiet: whether to suppress all output.
+        tells_failures: whether a worker's exit code reports failed objects. With Ray, it always does.
     """
     from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker
 
@@ -93,7 +93,7 @@ def run_shared(
 
 
 class _RayDisplay:
-    """Shows progress: a line that is rewritten on a terminal, otherwise a line every ten seconds."""
+    """Shows progress in a line that is rewritten on a terminal, or otherwise in a new line every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -103,7 +103,7 @@ class _RayDisplay:
         self._next = time.monotonic() + PLAIN_SECONDS
 
     def say(self, line: str) -> None:
-        """Show a line that stays."""
+        """Show a permanent line."""
         self._clear()
         if self._as_json:
             write_event("notice", {"message": line})
@@ -111,7 +111,7 @@ class _RayDisplay:
             say(escape(line))
 
     def show(self, status: "SharedStatus") -> None:
-        """Show the progress of the job."""
+        """Show the job's progress."""
         if self._as_json:
             write_event("progress", status.to_dict())
         elif self._is_live:

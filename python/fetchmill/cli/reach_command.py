@@ -1,6 +1,6 @@
-"""Options for reaching a shared job's bucket, for commands that read a destination.
+"""Bucket access options for commands that read a destination, which can be a shared job in a bucket.
 
-They are loaded late, because most destinations are folders, and these commands must start quickly.
+They are loaded on demand, because most destinations are folders, and these commands must start quickly.
 """
 
 import os
@@ -14,18 +14,18 @@ from fetchmill.cli.help_texts import CliCommand
 
 
 class ReachCommand(CliCommand):
-    """A command with the options for reaching a bucket. `-h` shows only the most important ones."""
+    """A command with bucket access options, of which `-h` shows only the most important ones."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
         self.own: list[click.Parameter] = []
-        # The parameters in `own`, and the options for reaching a bucket. Click temporarily adds an option of its own.
+        # The parameters in `own`, and the bucket access options. Click temporarily adds an option of its own.
         self._all: list[click.Parameter] = []
         self._is_parsing_own = False
         super().__init__(*arguments, **settings)
 
     @property
     def params(self) -> list[click.Parameter]:
-        """The command's parameters; only its own while it parses arguments that name no bucket."""
+        """The command's parameters; only its own while it parses arguments that do not name a bucket."""
         if self._is_parsing_own:
             return self.own
         if not self._all or any(each not in self._all for each in self.own):
@@ -47,7 +47,7 @@ class ReachCommand(CliCommand):
             self._is_parsing_own = False
 
     def _are_own(self, args: list[str]) -> bool:
-        """Return whether neither the arguments nor a file can contain an option for reaching a bucket."""
+        """Return whether bucket access options can appear in neither the arguments nor an options file."""
         known = {text for each in self.own for text in (*each.opts, *each.secondary_opts)} - {"--config"}
         may_be_own = (
             arg.partition("=")[0] in known if arg.startswith("--") else not arg.startswith(("s3://", "-h"))
@@ -57,7 +57,7 @@ class ReachCommand(CliCommand):
 
 
 def given_reach(options: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the given options for reaching a bucket."""
+    """Return the bucket access options that were given."""
     if not options:
         return {}
     from fetchmill.cli.shared_jobs import given

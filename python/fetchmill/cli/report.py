@@ -1,4 +1,4 @@
-"""`fetchmill report`: shows what a job did over time, as lines, as JSON, or as a page in one file."""
+"""`fetchmill report`: shows what a job did over time, as text, as JSON or as a self-contained page."""
 
 import json
 import sys
@@ -35,14 +35,14 @@ fetchmill report out/ --json | jq '.samples[-1]'
 @click.option("--state", type=click.Path(), help="Journal folder, if the job was started with --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON with the ledger and one sample per second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool, **reach: Any) -> int:  # noqa: ANN401
-    """Show the speed, failures and limits of the job in DEST over time, across all its runs. For its present progress,
+    """Show the speed, failures and limits of the job in DEST over time, across all its runs. For its current progress,
     use `fetchmill status`. Only the user who owns the job can see its report.
 
     With --html, write a self-contained page that works offline and is easy to share. It shows rates, latencies,
-    requests in flight, failures by kind, and what limited the job, all over time. Charts have at most 720 points; in
+    requests in flight, failures by kind, and what limited the job, all over time. Charts show at most 720 points; for
     longer jobs, neighbouring samples are merged.
 
-    For a shared job, DEST is the job directory. The report covers all final ranges, and shows what each worker did.
+    For a shared job, DEST is the job directory. The report covers all final ranges and shows what each worker did.
     """  # noqa: D205 - the first paragraph is what -h shows
     from fetchmill._dashboard.history import write_page
 
@@ -59,7 +59,7 @@ def command(dest: str, file: str | None, state: str | None, as_json: bool, **rea
 
 
 def _single(dest: str, state: str | None) -> "tuple[History, list[str]]":
-    """Return the history of a job on one machine, and its status as lines."""
+    """Return the history of a job on one machine, and lines that show its status."""
     from fetchmill._destination.history import history
 
     found = history(dest, state=state)
@@ -77,7 +77,7 @@ def _shared(dest: str, reach: "Mapping[str, Any]") -> "tuple[History, list[str]]
 
 
 def _history_lines(found: "History") -> list[str]:
-    """Return lines with the duration and speed of a job, and what limited it."""
+    """Return lines that show the duration and speed of a job, and what limited it."""
     from fetchmill._dashboard.history import describe_limits
 
     if not found.samples:

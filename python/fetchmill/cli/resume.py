@@ -25,13 +25,13 @@ fetchmill resume /nfs/run --on ray                 on a Ray cluster
 _HELP = """Continue the job in DEST with its original options. Pass secrets such as --bearer again.
 
 The default of each option below is the job's own value. The journal stores the source and the options of `fetchmill
-get`, but no secrets and no code. Pass options such as --bearer and --transform again. All other options that you pass
-replace the stored ones, for this run and later ones. Options that define the job, such as the source and the format,
+get`, but not secrets or code, so pass options such as --bearer and --transform again. All other options that you pass
+replace the stored ones, for this run and later runs. Options that define the job, such as the source and the format,
 cannot change. To continue a job that reads standard input, repeat its original command.
 
-If DEST is the directory of a shared job, undo `fetchmill stop` and work on the job like `fetchmill join`.
+If DEST is the directory of a shared job, undo `fetchmill stop` and work on the job, as `fetchmill join` does.
 """
-_EPILOG = """Exit codes: those of `fetchmill get`. For a shared job, 3 can also mean that ranges were set aside.
+_EPILOG = """Exit codes: the same as for `fetchmill get`. For a shared job, 3 can also mean that ranges were set aside.
 """
 _MATTERS = ("bearer", "headers", "concurrency", "rate", "state", "on", "workers", "quiet")
 

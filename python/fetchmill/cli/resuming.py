@@ -1,4 +1,4 @@
-"""Shared by `resume` and `retry`: runs an existing job."""
+"""Runs an existing job, for `resume` and `retry`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
 
 
 def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
-    """Resume a job that is not shared. Return the exit code.
+    """Resume a job that is not shared, and return the exit code.
 
     Args:
         dest: the destination.
@@ -30,7 +30,7 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
     """
     if own.get("transform"):
         import_from_working_folder()
-    # Imported late, because help does not need them.
+    # Imported here because help does not need them.
     from fetchmill._job.stored_command import read_command
     from fetchmill.cli.job_run import run_job
 
@@ -39,7 +39,7 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
 
 def run_options(*left_out: str) -> list[click.Parameter]:
-    """Return the options for running an existing job: those of `get`, because most options may change."""
+    """Return the options for running an existing job: the options of `get`, because most of them can change."""
     return [option for option in options_of(GetOptions, shows_defaults=False) if option.name not in left_out]
 
 

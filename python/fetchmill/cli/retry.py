@@ -20,10 +20,10 @@ _HELP = """Retry the failed and absent targets of the job in DEST. KINDS is a co
 (reset, 'dns*') or statuses (404, 5xx). Default: all. The job keeps its options; pass secrets such as --bearer again.
 
 `fetchmill help exit-codes` explains all failure kinds. `fetchmill status DEST --failures` lists the job's failures. If
-the job was interrupted, the rest of it is also fetched. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does the
-same. The default of each option below is the job's own value. See `fetchmill resume --help`.
+the job was interrupted, its remaining targets are also fetched. `fetchmill get SOURCE DEST --retry-failed[=KINDS]` does
+the same. The default of each option below is the job's own value. See `fetchmill resume --help`.
 """
-_EPILOG = """Exit codes: those of `fetchmill get`.
+_EPILOG = """Exit codes: the same as for `fetchmill get`.
 """
 
 

@@ -17,7 +17,7 @@ from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
 from fetchmill.errors import UsageError
 
-# Duration of a stall in seconds, longer than any client waits.
+# Duration of a stall in seconds, which is longer than any client waits.
 _STALL_SECONDS = 3600.0
 _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
 
@@ -38,13 +38,13 @@ _MATTERS = (
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
 If FOLDER is a destination of `fetchmill get`, its objects are served under their names, whatever their storage
-format. This lets others mirror your mirror.
+format. Others can use this to mirror your mirror.
 
 Names that start with a dot are served only with --hidden. On a loopback address, only requests for localhost are
 answered, so that web pages in a browser cannot read the served objects.
 
-Synthetic objects are computed from their names and not stored, so their number is unlimited. Faults affect a share of
-the names. Whether a name is affected depends only on --seed.
+Synthetic objects are computed from their names instead of being stored, so their number is unlimited. Faults affect a
+share of the names. Whether a name is affected depends only on --seed.
 """
 
 
@@ -66,7 +66,7 @@ the names. Whether a name is affected depends only on --seed.
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="Port to listen on; 0 means any free port.",
+    help="Port to listen on; 0 picks a free port.",
 )
 @click.option("--hidden", is_flag=True, help="Also serve files and folders whose names start with a dot.")
 @click.option(
@@ -81,7 +81,7 @@ the names. Whether a name is affected depends only on --seed.
     type=SECONDS,
     default="60s",
     show_default=True,
-    help="Close a connection if its client sends and reads nothing for this long.",
+    help="Close a connection if its client neither sends nor reads anything for this long.",
 )
 @click.option("--threads", type=COUNT, default=1, show_default=True, help="Number of serving threads.")
 @click.option("--page-size", type=COUNT, default=1000, show_default=True, help="Number of names per listing page.")
@@ -89,7 +89,7 @@ the names. Whether a name is affected depends only on --seed.
 @click.option("--delay-steps", is_flag=True, help="Use only whole seconds for --delay.")
 @click.option("--slow-rate", type=SHARE, default=0.0, help="Share of /get requests to delay by --slow-delay instead.")
 @click.option(
-    "--slow-delay", type=RANGE, default="2s", show_default=True, help="Delay of the requests chosen by --slow-rate."
+    "--slow-delay", type=RANGE, default="2s", show_default=True, help="Delay for requests selected by --slow-rate."
 )
 @click.option("--list-delay", type=RANGE, help="Delay each /list by a random time in this range.")
 @click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed for all random choices.")
@@ -111,7 +111,7 @@ the names. Whether a name is affected depends only on --seed.
 @click.option(
     "--stray-rate",
     type=SHARE,
-    help="Share of connections with one unsolicited reply, up to 50 ms after one of the first 100 replies.",
+    help="Share of connections that receive an unsolicited reply, up to 50 ms after one of the first 100 replies.",
 )
 @click.option(
     "--fault-times",
@@ -119,10 +119,10 @@ the names. Whether a name is affected depends only on --seed.
     help="Inject faults only into the first N requests for a name; with --stray-rate, into N connections.  "
     "[default: all]",
 )
-@click.option("--repeat-marker", is_flag=True, help="Repeat markers, so that the listing never ends.")
-@click.option("--stats", is_flag=True, help="At the end, write the counters as JSON to standard output.")
+@click.option("--repeat-marker", is_flag=True, help="Repeat markers so that the listing never ends.")
+@click.option("--stats", is_flag=True, help="Write the counters as JSON to standard output at the end.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
-    """Run the command. Its help text is _HELP."""
+    """Run the command, whose help text is _HELP."""
     server = _start(_options(flags))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -146,7 +146,7 @@ def _start(options: ServeOptions) -> Server:
 
 
 def _options(flags: dict[str, Any]) -> ServeOptions:
-    """Convert the flags to options, and the fault flags to faults."""
+    """Convert the flags to options and faults."""
     if (flags["folder"] is None) == (flags["synthetic"] is None):
         raise click.UsageError("Give either FOLDER or --synthetic N.")
     faults = _faults(flags)

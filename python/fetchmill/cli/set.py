@@ -1,4 +1,4 @@
-"""`fetchmill set`: changes a shared job while it runs."""
+"""`fetchmill set`: changes a running shared job."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _run(job: str, rate: float, **reach: Any) -> int:  # noqa: ANN401
     directory = JobDirectory.at(job, given(reach))
     directory.job()
     directory.set_rate(rate)
-    say(f"{escape(job)}: at most {rate:g} requests per second for all workers together; takes effect within seconds")
+    say(f"{escape(job)}: at most {rate:g} requests per second across all workers; takes effect within seconds")
     return 0
 
 
@@ -31,11 +31,11 @@ command = TableCommand(
     help=_HELP,
     examples=_EXAMPLES,
     minor=MINOR,
-    short_help="Change a shared job while it runs.",
+    short_help="Change a running shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
         click.Option(
-            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second for all workers together."
+            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second across all workers."
         ),
         *reach_options(),
     ],

@@ -1,4 +1,4 @@
-"""Shared by the commands for shared jobs: runs a worker and shows the job's status."""
+"""Runs a worker and shows the job's status, for all commands that handle shared jobs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,9 @@ OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
     *BUCKET_REACH,
 )
-# Options for reaching a job directory in a bucket, for commands that only read or change a job.
+# Bucket access options for commands that only read or change a job.
 _REACH = (*BUCKET_REACH, "ca_file", "proxy")
-# Those of `_REACH` that `-h` does not show.
+# Options in `_REACH` that `-h` does not show.
 MINOR = tuple(name for name in _REACH if name not in ("endpoint_url", "region", "profile"))
 
 
@@ -39,22 +39,22 @@ def run_worker(
     quiet: bool,
     tells_failures: bool,
 ) -> int:
-    """Work on a shared job. Return the exit code.
+    """Work on a shared job and return the exit code.
 
     Args:
         job: the job directory.
-        make: creates the worker. Its argument is the function that shows the worker's messages.
+        make: function that creates the worker. It is passed the function that shows the worker's messages.
         as_json: whether to write the final status as a JSON event.
-        quiet: whether to show nothing.
-        tells_failures: whether the exit code reports failed objects. False if a scheduler would then restart
-            the worker.
+        quiet: whether to suppress all output.
+        tells_failures: whether the exit code reports failed objects. False if a scheduler would restart the worker
+            because of it.
     """
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
     signals = Signals()
     log = _Log(quiet=quiet or as_json)
-    # While this process lists a source or divides a list, it holds a claim. After a signal, it must release the claim.
+    # While this process lists a source or divides a list, it holds a claim, which it must release after a signal.
     with signals.interrupting():
         worker = make(log.say)
     log.keep_in(worker.store)
@@ -84,7 +84,7 @@ class _Log:
         self._quiet = quiet
 
     def keep_in(self, store: "Store") -> None:
-        """Write all later lines to the job directory, too."""
+        """Also write all later lines to the job directory."""
         self._log.keep_in(store)
 
     def say(self, line: str) -> None:
@@ -215,7 +215,7 @@ def own_options() -> list[click.Parameter]:
 
 
 def reach_options() -> list[click.Parameter]:
-    """Return the options for reaching a job's bucket, for commands that only read or change the job."""
+    """Return the bucket access options for commands that only read or change a job."""
     return _options(_REACH)
 
 
@@ -227,7 +227,7 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
     return options
 
 
-# Help texts that differ from those of `get`.
+# Help texts that differ from the help texts of `get`.
 _HELP = {
     "state": "Folder for journals on this machine. Default: a new temporary folder.",
     "concurrency": "Maximum requests in flight for this worker, or auto. Default: auto, which finds a suitable number.",

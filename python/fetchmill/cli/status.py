@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fetchmill._job.report import Skipped
     from fetchmill._sync.status import SyncStatus
 
-# Interval in seconds at which --watch shows the status. A job stores its progress at the same interval.
+# Interval in seconds at which --watch shows the status, and at which a job stores its progress.
 WATCH_SECONDS = 1.0
 
 _EXAMPLES = """
@@ -61,28 +61,28 @@ def command(
     as_json: bool,
     **reach: Any,  # noqa: ANN401
 ) -> int:
-    """Show the present progress and speed of the job in DEST, and what limits it. The counts are as of its last commit.
+    """Show the current progress and speed of the job in DEST, and what limits it. The counts are as of its last commit.
     For the whole job over time, use `fetchmill report`. Only the user who owns the job can see its status.
 
     To watch a job in the browser, start it with --dashboard, which prints the address of a page. To save charts as an
     HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
-    With --watch, refresh the status every second until the job ends: in place on a terminal, or as one object per line
-    with --json.
+    With --watch, refresh the status every second until the job ends. With --json, write one object per line; otherwise,
+    refresh in place on a terminal.
 
     With --failures, list the absent and failed targets, one per line, as tab-separated fields: name, outcome, kind,
     HTTP status (or -), attempts, detail, and the URL if it differs from the name. Control characters and backslashes
-    are escaped with a backslash. Signatures and tokens in URLs are redacted; to get them, use fetchmill.failures in
-    Python.
+    are escaped with a backslash. Signatures and tokens in URLs are redacted, but are available in Python through
+    fetchmill.failures.
 
-    With --skipped, list skipped targets as tab-separated fields: reason, count and name. Each reason has one line for
-    each of its first 100 names. Targets that opted out also have one line per rule, and one for each of the 10 hosts
-    whose robots.txt forbids the most targets.
+    With --skipped, list skipped targets as tab-separated fields: reason, count and name. Up to 100 names are listed for
+    each reason. For targets that opted out, one line per rule follows, and one line for each of the 10 hosts whose
+    robots.txt forbids the most targets.
 
-    For a synced folder, show the last pass and the progress of an unfinished one.
+    For a synced folder, show the last finished pass, or the progress of an unfinished one.
 
     With --metrics, write the metrics of a shared job, for example for node_exporter's textfile collector. For a job on
-    one machine, --dashboard serves the metrics.
+    a single machine, --dashboard serves the metrics.
     """  # noqa: D205 - the first paragraph is what -h shows
     place = _Place(dest, state, given_reach(reach))
     if metrics:
@@ -108,7 +108,7 @@ class _Place(NamedTuple):
     Args:
         dest: the destination, or the job directory of a shared job.
         state: the journal folder, if the user named one.
-        reach: the options for reaching the bucket of a shared job.
+        reach: the bucket access options of a shared job.
     """
 
     dest: str
@@ -157,7 +157,7 @@ def _write_metrics(place: _Place, *, alone: bool) -> None:
         raise click.UsageError("--metrics cannot be combined with other options; leave them out")
     if not place.is_shared():
         raise click.UsageError(
-            f"{place.dest} is not a shared job; --metrics is for shared jobs, other jobs have --dashboard"
+            f"{place.dest} is not a shared job; --metrics works only with shared jobs, for other jobs use --dashboard"
         )
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.metrics import metrics_of
@@ -198,7 +198,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
 
 
 def _watch(place: _Place, as_json: bool) -> None:
-    """Show the status every second. Clear the screen of a terminal, so that the table stays in place."""
+    """Show the status every second. On a terminal, clear the screen so that the table stays in place."""
     clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         if clears:
@@ -211,7 +211,7 @@ def _watch(place: _Place, as_json: bool) -> None:
 
 
 def _write_failures(place: _Place, as_json: bool) -> None:
-    """Write a line for each failure as it is read. End early, without an error, if nobody reads the output any more."""
+    """Write one line per failure as it is read. End early and without an error if the reader closes the output."""
     if place.is_synced():
         _write_sync_failures(place.dest, as_json)
         return
@@ -226,7 +226,7 @@ def _write_failures(place: _Place, as_json: bool) -> None:
 
 
 def _write_skipped(place: _Place, as_json: bool) -> None:
-    """Write a line for each known name, and a single line for each reason without names."""
+    """Write one line per known name, and a single line for each reason without names."""
     if place.is_synced():
         raise click.UsageError(
             f"{place.dest} is a folder synced by `fetchmill sync`, which does not record skipped targets"
@@ -246,7 +246,7 @@ def _write_skipped(place: _Place, as_json: bool) -> None:
 
 
 def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
-    """Yield lines for the rules by which targets opted out, and for the hosts that forbid the most targets."""
+    """Yield lines for the rules through which targets opted out, and for the hosts that forbid the most targets."""
     for kind, counts in (("rule", found.rules), ("host", found.hosts)):
         for text, count in counts.items():
             told = {"reason": found.reason, "count": count, kind: text}

@@ -17,7 +17,7 @@ fetchmill stop /nfs/run --now
 
 _HELP = """Stop the shared job in the directory JOB. Its workers end, and no new ones start.
 
-Each worker finishes the targets that it has begun, makes their results final, and exits with 0. To continue the job,
+Each worker finishes the targets that it has started, makes their results final, and exits with 0. To continue the job,
 run `fetchmill resume JOB`.
 """
 
@@ -43,7 +43,7 @@ command = TableCommand(
     short_help="Stop a shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
-        click.Option(["--now"], is_flag=True, help="Stop immediately, and discard the results of unfinished ranges."),
+        click.Option(["--now"], is_flag=True, help="Stop immediately and discard the results of unfinished ranges."),
         *reach_options(),
     ],
 )

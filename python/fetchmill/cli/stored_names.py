@@ -1,4 +1,4 @@
-"""The names in a destination, for `ls`. Each name occurs once, with the facts stored about its object."""
+"""The names in a destination, for `ls`. Each name occurs once, with the stored details of its object."""
 
 import fnmatch
 import re
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 MISSING = 3
 # Number of lines per write.
 _LINES = 5000
-# Formats whose records contain more facts than the manifest.
+# Formats whose records contain more details than the manifest.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
 
 def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, first: int | None = None) -> int:
-    """Write the names that match patterns, or all names, to standard output. Return the exit code.
+    """Write the names that match any of the patterns to standard output, and return the exit code.
 
     Args:
         objects: the objects of the destination.
-        patterns: the patterns; if empty, all names match.
-        form: form of the lines.
+        patterns: the patterns; if there are none, all names match.
+        form: the form of the lines.
         first: maximum number of names; None for all.
     """
     listing = _NameListing(objects, patterns)
@@ -42,7 +42,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
             return 0
         left -= len(part)
     if left <= 0:
-        # The names that were not read may match the other patterns.
+        # Names that were not read may match the other patterns.
         return 0
     for pattern in listing.unmatched:
         say(f"fetchmill: no name matches {escape(pattern)}")
@@ -50,7 +50,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
 
 
 class _NameListing:
-    """The names that match a pattern, each once. After they are read, `unmatched` contains patterns without a match."""
+    """The names that match any pattern, each once. After all have been read, `unmatched` contains patterns without a match."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
         self._objects = objects
@@ -58,7 +58,7 @@ class _NameListing:
         self.unmatched = list(patterns)
 
     def names(self, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
-        """Return names, and their lengths if requested."""
+        """Yield the names, with their lengths if requested."""
         find = self._objects.lengths if with_lengths else _names_alone(self._objects)
         if not self._patterns:
             return iter(find(None))
@@ -77,7 +77,7 @@ class _NameListing:
                 yield pair
 
     def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
-        """Yield each name with all facts about its object. Read the shards if only they contain all facts."""
+        """Yield each name with all details of its object. Read the shards if only they contain all details."""
         if self._objects.format not in _WITH_FACTS:
             yield from self.names(with_lengths=True)
             return
@@ -106,6 +106,6 @@ def _named(found: "tuple[str, int | None] | Object") -> Named:
     if isinstance(found, tuple):
         return Named(*found)
     facts = {field: getattr(found, field) for field in FACTS}
-    # Only objects from a list have these.
+    # Only objects from a list have these values.
     facts |= {field: value for field in ("url", "columns") if (value := getattr(found, field))}
     return Named(found.name, len(found.body), found.status, found.fetched_at, facts)

@@ -1,8 +1,8 @@
-"""Output to standard streams that may be closed: `fetchmill ... | head` must not end a job.
+"""Output to standard streams that may be closed. `fetchmill ... | head` must not end a job.
 
 A stream that cannot be written to is redirected to /dev/null, so that later writes and the interpreter's own flush at
-exit succeed. It is not an error if no one is reading any more. After any other error, such as a full disk, the output
-is incomplete, and `output_error` returns the reason at the end of the command.
+exit succeed. A reader that has closed the stream is not an error. After any other error, such as a full disk, the
+output is incomplete, and `output_error` returns the reason at the end of the command.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ def open_missing() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # opens the lowest free descriptor, which is this one
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
@@ -29,7 +29,7 @@ def open_missing() -> None:
 
 
 def write_line(stream: TextIO, text: str) -> bool:
-    """Write a line and flush it. Return False if this fails, for example because no one reads it."""
+    """Write a line and flush it. Return False if this fails, for example because the reader has closed the stream."""
     line = text + "\n"
     try:
         data = line.encode(stream.encoding or "utf-8", stream.errors or "strict")
@@ -39,7 +39,7 @@ def write_line(stream: TextIO, text: str) -> bool:
 
 
 def write_bytes(stream: TextIO, data: bytes) -> bool:
-    """Write bytes unchanged. Return False if this fails, for example because no one reads them."""
+    """Write bytes unchanged. Return False if this fails, for example because the reader has closed the stream."""
     try:
         stream.flush()
         _write_all(stream.buffer, memoryview(data))
@@ -52,8 +52,8 @@ def write_bytes(stream: TextIO, data: bytes) -> bool:
 def _write_all(stream: BinaryIO, rest: memoryview) -> None:
     """Write all bytes.
 
-    Without a buffer (PYTHONUNBUFFERED), a single write may accept only some of them. If the stream is a non-blocking
-    pipe, it may accept none.
+    Without a buffer (PYTHONUNBUFFERED), a single write may accept only some of the bytes. If the stream is a non-blocking
+    pipe, the write may not accept any.
     """
     while rest:
         try:
@@ -82,7 +82,7 @@ def escape(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Redact signatures, tokens and passwords in the URLs of a text for people."""
+    """Redact signatures, tokens and passwords in the URLs of a human-readable text."""
     if "=" not in text and "@" not in text:
         return text
     from fetchmill._destination.status import without_secrets as hide
@@ -91,7 +91,7 @@ def without_secrets(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Write a line for people to standard error."""
+    """Write a human-readable line to standard error."""
     write_line(sys.stderr, without_secrets(text))
 
 
@@ -117,9 +117,9 @@ def flush_or_silence() -> None:
 
 
 def output_error() -> str | None:
-    """Return the reason why standard output is incomplete, as one line.
+    """Return a line that explains why standard output is incomplete.
 
-    Return None if it is complete, or if no one was reading it any more.
+    Return None if it is complete, or if the reader closed it.
     """
     flush_or_silence()
     try:

@@ -1,10 +1,10 @@
-"""Suggests the command or option that a user probably meant by an unknown name."""
+"""Suggests the command or option that a user probably meant."""
 
 from collections.abc import Collection
 
 from fetchmill._options.nearest import nearest, nearest_value
 
-# Commands of other programs, with the matching fetchmill commands.
+# Commands of other programs and the corresponding fetchmill commands.
 _COMMANDS = {
     **dict.fromkeys(("download", "fetch", "mirror", "crawl", "wget", "curl", "cp", "copy", "pull", "run"), "get"),
     **dict.fromkeys(("rsync", "update"), "sync"),
@@ -45,7 +45,7 @@ _OPTIONS = {
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
 _RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
 _VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
-# Hints about unknown options. Each value is a pair: an option that the command must have, and the hint.
+# Hints about unknown options. Each value is a pair: an option that the command must accept, and the hint.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
     **dict.fromkeys(("resume", "continue", "c"), _RESUME),
@@ -59,22 +59,22 @@ _EXPLAINED = {
 
 
 def suggest_value(value: str, choices: Collection[str]) -> str | None:
-    """Return a hint about the value that was probably meant."""
+    """Return a hint about the value that the user probably meant."""
     meant = nearest_value(value, choices)
     return f"did you mean {meant}?" if meant else None
 
 
 def suggest_command(name: str, known: Collection[str]) -> str | None:
-    """Return the command that was probably meant."""
+    """Return the command that the user probably meant."""
     return nearest(name, known, _COMMANDS)
 
 
 def suggest_option(name: str, known: Collection[str]) -> str | None:
-    """Return a hint about the option that was probably meant.
+    """Return a hint about the option that the user probably meant.
 
     Args:
-        name: the option as the user wrote it, without the dashes.
-        known: the options of the command, without the dashes.
+        name: the option that the user typed, without dashes.
+        known: the command's options, without dashes.
     """
     if name in _EXPLAINED and _EXPLAINED[name][0] in known:
         return _EXPLAINED[name][1]

@@ -1,4 +1,4 @@
-"""Human-readable lines at the end of `get` and in `status`: the ledger, failures and advice."""
+"""Human-readable lines with the ledger, failures and advice, for the end of `get` and for `status`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _OF_PRIVATE = "private addresses are refused for lists; --allow-private allows t
 _REFUSED_BEFORE = (
     "an earlier run without --allow-private refused these targets, and this run did not request them again"
 )
-# By failure kind: why a retry with the same options would fail again, and an option that helps.
+# Reasons why retrying with the same options would fail again, by failure kind, with an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("larger than --max-size", "--max-size BYTES"),
@@ -29,7 +29,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "range-ignored": ("the server sends whole objects instead of parts", ""),
     "range-unsatisfied": (
-        "these parts are beyond the ends of their objects; fix the list and use another destination",
+        "these parts start after the end of their objects; fix the list and use another destination",
         "",
     ),
     "name": ("these names cannot be file names; use --format parquet or tar, and another destination", ""),
@@ -38,7 +38,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
 # Statuses that have their own failure kind.
 _THROTTLED = (429, 503)
 _TRANSIENT = (408, 425)
-# Minimum duration of a run, in seconds, for its summary to say what limited it.
+# Minimum duration in seconds of a run whose summary says what limited it.
 LIMIT_SHOWN_SECONDS = 5.0
 # Rules that apply to whole hosts, and the maximum number of hosts per line.
 _RULES_OF_HOSTS = ("robots.txt", "robots.txt error")
@@ -56,7 +56,7 @@ def ledger_line(report: Report) -> str:
 
 
 def skipped_lines(report: Report, state: str | None) -> list[str]:
-    """Return lines with the reasons for skipping, and the command for listing skipped targets."""
+    """Return lines with the reasons for skipping targets, and the command that lists skipped targets."""
     if not report.skipped_by:
         return []
     reasons = describe_failures(report.skipped_by, None)
@@ -65,7 +65,7 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
 
 
 def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return lines with opt-outs by rule, and the hosts with the most robots.txt refusals. Takes a report as a dict."""
+    """Return lines with opt-outs by rule, and the hosts with the most robots.txt refusals, from a report as a dict."""
     count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
     if not count:
         return []
@@ -89,12 +89,12 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
 
 
 def failure_lines(report: Report, state: str | None, *, is_private_allowed: bool = False) -> list[str]:
-    """Return lines with the failures, and the commands for listing and retrying failed targets.
+    """Return lines with the failures, and the commands that list and retry failed targets.
 
     Args:
         report: the report of a run.
         state: the journal folder, if the user named one.
-        is_private_allowed: whether the run had --allow-private.
+        is_private_allowed: whether --allow-private was given.
     """
     if not report.failed and not report.absent:
         return []
@@ -119,21 +119,21 @@ def failure_lines(report: Report, state: str | None, *, is_private_allowed: bool
 
 
 def _retry(report: Report, where: str, answers: str) -> str:
-    """Return the command for retrying targets. A list from standard input must be piped in again."""
+    """Return the command that retries targets. A list from standard input must be piped in again."""
     if report.source == "standard input":
         return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
     return f"fetchmill retry {where} {answers}".rstrip()
 
 
 def failed_lines(report: "Report | SyncReport") -> list[str]:
-    """Return lines with failures by status and kind, and whether refused requests had credentials."""
+    """Return lines with failures by status and kind, and whether refused requests contained credentials."""
     if not report.failures:
         return []
     return [f"failed: {describe_failures(_by_status(report), None)}", *_credential_lines(report)]
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Return failures by status if a status was the reason, otherwise by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Return failures by status if caused by a status, otherwise by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))
@@ -148,7 +148,7 @@ def _kind_of(status: int) -> str:
     """Return the failure kind of a complete reply."""
     if status in _THROTTLED:
         return "throttled"
-    if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of statuses
+    if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of the status
         return "server-error"
     return "redirect" if status // 100 == 3 else "status"  # noqa: PLR2004 - the same
 
@@ -157,13 +157,13 @@ def _credential_lines(report: "Report | SyncReport") -> list[str]:
     """Return lines about the credentials of refused requests."""
     if report.credentials is None:
         return []
-    why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
+    why = "credentials were refused" if report.credentials else "no credentials were given; see --bearer"
     refused = [text for text in report.failed_statuses if text.startswith(("401", "403"))]
     return [f"{text}: {format_count(report.failed_statuses[text])}; {why}" for text in refused]
 
 
 def doubtful_lines(report: Report, state: str | None) -> list[str]:
-    """Return lines for objects that may contain another object's bytes."""
+    """Return lines about objects that may contain another object's bytes."""
     if not report.doubtful_count:
         return []
     where = destination_arguments(report.dest, state)
@@ -174,13 +174,13 @@ def doubtful_lines(report: Report, state: str | None) -> list[str]:
 
 
 def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str:
-    """Return a line for doubtful objects or rows.
+    """Return a line about doubtful objects or rows.
 
     Args:
         names: names of the first objects or rows.
-        count: number of all objects or rows.
+        count: total number of objects or rows.
         noun: `object` or `row`.
-        what: the possible problem, following "may" in the line.
+        what: the possible problem, which follows "may" in the line.
     """
     shown = ", ".join(escape(name) for name in names[:DOUBTFUL_SHOWN]) + (", ..." if count > DOUBTFUL_SHOWN else "")
     many = f"1 {noun}" if count == 1 else f"{format_count(count)} {noun}s"
@@ -188,7 +188,7 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
-    """Return a line that explains how to allow private addresses, if any were refused."""
+    """Return a line that explains how to allow private addresses, if any was refused."""
     if not failures.get("private-address"):
         return []
     return [f"private-address: {_OF_PRIVATE}"]
@@ -214,14 +214,14 @@ def _duration(seconds: float) -> str:
 
 
 def limit_lines(report: Report) -> list[str]:
-    """Return a line with a run's bottleneck; no line for runs of a few seconds."""
+    """Return a line with a run's bottleneck, or no line if the run took only a few seconds."""
     if report.limited_by is None or report.seconds < LIMIT_SHOWN_SECONDS:
         return []
     return [describe_limit(report.limited_by)]
 
 
 def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
-    """Return a line for a stopped run, with the reason and how to resume."""
+    """Return a line for a stopped run, which names the reason and explains how to resume."""
     if not is_interrupted:
         return []
     if rule is None:
@@ -236,7 +236,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 def finished_lines(report: Report) -> list[str]:
     """Return lines for a job that was already finished before this run."""
     lines = [
-        f"all done already; the source was listed at {listed_at(report)}",
+        f"already complete; the source was listed at {listed_at(report)}",
         "use a new destination to fetch objects added since then",
     ]
     if report.failed or report.absent:
@@ -261,7 +261,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
         condition = "finished"
     else:
         condition = f"not running; the same `fetchmill {'check' if status.format == 'check' else 'get'}` resumes it"
-    listing = f"complete, taken at {listed_at(status)}" if status.listed_at else "not complete yet"
+    listing = f"completed at {listed_at(status)}" if status.listed_at else "not complete yet"
     rows = [
         ("source", status.source),
         ("destination", f"{status.dest} ({status.format})"),
@@ -299,7 +299,7 @@ def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str
 
 
 def _eta(status: Status, progress: JobProgress) -> str:
-    """Return the remaining time; a lower bound while the listing is not complete."""
+    """Return the remaining time, which is a lower bound while the listing is incomplete."""
     if status.remaining_seconds is not None:
         return format_seconds(status.remaining_seconds)
     if progress.objects_per_second <= 0:

@@ -1,4 +1,4 @@
-"""`fetchmill sync`: runs a pass, shows the pass's jobs, and converts the result to an exit code."""
+"""`fetchmill sync`: runs a pass, shows its jobs, and converts the result to an exit code."""
 
 import json
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INCOMPLETE = 3
-# Number of names per write.
+# Number of names per write call.
 _NAMES = 1000
 
 _EXAMPLES = """
@@ -41,8 +41,8 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Mirror SOURCE into the folder DEST: fetch new and changed objects, and remove those that SOURCE no longer
-lists (only with --delete). DEST may be a folder created by `fetchmill get`.
+_HELP = """Mirror SOURCE into the folder DEST: fetch new and changed objects and, with --delete, remove objects that
+SOURCE no longer lists. DEST can be a folder created by `fetchmill get`.
 
 \b
 SOURCE is one of:
@@ -54,19 +54,19 @@ Each pass lists SOURCE again, and compares objects with the last pass by size an
 request.
 
 DEST must be new, empty, or the destination of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with
-the same format. With --overwrite-local, a first sync also accepts a folder with other files. It replaces those that
-have the name of an object, and never removes the others. Objects have the same names as with `get`: files are named
-after their path below SOURCE, or after their key or URL.
+the same format. With --overwrite-local, a first sync also accepts a folder that contains other files. It replaces
+files that share an object's name, and never removes the others. Objects have the same names as with `get`: files are
+named after their path below SOURCE, or after their key or URL.
 
-Each object is replaced atomically: even after a kill, it is either the old or the new version. To resume, run the same
-command again. Files changed in DEST are kept. A sync has no dashboard; `fetchmill status DEST --watch` shows its
-progress.
+Each object is replaced atomically, so that even after a kill it is either the old or the new version. To resume, run
+the same command again. Files changed in DEST are kept. `fetchmill status DEST --watch` shows the progress of a sync,
+which does not have a dashboard.
 """
 
 _EPILOG = """Exit codes: 0 if every listed object is current, apart from local changes; 3 if objects failed or
 a folder could not be listed (the next pass retries them), or if --dry-run shows objects to leave; 11 if the pass would
 remove more than --max-delete, and nothing was changed; 130 and 143 if stopped by SIGINT and SIGTERM after a checkpoint.
-For all others, see `fetchmill help exit-codes`.
+For other codes, see `fetchmill help exit-codes`.
 
 To learn how objects are compared, see `fetchmill help sync`.
 """
@@ -82,9 +82,9 @@ def _run(
     log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Run the command. Return the exit code."""
+    """Run the command and return the exit code."""
     checked = SyncOptions(source=lasting_source(source), dest=dest, **gathered(options))
-    # Imported late, because help does not need it.
+    # Imported here because help does not need it.
     from fetchmill._sync.sync import run_pass
 
     signals = Signals()
@@ -152,10 +152,10 @@ class _ShownRunner:
 
     Args:
         signals: SIGINT and SIGTERM.
-        log: a log file for the same lines.
-        open_log: reopens the log file for each job, because each job's progress begins at 0.
+        log: a log file to which the same lines are written.
+        open_log: function that reopens the log file for each job, because each job's progress starts at 0.
         as_json: whether to write events.
-        quiet: whether to show nothing.
+        quiet: whether to suppress all output.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class _ShownRunner:
         return self._signals.number is not None
 
     def stop(self) -> None:
-        """Handle a first signal between two jobs: if the current step does not end soon, end the process."""
+        """Handle the first signal between two jobs: end the process if the current step does not end soon."""
         self._deadline = time.monotonic() + DRAIN_SECONDS_MAX
 
     def abort(self) -> None:
@@ -191,7 +191,7 @@ class _ShownRunner:
             say(line)
 
     def run(self, start: "Callable[[], RunningJob]") -> dict[str, Any]:
-        """Run a job and show its progress. Return the report of the job."""
+        """Run a job, show its progress, and return its report."""
         job = start()
         self._signals.attach(job)
         log, display = self._open_log(), choose_display(self._as_json, self._quiet)
@@ -204,13 +204,13 @@ class _ShownRunner:
         return job.report()
 
     def call(self, call: Callable[[], T]) -> T:
-        """Make a call that may take a long time."""
+        """Make a call that can take a long time."""
         from fetchmill._sync.sync import call_in_steps
 
         return call_in_steps(call, self._end_in_time)
 
     def _end_in_time(self) -> None:
-        """End the process after the deadline. The interrupted step was not durable, so the next run repeats it."""
+        """End the process after the deadline. The interrupted step is not durable, so the next run repeats it."""
         code = self._signals.exit_code
         if code is not None and self._deadline is not None and time.monotonic() > self._deadline:
             say("stopped; run the same command again to continue")
@@ -231,7 +231,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
 
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
-    """Write the output of a dry run, with an action and a name per line. End early if the reader closes the pipe."""
+    """Write the output of a dry run, with one action and name per line. End early if the reader closes the pipe."""
     for action in ("fetch", "ask", "remove", "leave"):
         last: bytes | None = None
         while names := store.names(action, last, _NAMES):
@@ -246,7 +246,7 @@ def _name_line(action: str, name: bytes, as_json: bool) -> str:
 
 
 def _summary(report: "SyncReport") -> list[str]:
-    """Return lines with the ledger of a pass and advice."""
+    """Return lines with a pass's ledger and advice."""
     if report.interrupted:
         return ["stopped after a checkpoint; run the same command again to continue"]
     if report.dry_run and report.plan is not None:
@@ -256,7 +256,7 @@ def _summary(report: "SyncReport") -> list[str]:
 
 def _plan_line(plan: "SyncPlan") -> str:
     asked = f", {format_count(plan.ask)} checked with conditional requests" if plan.ask else ""
-    left = f", {format_count(plan.kept)} kept that are no longer listed" if plan.kept else ""
+    left = f", {format_count(plan.kept)} kept although no longer listed" if plan.kept else ""
     local = f", {format_count(plan.local)} left alone because of local changes" if plan.local else ""
     return (
         f"{format_count(plan.fetch)} would be fetched{asked}, {format_count(plan.remove)} removed, "

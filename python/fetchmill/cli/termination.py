@@ -1,4 +1,4 @@
-"""Handles SIGTERM for commands without a job to drain. Such commands clean up and end immediately."""
+"""SIGTERM handling for commands that run no job, which clean up and end immediately."""
 
 import signal
 from types import FrameType

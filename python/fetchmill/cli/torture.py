@@ -49,7 +49,7 @@ each round fetches them again. Options of `fetchmill get` follow `--`. Server fa
 The same seed repeats the same disturbances. `torture` needs Linux 5.6 or later, but no privileges.
 """
 _EPILOG = (
-    "Exit codes: 0 if no object is lost, duplicated or wrong; 10 if at least one is. For all others, see "
+    "Exit codes: 0 if no object is lost, duplicated or wrong; 10 if at least one is. For other codes, see "
     "fetchmill --help."
 )
 

@@ -34,7 +34,7 @@ fetchmill verify out/ --against http://127.0.0.1:8080  or another source
 fetchmill verify out/ --repair && fetchmill get SOURCE out/
 """
 _EPILOG = """Exit codes: 0 if DEST is complete or --repair has fixed all problems; 3 if objects differ from the
-source; 10 if objects are missing, damaged, duplicated or unknown. For all others, see fetchmill --help."""
+source; 10 if objects are missing, damaged, duplicated or unknown. For other codes, see fetchmill --help."""
 
 
 @click.command(
