@@ -109,7 +109,7 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
     """Show the final summary. With --json, write the event `report` instead."""
     if isinstance(display, JsonDisplay):
         return
-    lines = ["all done already"] if report.already_finished else [run_line(report, settled_before)]
+    lines = ["already complete"] if report.already_finished else [run_line(report, settled_before)]
     lines.append(ledger_line(report))
     if report.failed:
         lines.append(f"failed: {describe_failures(report.failures, None)}")

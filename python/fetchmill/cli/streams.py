@@ -52,8 +52,8 @@ def write_bytes(stream: TextIO, data: bytes) -> bool:
 def _write_all(stream: BinaryIO, rest: memoryview) -> None:
     """Write all bytes.
 
-    Without a buffer (PYTHONUNBUFFERED), a single write may accept only some of the bytes. If the stream is a non-blocking
-    pipe, the write may not accept any.
+    Without a buffer (PYTHONUNBUFFERED), a single write may accept only some of the bytes. A non-blocking pipe may not
+    accept any.
     """
     while rest:
         try:

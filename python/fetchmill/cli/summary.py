@@ -157,7 +157,7 @@ def _credential_lines(report: "Report | SyncReport") -> list[str]:
     """Return lines about the credentials of refused requests."""
     if report.credentials is None:
         return []
-    why = "credentials were refused" if report.credentials else "no credentials were given; see --bearer"
+    why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
     refused = [text for text in report.failed_statuses if text.startswith(("401", "403"))]
     return [f"{text}: {format_count(report.failed_statuses[text])}; {why}" for text in refused]
 

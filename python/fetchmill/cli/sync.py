@@ -138,7 +138,7 @@ command = TableCommand(
             ["--dry-run"],
             is_flag=True,
             help="List and compare only; print the planned action for each name, one per line: fetch, ask "
-            "(conditional request), remove, or leave (its file was changed in DEST).",
+            "(conditional request), remove, or leave (changed in DEST).",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),

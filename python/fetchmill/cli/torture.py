@@ -33,20 +33,20 @@ fetchmill torture urls.txt -- --column url   test your own objects
 """
 _HELP = """Disturb and resume jobs, then check that every object is stored exactly once, with the right bytes.
 
-Each round is a job of 2,000 small objects. The seed chooses system calls that make data durable. Before a chosen call,
-the run is killed, loses its network connection, or runs out of disk space. The job is then resumed until it is
-finished.
+Each round is a job of 2,000 small objects. The seed selects some of the system calls that make data durable. Before a
+selected call, the run is killed, loses its network connection, or runs out of disk space. The job is then resumed until
+it is finished.
 
 The server sends faulty replies for 5 of every 100 objects: truncated, reset, status 503, or followed by an unsolicited
 reply.
 
-Independent programs read what the job stored: Python's standard library, pyarrow for Parquet and warcio for WARC.
+The stored objects are read by independent software: Python's standard library, pyarrow for Parquet and warcio for WARC.
 Formats without an installed reader are skipped.
 
-With SOURCE, the objects are the first 2,000 of your source. An undisturbed job fetches them once for each format, and
-each round fetches them again. Options of `fetchmill get` follow `--`. Server faults are not injected.
+With SOURCE, the first 2,000 objects of your source are used. An undisturbed job fetches them once for each format, and
+each round fetches them again. Write options of `fetchmill get` after `--`. Server faults are not injected.
 
-The same seed repeats the same disturbances. `torture` needs Linux 5.6 or later, but no privileges.
+The same seed repeats the same disturbances. `torture` requires Linux 5.6 or later, but no privileges.
 """
 _EPILOG = (
     "Exit codes: 0 if no object is lost, duplicated or wrong; 10 if at least one is. For other codes, see "
@@ -64,7 +64,7 @@ _EPILOG = (
 )
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.argument("arguments", metavar="[-- OPTIONS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no new round after this time.")
+@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Do not start a new round after this time.")
 @click.option("--seed", type=COUNT, help="Seed to repeat. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
 @click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: all formats in turn.")
@@ -81,7 +81,7 @@ def command(
     as_json: bool,
     **when: Any,  # noqa: ANN401
 ) -> int:
-    """Run the rounds; the help is `_HELP`."""
+    """Run the rounds. The help text is `_HELP`."""
     from fetchmill._torture.supervisor import can_cut
     from fetchmill._torture.torture import TorturePlan, torture
 
@@ -138,7 +138,7 @@ def _readable(format: str | None) -> list[str]:
 
 
 def _again(ended: "Round", seed: int, source: str | None) -> str:
-    """Return the command that repeats a round. Leave out options of `get`, because they may be secrets."""
+    """Return the command that repeats a round, without options of `get`, because they may be secrets."""
     how = ["--seed", str(seed), "--round", str(ended.number), "--format", ended.format]
     return shlex.join(["fetchmill", "torture", *how, *([] if source is None else [source])])
 
@@ -149,7 +149,7 @@ def _show_round(ended: "Round", again: str, *, as_json: bool) -> None:
         return
     found = ended.found
     verdict = "ok" if found.is_clean else f"lost {found.lost}, duplicated {found.doubled}, wrong {found.wrong}"
-    done = "; ".join(map(str, ended.disturbances)) or "no disturbance (each run ended before the chosen call)"
+    done = "; ".join(map(str, ended.disturbances)) or "no disturbance (each run ended before the selected call)"
     say(f"round {ended.number}, {ended.format}: {done}: {verdict}")
     if found.is_clean:
         return

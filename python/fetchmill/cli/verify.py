@@ -1,4 +1,4 @@
-"""`fetchmill verify`: checks that a destination is complete, reports problems, and repairs them on request."""
+"""`fetchmill verify`: checks that a destination is complete, reports problems, and can repair them."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from fetchmill.cli.termination import exit_on_sigterm
 if TYPE_CHECKING:
     from fetchmill._destination.verify import Finding, Progress, VerifyReport
 
-# Options of the verification itself. The others are for reaching a bucket.
+# Options of the verification itself. All others are bucket access options.
 _OWN = ("state", "against", "sample", "repair", "threads")
 DIFFERENCES = 3
 DAMAGED = 10
@@ -46,7 +46,7 @@ source; 10 if objects are missing, damaged, duplicated or unknown. For other cod
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--against", metavar="SOURCE", help="Compare objects with this source.")
-@click.option("--sample", type=COUNT, help="Compare N random objects with the source. Default source: the job's.")
+@click.option("--sample", type=COUNT, help="Compare N random objects with the source. Default source: the job's source.")
 @click.option("--seed", type=COUNT, help="Seed for --sample. Default: random.")
 @click.option("--repair", is_flag=True, help="Let the next `get` fetch missing and damaged objects again.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
@@ -59,8 +59,8 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
 
     `verify` uses all processors to check the ledger (listed = fetched + absent + failed + skipped), every shard, and
     the checksum of every object. It lists missing, damaged, duplicated and unknown objects on standard output, one per
-    line, as tab-separated fields: what, name, sequence number, shard, detail. An unfinished job can be verified up to
-    its current state. The job cannot run during verification.
+    line, as tab-separated fields: problem, name, sequence number, shard and detail. For an unfinished job, the objects
+    stored so far are verified. The job cannot run during verification.
     """
     from fetchmill._destination.verify import verify_reached
 
@@ -98,7 +98,7 @@ def _exit_code(report: "VerifyReport") -> int:
 
 
 class _Findings:
-    """Shows findings, one per line: only the first ones unless --all or --json is given."""
+    """Shows findings, one per line. Without --all or --json, only the first findings are shown."""
 
     def __init__(self, *, show_all: bool, as_json: bool) -> None:
         self._shown_max = None if show_all or as_json else FINDINGS_SHOWN
@@ -119,13 +119,13 @@ class _Findings:
         write_line(sys.stdout, "\t".join(escape(column) for column in columns))
 
     def conclude(self) -> None:
-        """Say how many findings were not shown."""
+        """Report how many findings were not shown."""
         if self._shown_max is not None and self._count > self._shown_max:
             say(f"... and {format_count(self._count - self._shown_max)} more: --all shows them")
 
 
 class _ProgressLine:
-    """Progress on standard error: a line that is rewritten on a terminal, otherwise a line every ten seconds."""
+    """Progress on standard error: a line that is rewritten on a terminal, or otherwise a new line every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -135,7 +135,7 @@ class _ProgressLine:
         self._next = 0.0 if self._is_live else PLAIN_SECONDS
 
     def show(self, progress: "Progress") -> None:
-        """Show the progress if it is due."""
+        """Show the progress if an update is due."""
         seconds = time.monotonic() - self._started
         if self._is_quiet or seconds < self._next:
             return
@@ -197,7 +197,7 @@ def _conclusion(report: "VerifyReport") -> str:
     whole = f"every target exactly once{checksums}"
     if not counts:
         return f"verified: {whole}"
-    # The stored objects may be complete even if they differ from those at the origin.
+    # The stored objects can be complete even if they differ from the objects at the origin.
     return f"found: {', '.join(counts)}" + ("" if report.findings else f"; the stored objects are complete: {whole}")
 
 

@@ -1,4 +1,4 @@
-"""Shared by commands that run a job, such as `get` and `export`: signals, progress, and waiting for the job to end."""
+"""Signals, progress and waiting for commands that run a job, such as `get` and `export`."""
 
 import contextlib
 import os
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from fetchmill._job.run import RunningJob
 
-# Poll interval of the job. Within this time, signals and the end of the job are noticed, and a terminal is redrawn.
+# Interval for polling the job, checking for signals, and redrawing a terminal.
 STEP_SECONDS = 0.1
-# Same limit as in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
+# The same limit as in `fetchmill.get`: the core drains for 3 s, then writes a last checkpoint.
 DRAIN_SECONDS_MAX = 5.0
-# Time limit for an aborted job to end. It may hang in the operating system, for example on a dead disk.
+# Time limit for an aborted job to end. The job may hang in the operating system, for example on a dead disk.
 ABORT_SECONDS_MAX = 5.0
 _STOPPED_EARLY = b"fetchmill: stopped before the job began\n"
 # Exit code of a run that was ended by --max-failed, --max-duration or --max-bytes.
@@ -29,7 +29,7 @@ STOPPED_BY_A_RULE = 8
 
 
 class Stoppable(Protocol):
-    """Work that a signal can stop: a job, an export, or a sync between two jobs."""
+    """Work that signals can stop: a job, an export, or a sync between two jobs."""
 
     def stop(self) -> None:
         """Request a stop at a checkpoint."""
@@ -39,15 +39,15 @@ class Stoppable(Protocol):
 
 
 class Signals:
-    """Handles SIGINT and SIGTERM: the first signal stops the job, the second ends the process immediately."""
+    """Handles SIGINT and SIGTERM. The first signal stops the job; the second ends the process immediately."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.job: Stoppable | None = None
         self._count = 0
         self._interrupts = False
-        # If the same signal arrives twice in a short time, Python may call the handler only once. The pipe receives a
-        # byte for each signal.
+        # If the same signal arrives twice in quick succession, Python may call the handler only once, but the pipe
+        # receives a byte for each signal.
         self._arrived, wakeup = os.pipe()
         os.set_blocking(self._arrived, False)
         os.set_blocking(wakeup, False)
@@ -57,7 +57,7 @@ class Signals:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of a command ended by a signal. None if no signal has arrived."""
+        """Exit code of a command that was ended by a signal, or None if no signal has arrived."""
         return None if self.number is None else 128 + self.number
 
     def _count_arrived(self) -> int:
@@ -72,7 +72,7 @@ class Signals:
             self.number = number
             if self.job is not None:
                 self.job.stop()
-            else:  # the job may never start: its list may be a pipe without a writer
+            else:  # the job may never start, for example if its list is a pipe without a writer
                 signal.signal(signal.SIGALRM, self._give_up)
                 signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS_MAX)
             if count < 2:  # noqa: PLR2004 - the second
@@ -94,9 +94,9 @@ class Signals:
 
     @contextlib.contextmanager
     def interrupting(self) -> "Iterator[None]":
-        """Make the first signal raise SystemExit in this block. The block has no job to stop yet, but must clean up.
+        """Make the first signal raise SystemExit in this block, which has not started a job yet but must clean up.
 
-        The process ends after some seconds even if the clean-up hangs.
+        The process ends after a few seconds even if the clean-up hangs.
         """
         self._interrupts = True
         try:
@@ -107,14 +107,14 @@ class Signals:
             self._interrupts = False
 
     def attach(self, job: Stoppable) -> None:
-        """Let signals stop a job. Pass on any signal that arrived earlier."""
+        """Let signals stop a job, and pass on any signal that arrived earlier."""
         self.job = job
         if self.number is not None:
             job.stop()
 
 
 def choose_display(as_json: bool, quiet: bool) -> Display:
-    """Return the display for progress."""
+    """Return the progress display."""
     if as_json:
         return JsonDisplay(write_event)
     if quiet:
@@ -136,13 +136,13 @@ def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display
 
 
 def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable: bool = True) -> Snapshot:
-    """Show the job until it ends. Return the first snapshot."""
+    """Show the job's progress until it ends, and return the first snapshot."""
     again = "; run the same command again to resume" if is_resumable else ""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0
     deadline = None
     while not job.wait(STEP_SECONDS):
-        if says_resuming:  # only after the first wait, by which a finished job has ended
+        if says_resuming:  # only after the first wait, during which a finished job would have ended
             says_resuming = False
             many = "1 target is" if first.start_settled == 1 else f"{first.start_settled:,} targets are"
             display.notice(f"resuming: {many} already done")
@@ -151,7 +151,7 @@ def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable
         if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
-            if why != f" by --{FIRST}":  # the user asked for this end, and nothing is in flight
+            if why != f" by --{FIRST}":  # the user requested this, and nothing is in flight
                 display.notice(f"stopping{why}; finishing requests in flight{again}")
         if code and deadline is not None and time.monotonic() > deadline:
             job.abort()

@@ -1,14 +1,13 @@
-"""The Python engines: alternatives to the native engine for making requests.
+"""The Python engines, which make requests in place of the native engine.
 
-For every engine, the native module handles planning, formats and durability. The engines differ in how they make
+The native module handles planning, formats and durability for all engines. The engines differ in how they make
 requests:
 
-- `sync`: one request at a time, with the library `requests`.
-- `threads`: several threads, with the library `requests`.
-- `processes`: several processes that make one request at a time, with the library `requests`.
-- `asyncio`: one event loop, with aiohttp.
-- `combo`: several processes with one event loop each, with aiohttp.
+- `sync`: one request at a time, using `requests`.
+- `threads`: several threads, using `requests`.
+- `processes`: several processes that make one request at a time, using `requests`.
+- `asyncio`: one event loop, using aiohttp.
+- `combo`: several processes with one event loop each, using aiohttp.
 
-The extra `engines` installs the libraries (`pip install 'fetchmill[engines]'`). They are imported when an engine is
-used.
+`pip install 'fetchmill[engines]'` installs these libraries, which are imported only when an engine is used.
 """

@@ -1,6 +1,6 @@
-"""Answers: the replies and failures that a Python engine's transport returns for targets.
+"""Answers, which are the replies and failures that a Python engine's transport returns for targets.
 
-The native module derives a target's outcome from its answer, by the same rules as for native replies.
+The native module derives a target's outcome from the answer, by the same rules as for native replies.
 """
 
 from collections.abc import Mapping
@@ -26,17 +26,18 @@ class ReplyAnswer(NamedTuple):
     Args:
         sequence: sequence number of the target.
         status: the HTTP status.
-        body: the body as sent, not decoded.
+        body: the body as it was sent, not decoded.
         is_verified: whether the reply announced the length of its body, and the body has this length.
-        content_type: the field Content-Type; None if it is missing, as for the other fields.
+        content_type: the field Content-Type; None if it is missing. The same applies to the other fields.
         etag: the field ETag.
         last_modified: the field Last-Modified.
         retry_after: the field Retry-After.
         content_encoding: the field Content-Encoding; if set, the body is an encoded form of the object.
-        date: the field Date, the time on the store's clock.
+        date: the field Date, which is the time on the store's clock.
         bucket_region: the field x-amz-bucket-region of an S3 store.
-        checksums: the checksum fields of an S3 store, one line per field; "" if there are none. The body is compared
-            with these checksums and the ETag. None if it is not compared, because it may be encoded differently.
+        checksums: the checksum fields of an S3 store, one line per field, or "" if there are none. The body is compared
+            with these checksums and the ETag. None means that it is not compared, because it may be encoded
+            differently.
         location: the field Location.
         challenge: the field WWW-Authenticate.
     """
@@ -93,7 +94,7 @@ def checksum_fields(fields: Mapping[str, str]) -> str:
 
 
 class FailureAnswer(NamedTuple):
-    """A request without a complete reply.
+    """A request that did not get a complete reply.
 
     Args:
         sequence: sequence number of the target.

@@ -1,9 +1,9 @@
-"""Limits the memory for bodies in an event loop: how many requests may be in flight, and which bodies may be read now.
+"""Limits the memory for bodies in an event loop, by limiting the requests in flight and the bodies being read.
 
-The size of a body is unknown before its head arrives, so each body in flight is assumed to be as large as the largest
-recent one. This estimate can be wrong: if objects are sorted by size, hundreds of requests may be in flight when the
-first large objects arrive. Therefore a body that arrives in pieces must be admitted before it is read. Until then, the
-rest of the body stays at the server, and timeouts are paused.
+The size of a body is unknown until its head arrives, so each body in flight is assumed to be as large as the largest
+recent body. This estimate can be wrong: if objects are sorted by size, hundreds of requests may be in flight when the
+first large objects arrive. A body that arrives in pieces must therefore be admitted before it is read. Until then, the
+remainder of the body stays at the server, and timeouts are paused.
 """
 
 import asyncio
@@ -13,47 +13,47 @@ from typing import Self
 
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
-# Maximum total size of bodies being received or not yet taken by the dispatcher, for all event loops of a job, and the
-# minimum share of one loop. Each body is in memory twice for a moment.
+# Maximum total size of bodies that are being received or were not yet taken by the dispatcher, for all event loops of a
+# job, and the minimum share of one loop. Each body is briefly in memory twice.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
-# Estimated body size before the first answers: it allows 16 requests in flight.
+# Estimated body size before the first answers arrive, which allows 16 requests in flight.
 _FIRST_ESTIMATE = 2 << 20
 _FIRST_ANSWERS = 4
-# Decay of the estimate: the weight of a large body halves after about eleven smaller bodies.
+# Decay of the estimate, at which the weight of a large body halves after about eleven smaller bodies.
 _FORGET = 1 / 16
 
 
 class BodyMemory:
-    """Counts the bytes of bodies. Only the event loop uses it.
+    """Counts the bytes of bodies. Used only by the event loop.
 
     Args:
-        loops: number of event loops in the job. They share the maximum.
+        loops: number of event loops in the job, which share the maximum.
     """
 
     def __init__(self, loops: int = 1) -> None:
         self.bytes_max = max(BODIES_BYTES_MAX // loops, _SHARE_BYTES_MIN)
-        # Bytes of bodies that were admitted, or that have arrived and were not yet taken.
+        # Bytes of bodies that were admitted, or that have arrived but have not been taken yet.
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
-        # Numbers of bodies that arrive in pieces: all that have begun, and those being read, whose real size counts.
+        # Number of all bodies that have started to arrive in pieces, and of those being read, whose real size counts.
         self._begun = 0
         self._reading = 0
-        # Waiting bodies, as a heap with the oldest on top: each body's number, and the number of bytes it waits for.
+        # Heap of waiting bodies, oldest first, with each body's number and the number of bytes that it waits for.
         self._waiting: list[tuple[int, int, BodyRoom, asyncio.Future[None]]] = []
         # The part of the used bytes that only waiting bodies can free.
         self._stuck = 0
 
     @property
     def used(self) -> int:
-        """Bytes that were admitted, or that have arrived and were not yet taken."""
+        """Bytes that were admitted, or that have arrived but have not been taken yet."""
         return self._used
 
     def has_room(self, in_flight: int) -> bool:
-        """Return whether another request may start while `in_flight` others run.
+        """Return whether another request can start while `in_flight` others are running.
 
-        If none are in flight, one may start unless the memory is full.
+        If none is in flight, one can start unless the memory is full.
         """
         if self._waiting:
             return False
@@ -70,7 +70,7 @@ class BodyMemory:
             self._estimate = max(length, self._estimate + (length - self._estimate) * _FORGET)
 
     def release(self, held: int) -> None:
-        """Release bytes that the dispatcher has taken."""
+        """Release bytes taken by the dispatcher."""
         self._used -= held
         if self._waiting:
             self._admit_waiting()
@@ -85,7 +85,7 @@ class BodyMemory:
         return BodyRoom(self, self._begun, connection_bytes)
 
     def take(self, room: "BodyRoom", count: int) -> bool:
-        """Admit `count` more bytes of a body, if there is room and no other body waits."""
+        """Admit `count` more bytes of a body if there is room and no other body is waiting."""
         self._estimate = max(self._estimate, room.bytes + count)
         if self._waiting or self._used + count > self.bytes_max:
             return False
@@ -110,7 +110,7 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """Release the memory of a body that was abandoned, or that is complete and will be noted as an answer."""
+        """Release the memory of a body that was abandoned, or that is complete and about to be noted as an answer."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
@@ -125,7 +125,7 @@ class BodyMemory:
         self._used += count
 
     def _admit_waiting(self) -> None:
-        """Admit waiting bodies, oldest first. If nothing else can free memory, one body continues beyond the limit."""
+        """Admit waiting bodies, oldest first. If nothing else can free memory, let one body exceed the limit."""
         while self._waiting:
             _, count, room, admitted = self._waiting[0]
             if self._used + count > self.bytes_max and self._used > self._stuck:

@@ -1,4 +1,4 @@
-"""The engine `combo`: processes with asyncio. Each has a thread for the dispatcher and one for the event loop."""
+"""The engine `combo`: several processes, each with one thread for the dispatcher and one for an asyncio event loop."""
 
 from fetchmill.engines import event_loop
 from fetchmill.engines.transports import AsyncTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """Return the work of each process. `processes` is the job's number of processes."""
+    """Return the work of each of the job's processes. `processes` is their number."""
     return WorkerMain(event_loop.run, (transport, processes))

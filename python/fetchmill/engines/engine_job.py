@@ -1,4 +1,4 @@
-"""Starts, waits for and ends a job together with its Python engine."""
+"""Starts, awaits and ends a job together with its Python engine."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from fetchmill.engines.process_pool import ProcessPool
 if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Job
 
-# Maximum wait for the dispatcher before the job is checked again.
+# Maximum time to wait for the dispatcher before checking the job again.
 POLL_SECONDS = 0.05
 # Time limit for the engine to end after its job. The engine's threads end when their requests do.
 JOIN_SECONDS = 5.0
@@ -19,12 +19,12 @@ EngineFunction = Callable[["Dispatcher"], None]
 
 
 class EngineJob:
-    """A `fetchmill._native.Job` with the thread of its engine, and the engine's processes if it has any.
+    """A `fetchmill._native.Job`, its engine's thread, and the engine's processes, if any.
 
     Args:
-        job: the job; it waits for the engine.
-        work: the function of the engine's thread.
-        kill: immediately kills the processes that `work` has started.
+        job: the job, which waits for the engine.
+        work: the function that the engine's thread runs.
+        kill: function that immediately kills the processes started by `work`.
     """
 
     def __init__(self, job: "Job", work: Callable[[], None], kill: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class EngineJob:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the job to end. If it has, also wait for its engine. Return whether it has ended."""
+        """Wait up to `seconds` for the job to end, and then for its engine. Return whether the job has ended."""
         has_ended = self._job.wait(seconds)
         if has_ended:
             self._thread.join(JOIN_SECONDS)
@@ -60,7 +60,7 @@ class EngineJob:
         self._kill()
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the job. If the engine failed, raise its error."""
+        """Return the job's report. If the engine failed, raise its error."""
         if self._error is not None:
             with contextlib.suppress(Exception):
                 self._job.report()

@@ -1,8 +1,8 @@
-"""The engine `asyncio`: an event loop with many concurrent requests. Each process of the engine `combo` runs it, too.
+"""The engine `asyncio`: an event loop with many concurrent requests. Each process of the engine `combo` also runs it.
 
 One thread runs the dispatcher, and another runs the loop. They synchronize once per batch: targets arrive through
-`call_soon_threadsafe`, and answers leave together at the end of the loop's iteration. The number of tasks is limited by
-the number of requests in flight and the memory for their bodies.
+`call_soon_threadsafe`, and all answers are passed on at the end of the loop's iteration. The number of tasks is limited
+by the maximum number of requests in flight, and by the memory for their bodies.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from fetchmill._native import Dispatcher
     from fetchmill.engines.answers import Answer
 
-# Maximum number of answers that connections hold until they are certain, in addition to requests in flight.
+# Maximum number of answers that connections hold until the answers are certain, in addition to requests in flight.
 _HELD_MAX = 8192
 
 
 def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> None:
-    """Fetch the dispatcher's targets, up to its concurrency at a time, until there are no more.
+    """Fetch the dispatcher's targets, up to its concurrency at a time, until no targets are left.
 
     `loops` is the number of event loops that share the job's memory.
     """
@@ -34,15 +34,15 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
-        # Each held answer allows another target to be handed out. Limit their number, because targets already
-        # handed out are not paced if the origin starts to refuse requests.
+        # Each held answer allows another target to be handed out. The number of held answers is limited, because
+        # targets that were already handed out are not paced if the origin starts to refuse requests.
         exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
 
 
 class _EventLoop:
-    """The event loop in its thread. It is the `AnswerReceiver` of its transport."""
+    """The event loop, which runs in its own thread and is the `AnswerReceiver` of its transport."""
 
     def __init__(self, transport: AsyncTransport, limit: int, body_memory: BodyMemory) -> None:
         self.answers: AnswerQueue = SimpleQueue()
@@ -73,7 +73,7 @@ class _EventLoop:
             self._call(self._append, ())
 
     def running(self) -> tuple[int, int]:
-        """Return the number of running requests and of waiting targets. Called by the dispatcher's thread."""
+        """Return the numbers of running requests and waiting targets. Called by the dispatcher's thread."""
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
@@ -84,7 +84,7 @@ class _EventLoop:
         """Record an uncertain answer. Called by the transport."""
         self.body_memory.note(answer)
         self.held += 1
-        # The dispatcher may now hand out another target.
+        # The dispatcher can now hand out another target.
         self._publish_soon()
 
     def give(self, answers: "list[Answer]") -> None:
@@ -105,7 +105,7 @@ class _EventLoop:
         self.thread.join(DRAIN_SECONDS)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function in the loop. Do nothing if the loop has ended; the loop's error is in `answers`."""
+        """Call a function in the loop. Do nothing if the loop has ended, because its error is already in `answers`."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -150,8 +150,8 @@ class _EventLoop:
     async def _fetch_waiting(self) -> None:
         """Fetch waiting targets in sequence, in one task.
 
-        The task ends when no target is waiting, or when there is no memory for the next target. The dispatcher's next
-        report frees memory and starts tasks again.
+        The task ends when no target is waiting, or when memory is insufficient for the next target. The dispatcher's
+        next report frees memory and starts new tasks.
         """
         while self._waiting:
             answer = await self._transport.fetch(self._waiting.popleft(), self._state)
@@ -180,7 +180,7 @@ class _EventLoop:
             self.answers.put(error)
             return
         # Tasks that end in the same iteration count each other as running, so all of them may end although some should
-        # continue. A task that is left fetches the waiting targets.
+        # continue. A remaining task fetches the waiting targets.
         if not self._tasks:
             self._start_tasks()
 

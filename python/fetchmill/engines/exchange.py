@@ -1,4 +1,4 @@
-"""Moves targets from the dispatcher to an engine's workers, and answers back. All engines in one process share it."""
+"""Passes targets from the dispatcher to an engine's workers, and answers back, for all engines in one process."""
 
 import time
 from queue import Empty, SimpleQueue
@@ -9,7 +9,7 @@ from fetchmill.engines.answers import Answer
 if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
 
-# Maximum wait for the dispatcher's targets when nothing is in flight.
+# Maximum time to wait for the dispatcher's targets when nothing is in flight.
 IDLE_WAIT_SECONDS = 0.25
 # Maximum time between two polls of the dispatcher while requests are in flight.
 POLL_SECONDS = 0.05
@@ -21,15 +21,15 @@ REPORT_MAX = 1024
 # requests in a second.
 HELD_MAX = 4096
 
-# Queue of lists of answers, in order of arrival, or of the error that ended the workers.
+# Queue whose entries are lists of answers in order of arrival, or the error that ended the workers.
 AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
 class Workers(Protocol):
-    """The workers that make requests: threads, or an event loop. The dispatcher's thread calls these methods.
+    """The workers that make requests, which are threads or an event loop. The dispatcher's thread calls these methods.
 
     Args:
-        answers: the queue of answers; an empty list means that there is room for more targets.
+        answers: the queue of answers. An empty list means that the workers have room for more targets.
         held: number of replies that have arrived but are not yet certain.
     """
 
@@ -42,32 +42,32 @@ class Workers(Protocol):
         """Add targets without waiting. Each target results in one answer."""
 
     def resize(self, limit: int) -> None:
-        """Limit the number of requests in flight from now on. Requests already in flight continue."""
+        """Limit the number of requests in flight from now on. Requests that are already in flight continue."""
 
     def running(self) -> tuple[int, int]:
-        """Return the number of requests in flight, and of targets that wait to be requested."""
+        """Return the numbers of requests in flight and of targets waiting to be requested."""
 
     def on_reported(self, answers: list[Answer]) -> None:
         """Record that the dispatcher has taken these answers."""
 
 
 def targets_max(limit: int, held: int) -> int:
-    """Return the maximum number of targets for workers, with `limit` requests in flight and `held` replies.
+    """Return the maximum number of targets for workers, given `limit` requests in flight and `held` replies.
 
-    Some of these targets wait to be requested, so that workers need not wait for the dispatcher.
+    Some of these targets are waiting to be requested, so that workers do not have to wait for the dispatcher.
     """
     return limit + max(8, limit // 4) + held if limit else held
 
 
 def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
-    """Hand targets to workers and report their answers, until there are no more targets.
+    """Hand targets to workers and report their answers, until no targets are left.
 
-    The dispatcher sets the maximum number of requests in flight, and may change it.
+    The dispatcher sets the maximum number of requests in flight, and can change it at any time.
 
     Args:
         dispatcher: the dispatcher of the job.
         workers: the workers that make requests.
-        held_max: maximum number of additional targets; one is handed out for each held reply.
+        held_max: maximum number of additional targets, one of which is handed out for each held reply.
 
     Raises:
         BaseException: an error that a worker has put into `answers`.
@@ -92,7 +92,7 @@ def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
 
 
 def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
-    """Report available answers, and wait up to `seconds` for the first one. Return their number."""
+    """Wait up to `seconds` for an answer, report all available answers, and return their number."""
     answers = workers.answers
     found: list[Answer] = []
     try:

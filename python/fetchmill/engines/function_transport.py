@@ -17,14 +17,14 @@ from fetchmill.errors import UsageError
 _STATUS = ("status", "status_code")
 _BODY = ("body", "content", "data")
 OK = 200
-# Errors that indicate a bug in the function. Servers and networks hardly ever cause them.
+# Errors that indicate a bug in the function, because servers and networks hardly ever cause them.
 _MISTAKES = (TypeError, AttributeError, NameError, ImportError, NotImplementedError, SyntaxError)
-# Number of targets that must fail with the same bug before the job ends, because one or two may just be unusual.
+# Number of targets that must fail with the same bug before the job ends. One or two targets may just be unusual.
 MISTAKES_MAX = 3
 
 
 class FirstCalls:
-    """Watches the first calls of a function for a bug that would make every target fail in the same way."""
+    """Checks the first calls of a function for a bug that would make every target fail in the same way."""
 
     def __init__(self) -> None:
         self._has_given = False
@@ -32,14 +32,14 @@ class FirstCalls:
         self._targets: set[int] = set()
 
     def on_answer(self) -> None:
-        """Record that a call returned a valid result. From now on, errors only fail their targets."""
+        """Record that a call returned a valid result. From now on, an error affects only its target."""
         self._has_given = True
 
     def on_error(self, target: Target, error: Exception) -> None:
         """Record a failed call.
 
         Raises:
-            UsageError: several calls have failed at the same place with the same bug, and none has succeeded before.
+            UsageError: several calls have failed in the same place with the same bug, and no call has succeeded.
         """
         if self._has_given or not isinstance(error, _MISTAKES):
             return
@@ -56,13 +56,13 @@ class FirstCalls:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """The user's functions, which replace a transport.
+    """The user's functions, which take the place of a transport.
 
     Args:
-        function: `function(target)`, or `function(target, state)` with an `on_start`; returns bytes or a reply. For
-            `asyncio` and `combo` it must be a coroutine function; `on_start` and `on_done` may be.
-        on_start: returns the state; called once per worker.
-        on_done: called with the state when a worker ends; with `None` if there is no `on_start`.
+        function: called as `function(target)`, or as `function(target, state)` if `on_start` is given; returns bytes or
+            a reply. For `asyncio` and `combo`, it must be a coroutine function; `on_start` and `on_done` can be one.
+        on_start: called once per worker; returns the state.
+        on_done: called with the state when a worker ends, or with `None` if `on_start` is not given.
     """
 
     function: Callable[..., Any]
@@ -74,7 +74,7 @@ class UserFunction:
         """Convert the result of a call to an answer.
 
         Raises:
-            TypeError: the result is not valid.
+            TypeError: the result is invalid.
         """
         answer = answer_of(target, value)
         self.first_calls.on_answer()
@@ -82,12 +82,12 @@ class UserFunction:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Always empty, because it is unknown which libraries the function uses."""
+        """Always empty, because the libraries that the function uses are unknown."""
         return ()
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """Statistics about the origin's replies. No answer is held."""
+        """Statistics about the origin's replies. No answers are held."""
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
@@ -102,7 +102,7 @@ class UserFunction:
         """Convert the exception of a call to an answer.
 
         Raises:
-            UsageError: the exception indicates a bug in the function. The job then ends.
+            UsageError: the exception indicates a bug in the function, which ends the job.
         """
         self.first_calls.on_error(target, error)
         return FailureAnswer(target.sequence, "function", _error_line(error))
@@ -179,7 +179,7 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
             f"(or content, or data), not {type(value).__name__}"
         )
     fields = {str(name).lower(): str(value) for name, value in _items(getattr(value, "headers", None))}
-    # A library may have decoded the bytes.
+    # The user's library may have decoded the body.
     return ReplyAnswer.of(target.sequence, status, bytes(body), fields, checksums=None)
 
 

@@ -1,7 +1,7 @@
-"""Restricts the addresses of connections: with `public_only`, they must be on the public internet.
+"""Restricts connections to addresses on the public internet, for `public_only`.
 
-The origin named by the user may have any address. The native engine's rule is applied to the address of the connection,
-never to a name. A name with both public and other addresses is rejected.
+The origin that the user named can have any address. The native engine's rule is applied to the address of the
+connection, never to a name. A name that has both public and other addresses is rejected.
 """
 
 import socket
@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """Return an origin's scheme, host and port; None if it cannot be requested, because then no target matches it."""
+    """Return an origin's scheme, host and port, or None if it cannot be requested, so that no target matches it."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:
@@ -39,7 +39,7 @@ def _place_of(address: RequestUrl) -> tuple[str, str, int]:
 
 
 def check_host(host: str) -> None:
-    """Check a host given as an address, in any notation that the system accepts.
+    """Check a host that is an address, in any notation that the system accepts.
 
     Args:
         host: the host without brackets. A name is checked when it is looked up.
@@ -55,7 +55,7 @@ def check_host(host: str) -> None:
 
 
 def check_addresses(addresses: Iterable[str]) -> None:
-    """Check the addresses of a name.
+    """Check the addresses of a host name.
 
     Raises:
         AttemptError: `private-address`, if one of the addresses is not public.

@@ -1,7 +1,7 @@
-"""One attempt with aiohttp: deadlines, lookups, and the session that makes the request. Uses only public API.
+"""One attempt with aiohttp: deadlines, lookups, and the session that makes the request. Uses only the public API.
 
 aiohttp calls back in the attempt's task, so lookups and handshakes find the attempt through a context variable. The
-transport imports this module when it starts, because the module needs the library.
+transport imports this module only when it starts, because the module requires aiohttp.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from fetchmill.engines.transports import TransportOptions
 if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Number of threads that resolve names. Each unanswered lookup keeps one of them busy.
+# Number of threads that resolve names. Each unanswered lookup keeps one thread busy.
 _LOOKUPS_MAX = 64
 DNS_CACHE_SECONDS = 60
 # Maximum size of a line in a head, as in the native engine. aiohttp itself limits a head to 128 fields.
 _LINE_BYTES_MAX = 1 << 14
-# Maximum number of bytes that all connections of a loop together may receive before their bodies are admitted. Each
-# connection has an equal share. The library stops reading from a connection after twice its share.
+# Maximum number of bytes that all connections of a loop together can receive before their bodies are admitted. Each
+# connection gets an equal share. aiohttp stops reading from a connection after twice this share.
 _UNREAD_BYTES_MAX = 32 << 20
 _UNREAD_SHARE_MIN = 64 << 10
 _UNREAD_SHARE_MAX = 256 << 10
-# A value that aiohttp and the standard library pass to each other. This module only forwards it.
+# A value that aiohttp and the standard library exchange, and that this module only forwards.
 LibraryValue: TypeAlias = Any
 
 # The attempt of the running task. aiohttp's callbacks cannot find their attempt in any other way.
@@ -44,7 +44,7 @@ CURRENT_ATTEMPT: ContextVar["AsyncAttempt"] = ContextVar("attempt")
 
 
 class AsyncAttempt:
-    """The state of an attempt, with a timer for its deadlines. The timer runs inside the `with` block.
+    """The state of an attempt, with a timer for its deadlines that runs inside the `with` block.
 
     Args:
         address: the requested URL.
@@ -60,33 +60,33 @@ class AsyncAttempt:
         self.context = context
         self.is_fresh = is_fresh
         # Set when the request is sent: the time, whether the connection had an earlier request, and whether the next
-        # reply can only belong to this request.
+        # reply must belong to this request.
         self.is_request_sent = False
         self.sent_at = 0.0
         self.is_reused = False
         self.is_certain = True
         self.is_late = False
-        # The connection; None if it is not kept for the next request.
+        # The connection, or None if it is not kept for the next request.
         self.connection: HoldingConnection | None = None
         self._deadlines = Deadlines(options)
         self._loop = asyncio.get_running_loop()
 
     @property
     def kind(self) -> str:
-        """The failure kind of an attempt ended by the timer."""
+        """The failure kind of an attempt that the timer ended."""
         return self._deadlines.remaining()[1]
 
     def on_connect_phase(self, kind: str) -> None:
-        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in it."""
+        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in this phase."""
         self._deadlines.on_connect_phase(kind)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of earlier bodies held by the connection until this reply is complete."""
+        """Bytes of earlier bodies that the connection holds until this reply is complete."""
         return 0 if self.connection is None else self.connection.held.bytes
 
     def on_request_sent(self, connection: "HoldingConnection | None" = None) -> None:
-        """Record that the request is about to be sent. `connection` is None if the connection is used only once."""
+        """Record that the request is about to be sent. `connection` is None if it is used only once."""
         self.is_request_sent = True
         if connection is not None:
             self.connection = connection
@@ -108,7 +108,7 @@ class AsyncAttempt:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the deadlines inside the block, in which the body waits for this process."""
+        """Pause the deadlines inside the block, where the body waits for this process."""
         self._timer.cancel()
         began = time.monotonic()
         try:
@@ -125,10 +125,10 @@ class AsyncAttempt:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._timer.cancel()
         task = self._task
-        # The timer and the task have contexts that refer to this attempt. Without `del`, only the garbage collector
-        # could free the cycle.
+        # The contexts of the timer and the task refer to this attempt. Without `del`, only the garbage collector could
+        # free the cycle.
         del self._timer, self._task
-        # Like `asyncio.Timeout`: if other code has cancelled the task, the task stays cancelled.
+        # If other code has cancelled the task, the task stays cancelled, as with `asyncio.Timeout`.
         if self.is_late and task and task.uncancel() <= self._cancelling and error is CancelledError:
             raise TimeoutError
 
@@ -137,7 +137,7 @@ class AsyncAttempt:
         self._timer = self._loop.call_later(max(0, self._deadlines.remaining()[0]), self._on_timer)
 
     def _advance_timer(self) -> None:
-        """Restart the timer in the rare case that it would fire too late. If it fires too early, it restarts itself."""
+        """Restart the timer if it would fire too late, which is rare. If it fires too early, it restarts itself."""
         if self._deadlines.until < self._fires_at:
             self._timer.cancel()
             self._start_timer()
@@ -155,8 +155,8 @@ def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options:
 
     Args:
         connector: opens the session's connections.
-        requests_max: maximum number of requests in flight at any time.
-        options: further arguments of `aiohttp.ClientSession`.
+        requests_max: maximum number of requests in flight.
+        options: additional arguments for `aiohttp.ClientSession`.
     """
     return aiohttp.ClientSession(
         connector=connector,
@@ -181,10 +181,10 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Resolver(AbstractResolver):
-    """Resolves names with the system. Uses its own threads, because aiohttp's resolver has only a few.
+    """Resolves names with the system's resolver, in its own threads because aiohttp's resolver has too few.
 
     Args:
-        judging: options that decide which lookups may only return public addresses; None to allow any address.
+        judging: options that determine which lookups must return only public addresses; None to allow any address.
     """
 
     def __init__(self, judging: TransportOptions | None) -> None:

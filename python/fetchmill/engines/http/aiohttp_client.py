@@ -1,6 +1,6 @@
 """Makes attempts with aiohttp in one event loop.
 
-The transport imports this module when it starts, because the module needs the library. The library uses most of the CPU
+The transport imports this module only when it starts, because the module requires aiohttp. aiohttp uses most of the CPU
 time, so this module does little per request.
 """
 
@@ -25,16 +25,16 @@ from fetchmill.engines.transports import AnswerReceiver, Target, TransportOption
 
 
 class Connections(Protocol):
-    """Assigns connections to requests, and decides when the match of a reply to its request is certain."""
+    """Assigns connections to requests, and decides when a reply is certain to belong to its request."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Return a session. `judging` decides which lookups may only return public addresses; None allows any."""
+        """Return a session. `judging` determines which lookups must return only public addresses; None allows any."""
 
     def url_of(self, address: RequestUrl) -> URL:
         """Return the URL that is passed to the session."""
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return header fields for each request, in addition to those of the target."""
+        """Return header fields to add to the target's own header fields."""
 
     def head_kind(self, error: BaseException) -> str:
         """Return the failure kind of a head that could not be parsed."""
@@ -43,11 +43,11 @@ class Connections(Protocol):
         """Check a complete reply.
 
         Raises:
-            AttemptError: it cannot be proved which request the reply belongs to.
+            AttemptError: it is not certain which request the reply belongs to.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Accept a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
+        """Accept a reply that passed `check_end`. Return it if it is certain, otherwise hold it."""
 
     def abandon(self, attempt: AsyncAttempt) -> None:
         """Handle an attempt without a reply."""
@@ -63,7 +63,7 @@ class AiohttpClient:
         options: the options of the job.
         proxies: the proxies of the job.
         receiver: the event loop, which manages the memory for bodies.
-        connections: the connections of the loop.
+        connections: the event loop's connections.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class AiohttpClient:
         self._memory = receiver.body_memory
         self._connections = connections
         self._direct = connections.session(options)
-        # The session for requests through a proxy. The proxy's address may be private.
+        # The session for requests through a proxy, whose address can be private.
         self._proxied = connections.session(None) if proxies.of_scheme else None
         self._tls = TlsContexts(options, HandshakeContext)
 
@@ -102,10 +102,11 @@ class AiohttpClient:
         """Make one request.
 
         Raises:
-            AttemptError: there is no complete reply.
+            AttemptError: no complete reply was received.
         """
         proxy = self._proxies.proxy_of(address)
-        # Create the context before the deadlines start, because the first one reads all of the system's authorities.
+        # Create the context before the deadlines start, because the first context reads all of the system's
+        # certificates.
         context = self._tls.context_for(address.host) if address.scheme == "https" else None
         attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)
         try:
@@ -136,7 +137,7 @@ class AiohttpClient:
             end = body_end(reply.status, reply.version or (1, 0), fields.items())
             self._check_size(end.length or 0)
             content = reply.content
-            # Most small bodies arrive together with their head, so there is no need to wait.
+            # Most small bodies arrive together with their head, so waiting is unnecessary.
             is_whole = content.is_eof() and content.exception() is None
             body = content.read_nowait() if is_whole else await self._read(reply, attempt, end.length)
             self._check_size(len(body))
@@ -150,7 +151,7 @@ class AiohttpClient:
         )
 
     async def _read(self, reply: aiohttp.ClientResponse, attempt: AsyncAttempt, length: int | None) -> bytes:
-        """Read the body without decoding it. While there is no room, the library stops reading and the server waits.
+        """Read the body without decoding it. While memory is insufficient, aiohttp stops reading and the server waits.
 
         Raises:
             AttemptError: the body is too large or broken.
@@ -175,7 +176,7 @@ class AiohttpClient:
         return b"".join(pieces)
 
     async def _admit(self, attempt: AsyncAttempt, room: BodyRoom, count: int) -> None:
-        """Wait until there is room for `count` more bytes."""
+        """Wait until memory is available for `count` more bytes."""
         if not self._memory.take(room, count):
             with attempt.paused():
                 await self._memory.wait(room, count)
@@ -227,11 +228,11 @@ def _check_length(body: bytes, end: BodyEnd) -> None:
 
 
 def _connect_kind(error: OSError) -> str:
-    """Return the failure kind of a connection error. If several addresses failed, its text has their error numbers."""
+    """Return the failure kind of a connection error, whose text contains error numbers if several addresses failed."""
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
     if isinstance(error, socket.gaierror):
-        # A host that aiohttp considers an address bypasses the resolver, but some aiohttp releases then look it up.
+        # A host that aiohttp considers an address bypasses the resolver, but some aiohttp releases still look it up.
         return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(

@@ -1,8 +1,8 @@
-"""All code that relies on private parts of aiohttp. It is used only with tested aiohttp versions.
+"""All code that relies on private parts of aiohttp, which is used only with tested aiohttp versions.
 
 aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the
-parser. The transport imports this module when it starts, because the module needs the library.
+parser. The transport imports this module only when it starts, because the module requires aiohttp.
 """
 
 import asyncio
@@ -27,26 +27,26 @@ from fetchmill.engines.http.held_connections import ConnectionKey, ConnectionOwn
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
 
-# A value that parts of aiohttp pass to each other. This module only forwards it.
+# A value that parts of aiohttp exchange, and that this module only forwards.
 LibraryValue: TypeAlias = Any
 
 
 class KeptConnections(HeldConnections):
-    """An event loop's connections, kept by aiohttp for later requests."""
+    """An event loop's connections, which aiohttp keeps for later requests."""
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
         """Return a session without automatic retries.
 
         Args:
-            judging: options that decide which lookups may only return public addresses; None to allow any address.
+            judging: options that determine which lookups must return only public addresses; None to allow any address.
         """
         made = open_session(_Connector(self, judging), self.requests_max, request_class=_VerbatimRequest)
-        # Otherwise aiohttp would retry on any connection, even on a new one.
+        # Otherwise, aiohttp would retry on any connection, even on a new one.
         made._retry_connection = False  # noqa: SLF001
         return made
 
     def head_kind(self, error: BaseException | None) -> str:
-        """Return the failure kind of a head that could not be parsed. The reason is in one of the error's causes."""
+        """Return the failure kind of a head that could not be parsed, found in one of the error's causes."""
         while error is not None:
             if isinstance(error, http_exceptions.BadStatusLine):
                 return "not-http"
@@ -57,13 +57,13 @@ class KeptConnections(HeldConnections):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A connector for connections with held answers. Owns its resolver and closes it."""
+    """A connector for connections that hold answers. It owns and closes its resolver."""
 
     def __init__(self, connections: HeldConnections, judging: TransportOptions | None) -> None:
         self._own_resolver = Resolver(judging)
         options: dict[str, LibraryValue] = {"resolver": self._own_resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None:
-            # aiohttp's cache serves both schemes of a host. Addresses cached for the other scheme bypass the resolver.
+            # aiohttp caches addresses by host, and an address cached for the other scheme would bypass the resolver.
             options["socket_factory"] = partial(judged_socket, judging)
         super().__init__(limit=connections.requests_max, **options)
         self._connections = connections
@@ -71,7 +71,7 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stop counting a connection, because it is resting."""
+        """Stop counting a connection because it is resting."""
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:
@@ -88,7 +88,7 @@ class _Connector(aiohttp.TCPConnector):
             return None
         while (found := await super()._get(key, traces)) is not None:
             connection: LibraryValue = found.protocol
-            # If the next reply will be treated as certain, bytes that have already arrived would be mistaken for it.
+            # If the next reply counts as certain, bytes that have already arrived would be mistaken for it.
             if not connection.held.is_next_certain or not connection.is_readable():
                 return found
             found._protocol = None  # noqa: SLF001 - `found` would close the connection
@@ -107,38 +107,38 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class HoldingConnection(ResponseHandler):
-    """A connection, as aiohttp's protocol. Tracks its request in flight and its held answers.
+    """A connection, in the form of aiohttp's protocol, that tracks its request in flight and its held answers.
 
     Args:
         loop: the event loop.
-        connections: the loop's connections; notified of bytes that arrive without a request.
+        connections: the loop's connections, which are notified of bytes that arrive without a request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: HeldConnections) -> None:
         super().__init__(loop)
         self._connections = connections
         self.held = connections.new_held()
-        # The connector; set when the connection is released for the first time.
+        # The connector, which is set when the connection is released for the first time.
         self.connector: ConnectionOwner | None = None
         self.key: ConnectionKey = None
         self.is_used = False
-        # Whether a request is in flight. Before the first one, this may be the request to a proxy.
+        # Whether a request is in flight. The first request may be the request to a proxy.
         self._is_awaited = True
-        # Whether no request is in flight and the last reply was checked. The connection is unused, rests, or is ending.
+        # Whether no request is in flight and the last reply was checked. The connection is unused, resting or ending.
         self.is_kept = False
         # Whether the current request asks the server to close the connection.
         self.is_last = False
         # Whether the server was asked to close but did not announce it. If so, the connection's end proves nothing.
         self.is_unannounced = False
         self.has_surplus = False
-        # Whether the connection ended with an error, rather than by the server closing it.
+        # Whether the connection ended with an error instead of being closed by the server.
         self.is_broken = False
         # Whether the targets of the held answers have been requested again.
         self.is_lost = False
         # Whether the connection is resting without counting as a request in flight.
         self.is_aside = False
         self.is_ending = False
-        # When the rest began, on the monotonic clock.
+        # Monotonic time at which the connection started to rest.
         self.rest_began = 0.0
         self.rest_seconds = 0.0
         self.timer: asyncio.TimerHandle | None = None
@@ -151,7 +151,7 @@ class HoldingConnection(ResponseHandler):
         return transport is not None and not self._should_close and not transport.is_closing()
 
     def begin_request(self) -> None:
-        """Prepare for sending a request."""
+        """Prepare to send a request."""
         self._connections.unused.pop(self, None)
         self._connections.awaited[self] = time.monotonic()
         self.is_used = True
@@ -160,7 +160,7 @@ class HoldingConnection(ResponseHandler):
         self.is_last = self.held.is_ending
 
     def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
-        """Record that the reply is complete. From now on, any bytes are unsolicited."""
+        """Record that the reply is complete. From now on, all bytes are unsolicited."""
         self.connector, self.key = connector, key
         self._connections.awaited.pop(self, None)
         self._is_awaited = False
@@ -173,7 +173,7 @@ class HoldingConnection(ResponseHandler):
             self._note_surplus()
             return
         super().data_received(data)
-        # The request ends when the last bytes of its body are parsed. The same call may have parsed bytes after them.
+        # The request ends when the last bytes of its body are parsed. The same call may have parsed later bytes.
         if not self._is_awaited and (self._buffer or isinstance(self.exception(), http_exceptions.HttpProcessingError)):
             self._note_surplus()
 
@@ -187,9 +187,9 @@ class HoldingConnection(ResponseHandler):
         self._connections.on_lost(self)
 
     def is_readable(self) -> bool:
-        """Return whether there are unread bytes, or the connection ended and the loop has not noticed yet.
+        """Return whether bytes are unread, or the connection has ended but the loop has not noticed yet.
 
-        Timers may run before the loop reads bytes that arrived while it was busy.
+        Timers can run before the loop reads bytes that arrived while it was busy.
         """
         socket = None if self.transport is None else self.transport.get_extra_info("socket")
         if socket is None or (number := socket.fileno()) < 0:
@@ -199,7 +199,7 @@ class HoldingConnection(ResponseHandler):
         return bool(poll.poll(0))
 
     def has_partial_reply(self) -> bool:
-        """Return whether the last reply was followed by the start of another one. Only the parser knows this."""
+        """Return whether the last reply was followed by the start of another reply, which only the parser can tell."""
         if self._parser is None:
             return False
         try:
@@ -215,10 +215,10 @@ class HoldingConnection(ResponseHandler):
 
 
 class _VerbatimRequest(aiohttp.ClientRequest):
-    """A request whose request line is not changed by aiohttp."""
+    """A request whose request line aiohttp does not change."""
 
     def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Add no fields. Otherwise aiohttp's default fields would have to be suppressed one by one."""
+        """Add no fields, because aiohttp's default fields would otherwise have to be suppressed one by one."""
 
     async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
         attempt = CURRENT_ATTEMPT.get()

@@ -1,4 +1,4 @@
-"""Makes many concurrent requests in one event loop, with the library aiohttp."""
+"""Makes many concurrent requests in one event loop, using aiohttp."""
 
 from collections.abc import Awaitable
 from functools import cached_property
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class AiohttpTransport:
-    """Implements `AsyncTransport`. Can be sent to another process.
+    """An implementation of `AsyncTransport` that can be sent to another process.
 
     Args:
         options: the options of the job.
 
     Raises:
-        UsageError: the library is not installed.
+        UsageError: aiohttp is not installed.
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # If there are any notices, connections are closed after their reply.
+        # With any notice, connections are closed after their reply.
         self.notices = untested_notices([AIOHTTP])
         self._options = options
         self._proxies = Proxies.of(options)
@@ -50,7 +50,7 @@ class AiohttpTransport:
         await state.close()
 
     def _connections(self, receiver: AnswerReceiver) -> "Connections":
-        """Return the connections of a loop. For an untested version, the private parts of aiohttp are not imported."""
+        """Return the connections of a loop. For an untested version, do not import code for aiohttp's private parts."""
         if self.notices:
             from fetchmill.engines.http.closed_connections import ClosedConnections
 

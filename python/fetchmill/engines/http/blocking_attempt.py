@@ -1,4 +1,4 @@
-"""The state of an attempt in a thread, shared by the layers of the library."""
+"""The state of an attempt in a thread, which the layers of the library share."""
 
 import socket
 import ssl
@@ -16,9 +16,9 @@ from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
-# Maximum size of a head. Up to the same number of further bytes may have been read along with it.
+# Maximum size of a head. Up to the same number of additional bytes may have been read along with it.
 _HEAD_BYTES_MAX = 1 << 16
-# Maximum number of bytes on the wire per byte of a body: a one-byte chunk takes six.
+# Maximum number of bytes on the wire per byte of a body. A one-byte chunk takes six bytes.
 _OVERHEAD = 6
 
 
@@ -31,7 +31,7 @@ class ReplyProgress:
         is_last: whether the server closes the connection after the reply.
         is_cut: whether the connection has ended.
         bytes: number of bytes received.
-        bytes_max: maximum number of bytes.
+        bytes_max: maximum number of bytes to receive.
         has_surplus: whether unsolicited bytes arrived after the reply.
         is_ended: whether the server has closed the connection after the reply, without sending unsolicited bytes.
     """
@@ -46,11 +46,11 @@ class ReplyProgress:
 
 
 class BlockingAttempt:
-    """The attempts of one thread, one after another.
+    """The attempts that one thread makes one after another.
 
     Args:
         options: the options of the job.
-        keeps_connections: whether connections may be reused.
+        keeps_connections: whether connections can be reused.
     """
 
     def __init__(self, options: TransportOptions, *, keeps_connections: bool = True) -> None:
@@ -58,7 +58,7 @@ class BlockingAttempt:
         self._proxy: Proxy | None = None
         self._proxies = Proxies.of(options)
         self.is_reused = False
-        # The connection used last. None before the first request.
+        # The connection that was used last, or None before the first request.
         self.connection: Any = None
         self._options = options
         self._tls = TlsContexts(options)
@@ -70,7 +70,7 @@ class BlockingAttempt:
 
         Raises:
             AttemptError: `private-address`.
-            UsageError: the certificate file cannot be used.
+            UsageError: the certificate file is unusable.
         """
         self._must_be_public = address_policy.must_be_public(self._options, address)
         if self._must_be_public:
@@ -84,17 +84,17 @@ class BlockingAttempt:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """A connection's destination and TLS context. Attempts with the same ones may reuse the connection."""
+        """A connection's destination and TLS context. Attempts in which both are the same can reuse the connection."""
         address = self.address
         return address.scheme, address.host, address.port, self.context, self._proxy
 
     @property
     def request_line_target(self) -> str:
-        """The target in the request line: the whole URL for a proxy without a tunnel."""
+        """The target in the request line, which is the whole URL for a proxy without a tunnel."""
         return self.address.url if self._is_forwarded else self.address.target
 
     def proxy_fields(self) -> list[tuple[str, str]]:
-        """Return header fields for a proxy; none inside a tunnel, because the proxy cannot see its contents."""
+        """Return header fields for a proxy, or none inside a tunnel, whose contents the proxy cannot see."""
         return list(self._proxy.fields.items()) if self._proxy and self._is_forwarded else []
 
     @property
@@ -102,10 +102,10 @@ class BlockingAttempt:
         return self._proxy is not None and self.context is None
 
     def connect(self) -> socket.socket:
-        """Connect to the origin, or to a proxy, which then resolves the origin. Use TLS for https.
+        """Connect to the origin, or to a proxy that resolves the origin. Use TLS for https.
 
         Raises:
-            AttemptError: no connection was made.
+            AttemptError: the connection failed.
         """
         self.deadlines.on_connect()
         self.reply = ReplyProgress()
@@ -138,7 +138,7 @@ class BlockingAttempt:
     def _begin_tls(self, opened: socket.socket, context: ssl.SSLContext) -> socket.socket:
         opened.settimeout(max(self.deadlines.remaining()[0], connection.SECONDS_MIN))
         try:
-            # Require TLS's own close message. Otherwise an attacker on the network path could truncate the body.
+            # Require TLS's own close message. Otherwise, an attacker on the network path could truncate the body.
             return context.wrap_socket(
                 opened, server_hostname=self.address.host.rstrip("."), suppress_ragged_eofs=False
             )
@@ -156,7 +156,7 @@ class BlockingAttempt:
         self.is_reused = is_reused
 
     def begin_reply(self, file: ReplyFile) -> ReplyFile:
-        """Record that the request was sent and its reply will be read from `file`."""
+        """Record that the request was sent, and that its reply will be read from `file`."""
         self.close_reply()
         self._file = file
         self.deadlines.on_request_sent()
@@ -166,7 +166,7 @@ class BlockingAttempt:
     def end_reply(self) -> None:
         """Check for unsolicited bytes after a complete body. If the server closes the connection, read until the end.
 
-        If the connection is not kept, nothing more needs to be read, because its only reply is certain.
+        If the connection is not kept, nothing else needs to be read, because its only reply is certain.
         """
         reply = self.reply
         if self._file and reply.end and reply.end.is_delimited:
@@ -187,10 +187,10 @@ class BlockingAttempt:
         self.deadlines.on_head()
 
     def on_bytes(self, count: int) -> None:
-        """Record that bytes have arrived. 0 means the end of the connection.
+        """Record that a number of bytes has arrived. 0 means the end of the connection.
 
         Raises:
-            AttemptError: there are more bytes than a reply may have, even with framing around each byte of its body.
+            AttemptError: more bytes arrived than a reply can have, even with framing around each byte of its body.
         """
         reply = self.reply
         reply.is_cut = reply.is_cut or count == 0
@@ -201,5 +201,5 @@ class BlockingAttempt:
             self.deadlines.on_bytes(count)
 
     def read_failure_kind(self, error: OSError) -> str:
-        """Return the failure kind of a connection that broke while a reply was read."""
+        """Return the failure kind of a connection that broke while a reply was being read."""
         return "truncated" if self.reply.end else failure_kinds.connection_kind(error)

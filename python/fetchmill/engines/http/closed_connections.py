@@ -1,7 +1,7 @@
-"""aiohttp connections that are closed after their reply, for untested aiohttp versions. Uses only public API.
+"""aiohttp connections that are closed after their reply, for untested aiohttp versions. Uses only the public API.
 
 The first reply on a connection cannot belong to another request, so no answer is held. The transport imports this
-module when it starts, because the module needs the library.
+module only when it starts, because the module requires aiohttp.
 """
 
 from functools import partial
@@ -28,17 +28,17 @@ from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import Target, TransportOptions
 from fetchmill.errors import InternalError, UsageError
 
-# Header fields that aiohttp adds on its own by default.
+# Header fields that aiohttp adds by default.
 _AUTOMATIC_FIELDS = ("Accept", "Accept-Encoding", "User-Agent")
-# A value that parts of aiohttp pass to each other. This module only forwards it.
+# A value that parts of aiohttp exchange, and that this module only forwards.
 LibraryValue: TypeAlias = Any
 
 
 class ClosedConnections:
-    """The connections of an event loop, one for each request. Implements `Connections`.
+    """The connections of an event loop, one for each request. An implementation of `Connections`.
 
     Args:
-        requests_max: maximum number of requests in flight at any time.
+        requests_max: maximum number of requests in flight.
         origin: statistics about the replies of this process.
     """
 
@@ -48,7 +48,7 @@ class ClosedConnections:
         self._resolvers: list[Resolver] = []
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """Return a session that keeps no connections.
+        """Return a session that does not keep connections.
 
         Raises:
             UsageError: this aiohttp version does not support the required options.
@@ -74,7 +74,7 @@ class ClosedConnections:
         """Return the whole URL.
 
         Raises:
-            AttemptError: aiohttp would request a different URL, because it removes parts that it considers redundant.
+            AttemptError: aiohttp would request a different URL, without parts that it considers redundant.
         """
         try:
             url = URL(address.url, encoded=True)
@@ -87,7 +87,7 @@ class ClosedConnections:
         return url
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return a header field that asks the server to close the connection, too."""
+        """Return a header field that asks the server to close the connection as well."""
         return [("Connection", "close")]
 
     def head_kind(self, error: BaseException) -> str:
@@ -99,7 +99,7 @@ class ClosedConnections:
         """Check that this is the first reply of its connection.
 
         Raises:
-            InternalError: it is not certain that the reply is the first one.
+            InternalError: the reply may not be the first one.
         """
         if attempt.is_reused:
             raise InternalError(
@@ -108,14 +108,14 @@ class ClosedConnections:
             )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
-        """Return the reply, because it is certain. Record it in the origin's statistics."""
+        """Record the reply in the origin's statistics and return it, because it is certain."""
         held = HeldAnswers(self._origin)
         if not held.add(target, answer, attempt.sent_at):
             held.commit()
         return answer
 
     def abandon(self, attempt: AsyncAttempt) -> None:
-        """Do nothing: the library has closed the connection."""
+        """Do nothing, because aiohttp has closed the connection."""
 
     async def close(self) -> None:
         """End the lookups. The sessions close their connections."""
@@ -124,7 +124,7 @@ class ClosedConnections:
 
 
 def _trace_config() -> aiohttp.TraceConfig:
-    """Return callbacks that report the phases of an attempt, and stop retries that aiohttp makes on its own."""
+    """Return callbacks that report the phases of an attempt, and prevent aiohttp's own retries."""
     config = aiohttp.TraceConfig()
     config.on_connection_create_start.append(_on_connect)
     config.on_connection_create_end.append(_on_connected)
@@ -133,7 +133,7 @@ def _trace_config() -> aiohttp.TraceConfig:
 
 
 async def _on_connect(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """Called when a connection begins. A second connection would be aiohttp's retry after the first one broke."""
+    """Called when a connection is started. A second connection would be aiohttp's retry after the first one broke."""
     if hasattr(context, "has_connected"):
         raise AttemptError("reset")
     context.has_connected = True
@@ -145,7 +145,7 @@ async def _on_connected(_session: aiohttp.ClientSession, _context: SimpleNamespa
 
 
 async def _on_reused(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """Called for a reused connection. The reply could belong to another request, so `check_end` refuses it."""
+    """Called for a reused connection, whose reply could belong to another request and is refused by `check_end`."""
     attempt = CURRENT_ATTEMPT.get()
     attempt.on_request_sent()
     attempt.is_reused = True

@@ -8,14 +8,14 @@ from fetchmill.engines.http import failure_kinds
 from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 
-# Maximum number of addresses tried for a name.
+# Maximum number of addresses to try per name.
 ADDRESSES_MAX = 8
 # Minimum timeout, because a socket with a timeout of 0 does not wait.
 SECONDS_MIN = 0.001
 
 
 class SocketAddress(NamedTuple):
-    """An address to connect to, with the values that `socket` expects."""
+    """An address to connect to, in the form that `socket` expects."""
 
     family: socket.AddressFamily
     protocol: int
@@ -23,13 +23,13 @@ class SocketAddress(NamedTuple):
 
 
 def look_up(host: str, port: int) -> list[SocketAddress]:
-    """Look up the addresses of a name with the system. Blocks.
+    """Look up the addresses of a name with the system's resolver. Blocks.
 
     Raises:
         AttemptError: `dns-not-found`, `dns-empty`, `dns`.
     """
     try:
-        # Pass bytes, so that Python does not change the name.
+        # Pass bytes so that Python does not change the name.
         found = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         kind = failure_kinds.lookup_kind(error) if isinstance(error, OSError) else "dns-not-found"
@@ -38,7 +38,7 @@ def look_up(host: str, port: int) -> list[SocketAddress]:
 
 
 def connect(addresses: Sequence[SocketAddress], deadlines: Deadlines) -> socket.socket:
-    """Connect to the first address that answers. Try one after another, each with its share of the remaining time.
+    """Connect to the first address that answers. Addresses are tried in turn, each for its share of the remaining time.
 
     Raises:
         AttemptError: the most specific of `refused`, `reset`, `connect-timeout`, `unreachable`.

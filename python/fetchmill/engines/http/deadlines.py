@@ -4,7 +4,7 @@ import time
 
 from fetchmill.engines.transports import TransportOptions
 
-# A body extends the total deadline by one second for this number of bytes.
+# Number of body bytes for which the total deadline is extended by one second.
 _BYTES_A_SECOND = 1 << 16
 
 
@@ -21,7 +21,7 @@ class Deadlines:
         self._enter("connect-timeout", self._options.connect_timeout)
 
     def on_connect_phase(self, kind: str) -> None:
-        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in it.
+        """Record the start of a connection phase. `kind` is the failure kind if the attempt times out in this phase.
 
         All phases share one deadline.
         """
@@ -41,7 +41,7 @@ class Deadlines:
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_waited(self, seconds: float) -> None:
-        """Extend the deadlines by the time for which this process did not read. The server did not cause this delay."""
+        """Extend the deadlines by the time in which this process did not read, because the server did not cause this delay."""
         self._total += seconds
         self._until += seconds
 

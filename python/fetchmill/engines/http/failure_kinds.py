@@ -1,7 +1,7 @@
-"""Maps exceptions of the standard library to failure kinds, by the tables in docs/reference/http-support.md.
+"""Maps exceptions of the standard library to failure kinds, according to the tables in docs/reference/http-support.md.
 
-As in the native engine, error numbers are compared, never messages. Local problems (no free descriptor or port) are
-`unreachable` here, and the target is retried.
+As in the native engine, error numbers are compared, never messages. Here, local problems (no free descriptor or port)
+count as `unreachable`, and the target is retried.
 """
 
 import errno
@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 
-# OpenSSL's X509_V_ERR_*: the ssl module has no names for them.
+# OpenSSL's X509_V_ERR_* codes, for which the ssl module does not define names.
 _CERTIFICATE_KINDS = {
     9: "tls-expired",  # not yet valid
     10: "tls-expired",
@@ -35,19 +35,19 @@ _NO_ROUTE = {
 _LOOKUP_KINDS = {socket.EAI_NONAME: "dns-not-found", socket.EAI_NODATA: "dns-empty"}
 # If the connections to several addresses fail, the most specific failure is reported.
 _MOST_SPECIFIC_FIRST = ("refused", "reset", "connect-timeout", "unreachable")
-# Failures of a reused connection that earlier requests may have caused: the server had closed it, or it contained the
-# rest of an earlier reply. The request is repeated on a new connection.
+# Failures of a reused connection that earlier requests may have caused, because the server had closed the connection, or
+# because it contained the remainder of an earlier reply. The request is repeated on a new connection.
 STALE_KINDS = ("reset", "not-http", "framing")
 
 
 class AttemptError(Exception):
-    """An attempt without a complete reply, with its failure kind.
+    """The failure of an attempt that did not get a complete reply.
 
-    No library knows this class, so they all pass it on unchanged.
+    Libraries pass this exception on unchanged, because they do not handle its class.
 
     Args:
         kind: the failure kind.
-        detail: further human-readable information, on one line.
+        detail: additional human-readable information, on one line.
     """
 
     def __init__(self, kind: str, detail: str | None = None) -> None:
@@ -57,11 +57,11 @@ class AttemptError(Exception):
 
 
 class UncertainError(AttemptError):
-    """A failure that earlier requests on the connection may have caused. Only a fresh connection can rule this out."""
+    """A failure that earlier requests on the connection may have caused, which only a fresh connection can rule out."""
 
 
 def connect_kind(error: OSError) -> str:
-    """Return the failure kind of an error while connecting to an address."""
+    """Return the failure kind of an error that occurred while connecting to an address."""
     match error:
         case ConnectionRefusedError():
             return "refused"
@@ -73,7 +73,7 @@ def connect_kind(error: OSError) -> str:
 
 
 def most_specific(kinds: Iterable[str]) -> str:
-    """Return the failure kind to report, from the kinds of all addresses."""
+    """Return the failure kind to report, given the failure kinds of all addresses."""
     return min(kinds, key=_MOST_SPECIFIC_FIRST.index, default="unreachable")
 
 
@@ -83,7 +83,7 @@ def connection_kind(error: OSError) -> str:
 
 
 def handshake_kind(error: OSError) -> str:
-    """Return the failure kind of a failed TLS handshake. `ssl.SSLError` and a broken connection are both OSErrors."""
+    """Return the failure kind of a failed TLS handshake. Both `ssl.SSLError` and a broken connection are OSErrors."""
     match error:
         case ssl.SSLCertVerificationError():
             return _CERTIFICATE_KINDS.get(error.verify_code, "tls-certificate")

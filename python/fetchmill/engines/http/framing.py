@@ -1,6 +1,6 @@
-"""Finds the end of a body as specified in docs/reference/http-support.md, from a head parsed by a library.
+"""Determines how a body ends, from a head that a library has parsed (docs/reference/http-support.md).
 
-Each library accepts different ambiguous heads. This module applies the native engine's rules to both libraries.
+Libraries accept different ambiguous heads. This module applies the native engine's rules to both libraries.
 """
 
 import functools
@@ -23,15 +23,15 @@ class BodyEnd(NamedTuple):
     """How a body ends.
 
     Args:
-        length: size of the body in bytes; None if the end is marked in another way.
-        is_delimited: whether the end is marked, so that it does not depend on the end of the connection.
+        length: size of the body in bytes; None if its end is marked in another way.
+        is_delimited: whether the end of the body is marked, instead of being the end of the connection.
     """
 
     length: int | None
     is_delimited: bool
 
 
-# The body ends with the connection.
+# The body ends when the connection ends.
 UNTIL_CLOSE = BodyEnd(None, is_delimited=False)
 
 
@@ -41,7 +41,7 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
     Args:
         status: the HTTP status.
         version: the HTTP version.
-        fields: unchanged names and values. Repeated fields are repeated here.
+        fields: unchanged names and values, including repeated fields.
 
     Raises:
         AttemptError: `framing`, if the head is ambiguous or does not fit the request.
@@ -69,7 +69,7 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
 
 @functools.lru_cache(maxsize=_NAMES_KEPT)
 def _lower_name(name: str) -> str | None:
-    """Return a field name in lower case; None if it is invalid. Cached, because servers repeat their field names."""
+    """Return a field name in lower case, or None if it is invalid. Cached because servers repeat their field names."""
     return name.lower() if _NAME.fullmatch(name) else None
 
 

@@ -1,6 +1,6 @@
 """Holds answers until it is certain to which requests they belong, and checks unused connections.
 
-The rules are those of the native module; docs/reference/http-support.md describes them.
+The native module applies the same rules, which docs/reference/http-support.md describes.
 """
 
 import select
@@ -17,15 +17,15 @@ from fetchmill.engines.transports import Target
 
 __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
-# Maximum total size of the bodies that a connection holds. A higher limit would use more memory and gain little,
-# because one 50 ms rest per this many bytes is cheap.
+# Maximum total size of the bodies that a connection holds. A higher limit would use more memory for little gain,
+# because resting for 50 ms after this many bytes is cheap.
 _HELD_BYTES_MAX = 256 * 1024
-# Same as `REST_MAX` in certainty.rs. If replies may be slower than this, a connection ends after its next reply.
+# The same as `REST_MAX` in certainty.rs. If replies can be slower than this, a connection ends after its next reply.
 _REST_SECONDS_MAX = 1.0
 
 
 class Unused(Enum):
-    """Events on a connection that has no request in flight."""
+    """Events on a connection without a request in flight."""
 
     QUIET = "nothing"
     SURPLUS = "bytes that nobody asked for"
@@ -37,7 +37,7 @@ class Unused(Enum):
 class HeldShare:
     """Limits for the held answers of a connection, beyond which it must rest.
 
-    Connections share the object, and its values may change.
+    Connections share this object, and its values can change.
 
     Args:
         bytes_max: maximum bytes of bodies.
@@ -49,7 +49,7 @@ class HeldShare:
 
 
 class HeldAnswers:
-    """The uncertain answers of a connection. The history starts over when another connection replaces this one.
+    """The uncertain answers of a connection. When a new connection replaces it, the history starts over.
 
     Args:
         origin: statistics about the replies of this process.
@@ -60,13 +60,13 @@ class HeldAnswers:
         self._origin = origin
         self._share = share or HeldShare()
         self._held: list[tuple[Target, ReplyAnswer]] = []
-        # Total size in bytes of the bodies of held answers.
+        # Total size of the bodies of held answers in bytes.
         self.bytes = 0
-        # Whether no bytes can arrive that would be mistaken for the next reply.
+        # Whether it is impossible for bytes to arrive that would be mistaken for the next reply.
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
-        # Time when the current request was sent; None if there is no request.
+        # Time at which the current request was sent, or None without a request.
         self.sent_at: float | None = None
         self._replies = ConnectionReplies(self._origin)
 
@@ -83,7 +83,7 @@ class HeldAnswers:
         return []
 
     def rest_seconds(self) -> float | None:
-        """Return the seconds that the connection must rest before its next request; None if it need not rest."""
+        """Return the seconds that the connection must rest before its next request, or None if it does not have to rest."""
         is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending
@@ -100,13 +100,13 @@ class HeldAnswers:
     def longer_rest(self, seconds: float, waiting: float) -> float:
         """Extend a rest of `seconds` if another request has waited for `waiting` seconds. Return the new duration.
 
-        The duration is limited, because replies that wait for memory take long, and held answers free no memory while
-        their connection rests.
+        The duration is limited, because replies that wait for memory take a long time, and held answers do not free
+        memory while their connection rests.
         """
         return max(seconds, min(self.silence(waiting), _REST_SECONDS_MAX))
 
     def commit(self) -> list[Answer]:
-        """Return the held answers, which are certain because the connection was silent or ended properly."""
+        """Return the held answers, which are now certain because the connection was silent or ended properly."""
         held, self._held, self.bytes = self._held, [], 0
         self._replies.rested()
         self.is_next_certain = True
@@ -129,8 +129,8 @@ def look(connection: socket.socket) -> Unused:
     timeout = connection.gettimeout()
     connection.settimeout(0)
     try:
-        # With TLS, bytes cannot be checked without reading them. This is harmless: unsolicited bytes end the connection
-        # anyway.
+        # With TLS, bytes cannot be checked without reading them. This is harmless, because unsolicited bytes end the
+        # connection anyway.
         is_tls = isinstance(connection, ssl.SSLSocket)
         found = connection.recv(1) if is_tls else connection.recv(1, socket.MSG_PEEK)
     except (BlockingIOError, ssl.SSLWantReadError):
@@ -143,12 +143,12 @@ def look(connection: socket.socket) -> Unused:
 
 
 def rest(connection: socket.socket, seconds: float) -> Unused:
-    """Wait for `seconds`, or until something happens on the connection."""
+    """Wait for up to `seconds`, until something happens on the connection."""
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:
-        # Read the clock before checking. A thread suspended in between then checks again when it continues.
+        # Read the clock before checking, so that a thread that is suspended in between checks again when it continues.
         left = until - time.monotonic()
         unused = look(connection)
         if unused is not Unused.QUIET or left <= 0:

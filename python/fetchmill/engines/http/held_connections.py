@@ -1,8 +1,8 @@
-"""An event loop's connections, their rests, and the answers held until it is certain to which requests they belong.
+"""An event loop's connections, including resting ones, and answers held until their requests are certain.
 
-aiohttp reuses a connection as soon as a reply is complete, and treats all later bytes as the next reply. Here, a
-connection returns to its connector only after its reply was checked, and any bytes in between are unsolicited.
-`aiohttp_internals` detects these bytes.
+By default, aiohttp reuses a connection as soon as a reply is complete, and treats all later bytes as the next reply.
+Here, a connection returns to its connector only after its reply was checked. All bytes that arrive before that are
+unsolicited, and `aiohttp_internals` detects them.
 """
 
 import asyncio
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
     from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
-# Maximum total size of the bodies that all connections of a loop hold. Connections with requests in flight share it
-# equally, within these bounds.
+# Maximum total size of the bodies that all connections of a loop hold. Connections with requests in flight share this
+# total equally, within these bounds.
 _HELD_BYTES_MAX = 12 << 20
 _SHARE_BYTES_MIN = 16 << 10
 _SHARE_BYTES_MAX = 4 << 20
-# Maximum number of answers that these connections hold. An answer takes about a kilobyte in addition to its body.
+# Maximum number of answers that all connections of a loop hold. An answer takes about a kilobyte in addition to its
+# body.
 _HELD_ANSWERS_MAX = 6144
-# Time limit for a server to close a connection. After that, it is unknown whether the server has sent everything.
+# Time limit for a server to close a connection. After that, the server may not have sent everything.
 _CLOSE_SECONDS = 1.0
 # Interval at which unused connections are checked, and the minimum silence before a connection is checked.
 _SWEEP_SECONDS = 0.025
 _SILENCE_MIN_SECONDS = 0.05
-# The loop reads arrived bytes in its next iterations. A connection with unread bytes is checked again after
+# The loop reads bytes that have arrived in its next iterations. A connection with unread bytes is checked again after
 # `_LOOK_SECONDS`, the shortest timer of a loop, and abandoned after `_UNREAD_SECONDS_MAX`.
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
@@ -48,10 +49,10 @@ ConnectionKey: TypeAlias = Any
 
 
 class ConnectionOwner(Protocol):
-    """The keeper of connections for later requests."""
+    """The owner of connections that are kept for later requests."""
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stop counting a connection, because it rests."""
+        """Stop counting a connection because it is resting."""
 
     def put_back(self, connection: "HoldingConnection") -> None:
         """Make a connection available to later requests."""
@@ -61,13 +62,13 @@ class ConnectionOwner(Protocol):
 
 
 class HeldConnections:
-    """The connections of one event loop, with their held answers and rests.
+    """The connections of one event loop and their held answers.
 
     Args:
-        requests_max: maximum number of requests in flight at any time.
+        requests_max: maximum number of requests in flight.
         origin: statistics about the replies of this process.
-        receiver: receives held answers. In addition to its limit of requests, half as many connections
-            may rest, and always at least one.
+        receiver: receives held answers. In addition to its limit of requests, half as many connections (at least one)
+            can rest.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
@@ -76,14 +77,14 @@ class HeldConnections:
         self._origin = origin
         self._receiver = receiver
         self._share = HeldShare()
-        # Limit of requests for which the share was calculated.
+        # Request limit for which the share was calculated.
         self._requests = 0
         # Maximum and current number of connections that rest in addition to the requests in flight.
         self._aside_max = 0
         self._aside = 0
-        # Unused connections, each with the time when it became unused, in order of time.
+        # Unused connections with the time at which they became unused, in order of time.
         self.unused: dict[HoldingConnection, float] = {}
-        # Connections with a request in flight, each with the request's start time, in order of time.
+        # Connections with a request in flight, with the request's start time, in order of time.
         self.awaited: dict[HoldingConnection, float] = {}
         self._resting: set[HoldingConnection] = set()
         # Abandoned connections that are still closing, because TLS sends a close message.
@@ -97,7 +98,7 @@ class HeldConnections:
         return HeldAnswers(self._origin, self._share)
 
     async def close(self) -> None:
-        """Drop held answers, and close connections that are resting or abandoned. Called at the end of the job."""
+        """Drop held answers, and close resting and abandoned connections. Called at the end of the job."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -112,7 +113,7 @@ class HeldConnections:
                 await asyncio.gather(*(closed for closed in waiting if closed is not None), return_exceptions=True)
 
     def url_of(self, address: RequestUrl) -> URL:
-        """Return the origin for aiohttp. The request line is written when the request is sent."""
+        """Return the origin for aiohttp, because the request line is written when the request is sent."""
         return _origin(address.scheme, address.authority)
 
     def fields(self) -> list[tuple[str, str]]:
@@ -123,18 +124,18 @@ class HeldConnections:
         """Check that the connection can prove which request a complete reply belongs to.
 
         Raises:
-            AttemptError: the body ends with the connection, so proof is impossible.
+            AttemptError: the body ends when the connection ends, so proof is impossible.
         """
         connection = attempt.connection
         if connection is None:
             raise AttemptError("framing")
         if not end.is_delimited and not attempt.is_certain:
             raise UncertainError("framing")
-        # The server was asked to close, but did not announce it. In this case, only silence makes the reply certain.
+        # The server was asked to close but did not announce it, so that only silence makes the reply certain.
         connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
-        """Accept a reply that has passed `check_end`. Return it if it is certain, otherwise hold it."""
+        """Accept a reply that passed `check_end`. Return it if it is certain, otherwise hold it."""
         connection = attempt.connection
         if connection is None:
             return answer
@@ -142,7 +143,7 @@ class HeldConnections:
         seconds = self._step(connection)
         if seconds is not None:
             if certain is not None:
-                # A certain answer need not wait while its connection rests.
+                # A certain answer does not have to wait while its connection rests.
                 self._receiver.hold(certain)
                 self._receiver.give([certain])
                 certain = None
@@ -174,7 +175,7 @@ class HeldConnections:
         self._aside_max = resting_connections(requests)
 
     def _step(self, connection: "HoldingConnection") -> float | None:
-        """Return the seconds for which the connection must rest after a reply; None if nothing is left to do."""
+        """Return the seconds for which the connection must rest after a reply, or None if nothing is left to do."""
         if connection.has_surplus:
             self.give_up(connection)
         elif connection.is_last or not connection.is_open:
@@ -188,7 +189,7 @@ class HeldConnections:
     async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
         """Let a connection rest without counting it as a request in flight.
 
-        If too many connections are resting, wait until this one has rested.
+        If too many connections are resting, wait until this connection has rested.
         """
         connection.is_kept = True
         is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
@@ -206,17 +207,17 @@ class HeldConnections:
             await connection.rested
 
     def look_again(self, connection: "HoldingConnection") -> None:
-        """Handle an unused connection that became readable. The loop will soon read and report the bytes."""
+        """Handle an unused connection that became readable. The loop soon reads and reports the bytes."""
         self.unused.pop(connection, None)
         self._begin_rest(connection, _LOOK_SECONDS)
 
     def give_up(self, connection: "HoldingConnection") -> None:
-        """Abandon a connection. The targets of its held answers are requested again."""
+        """Abandon a connection, and request the targets of its held answers again."""
         self._lose(connection)
         self._drop(connection)
 
     def _lose(self, connection: "HoldingConnection") -> None:
-        """Ask the event loop to request the targets of held answers again, because these will never be certain."""
+        """Ask the event loop to request the targets of held answers again, because the answers will never be certain."""
         if connection.is_lost:
             return
         connection.is_lost = True
@@ -240,14 +241,14 @@ class HeldConnections:
             self._settle_ended(connection)
 
     def _settle_ended(self, connection: "HoldingConnection") -> None:
-        """Handle a connection that broke, or that the server closed after as many replies as requests."""
+        """Handle a connection that broke, or that the server closed after replying to every request."""
         if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
 
     def _end(self, connection: "HoldingConnection") -> float | None:
-        """Handle a connection that the server is closing. Read a connection with held answers to its end."""
+        """Handle a connection that the server is closing. If it has held answers, read it to its end."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
             self.give_up(connection)
@@ -274,7 +275,7 @@ class HeldConnections:
             connection.connector.put_back(connection)
 
     def _sweep(self) -> None:
-        """After enough silence, mark the answers of unused connections as certain, as after a rest."""
+        """Mark the answers of unused connections as certain after enough silence, as if the connections had rested."""
         now, waiting = time.monotonic(), self._waiting()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
@@ -289,10 +290,11 @@ class HeldConnections:
         return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
     def _on_rested(self, connection: "HoldingConnection") -> None:
-        # Do not use the loop's clock: uvloop's clock has whole milliseconds, and its timers fire up to 1 ms too early.
+        # Do not use the loop's clock, because uvloop's clock counts whole milliseconds and its timers fire up to 1 ms too
+        # early.
         rested = time.monotonic() - connection.rest_began
         if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
-            # In the meantime, replies may have turned out slower than expected.
+            # In the meantime, replies may have turned out to be slower than expected.
             connection.rest_seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
         left = connection.rest_seconds - rested
         is_readable = connection.is_readable()
@@ -304,14 +306,14 @@ class HeldConnections:
             self.give_up(connection)
         elif connection.is_ending:
             # The server did not close the connection as announced, but was silent for the longest rest. Accept the held
-            # answers, because the answers to repeated requests would be held in the same way.
+            # answers, because answers to repeated requests would be held in the same way.
             if self._settle_silent(connection):
                 self._drop(connection)
         elif self._settle_silent(connection):
             self._put_back(connection)
 
     def _settle_silent(self, connection: "HoldingConnection") -> bool:
-        """Handle a connection after enough silence. Return whether the connection is reusable."""
+        """Handle a connection after enough silence, and return whether it is reusable."""
         if connection.has_partial_reply():
             connection.has_surplus = True
             self.give_up(connection)
@@ -327,7 +329,7 @@ class HeldConnections:
             connection.connector.set_aside(connection)
 
     def _end_rest(self, connection: "HoldingConnection") -> None:
-        """End the rest of a connection, or the time in which it was unused."""
+        """End a connection's rest, or the time in which it was unused."""
         self.unused.pop(connection, None)
         self._resting.discard(connection)
         if connection.timer is not None:

@@ -1,7 +1,7 @@
-"""The libraries of the Python engines. An extra installs them, and creating an engine imports them.
+"""The libraries of the Python engines, which an extra installs, and which are imported when an engine is created.
 
-Each library has a range of tested versions, which includes both ends. A version outside this range may differ in any
-way, so the transports then use only public API and close each connection after its reply.
+Each library has an inclusive range of tested versions. A version outside this range can differ in any way, so for such
+a version the transports use only the public API and close each connection after its reply.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from types import ModuleType
 
 from fetchmill.errors import UsageError
 
-# Other versions are release candidates, development versions or private builds.
+# All other versions are release candidates, development versions or private builds.
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
@@ -21,8 +21,8 @@ class Library:
     """A library, and the versions with which the tests run.
 
     Args:
-        name: name for importing and installing the library.
-        floor: the oldest tested version. No security advisory is known for it.
+        name: the name under which the library is imported and installed.
+        floor: the oldest tested version, for which no security advisory is known.
         newest: the newest tested version.
     """
 
@@ -66,10 +66,10 @@ def untested_notices(libraries: Sequence[Library]) -> tuple[str, ...]:
 
 
 def import_library(name: str) -> ModuleType:
-    """Import a library of the extra.
+    """Import a library that the extra installs.
 
     Args:
-        name: name for importing the library.
+        name: the name under which the library is imported.
 
     Raises:
         UsageError: the library is not installed.
@@ -77,11 +77,11 @@ def import_library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # An installed library that lacks another module is a different error with its own message.
+        # If the library is installed but lacks another module, raise the original error.
         if error.name != name:
             raise
         raise UsageError(
-            f"this engine needs the library {name}, which is not installed; run "
+            f"this engine requires the library {name}, which is not installed; run "
             "pip install 'fetchmill[engines]', or use the native engine"
         ) from None
 

@@ -1,4 +1,4 @@
-"""The proxies of a job, and the hosts that need no proxy."""
+"""The proxies of a job, and the hosts that are requested without a proxy."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from fetchmill.engines.transports import TransportOptions
 
 _RETRIED = (408, 429)
 _SERVER_ERRORS = 500
-# Port of a proxy whose URL has no port.
+# Port of a proxy whose URL does not contain a port.
 _PORT = 80
 
 
@@ -23,8 +23,8 @@ class Proxy:
     """A proxy.
 
     Args:
-        url: URL of the proxy, without user and password.
-        fields: header fields that authenticate to the proxy. They are secret and are only sent to the proxy.
+        url: the proxy's URL, without user and password.
+        fields: header fields that authenticate to the proxy. They are secret, and sent only to the proxy.
     """
 
     url: str
@@ -42,7 +42,7 @@ class Proxy:
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Create a proxy from the text of an option or an environment variable, which must already be checked."""
+        """Create a proxy from the text of an option or an environment variable, which the caller has already checked."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -59,7 +59,7 @@ class Proxies:
 
     Args:
         of_scheme: proxies by `http` and `https`.
-        without: hosts that need no proxy, as in no_proxy.
+        without: hosts that are requested without a proxy, as in no_proxy.
     """
 
     of_scheme: dict[str, Proxy]
@@ -75,7 +75,7 @@ class Proxies:
         return cls(of_scheme, list(values.get("without") or ()))
 
     def proxy_of(self, address: RequestUrl) -> Proxy | None:
-        """Return the proxy for a URL; None if it is requested directly."""
+        """Return the proxy for a URL, or None if the URL is requested directly."""
         proxy = self.of_scheme.get(address.scheme)
         if proxy is None or no_proxy_covers(self.without, address.host, address.port):
             return None
@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """Convert failures on the way to a proxy to the kind `proxy`, because they reveal nothing about the origin."""
+    """Convert failures on the way to a proxy to the kind `proxy`, because they say nothing about the origin."""
     try:
         yield
     except AttemptError as error:

@@ -10,7 +10,7 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 if TYPE_CHECKING:
     from fetchmill.engines.http.blocking_attempt import BlockingAttempt
 
-# Time limit for a server to close a connection. After that, it is unknown whether the server has sent everything.
+# Time limit for a server to close a connection. After that, the server may not have sent everything.
 _CLOSE_SECONDS = 1.0
 # A `bytearray` or a `memoryview`.
 Buffer: TypeAlias = Any
@@ -19,12 +19,12 @@ Buffer: TypeAlias = Any
 class ReplyFile(io.BufferedReader):
     """A reply as a file that `http.client` reads.
 
-    `http.client` closes the file right after the body. The attempt must then look for unsolicited bytes, so the file
-    stays open until `finish`.
+    `http.client` closes the file right after the body, but the attempt still has to check for unsolicited bytes.
+    Therefore, the file stays open until `finish`.
 
     Args:
-        connection: the connection of the reply.
-        attempt: the attempt, which has the deadlines and counts the bytes.
+        connection: the reply's connection.
+        attempt: the attempt, which contains the deadlines and counts the bytes.
     """
 
     def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
@@ -32,7 +32,7 @@ class ReplyFile(io.BufferedReader):
         super().__init__(self._reader)
 
     def look(self, *, until_closed: bool) -> tuple[bool, bool]:
-        """Return whether bytes follow the body, and whether the connection has ended without further bytes."""
+        """Return whether bytes follow the body, and whether the connection ended without additional bytes."""
         self._reader.is_over = True
         if self.peek(1):
             return True, False
@@ -42,7 +42,7 @@ class ReplyFile(io.BufferedReader):
         """Do nothing; see the class."""
 
     def finish(self) -> None:
-        """Close the file, and the connection if its other users have closed it."""
+        """Close the file, and the connection if all other users have closed it."""
         super().close()
 
 
@@ -57,7 +57,7 @@ class _DeadlineReader(io.RawIOBase):
         self.is_over = False
 
     def wait_for_end(self) -> tuple[bool, bool]:
-        """Wait for the end. Return whether further bytes arrive, and whether the connection ends without them."""
+        """Wait for the end. Return whether more bytes arrive, and whether the connection ends without more bytes."""
         try:
             self._connection.settimeout(_CLOSE_SECONDS)
             found = self._raw.read(1)
