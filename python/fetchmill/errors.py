@@ -1,7 +1,7 @@
 """Exceptions for everything that stops a job.
 
-A failed target is never an exception: it is an outcome, and the ledger counts it. Each class has the exit code of the
-command line (docs/reference/exit-codes.md). The native module raises these classes by name.
+A failed target does not raise an exception: its failure is an outcome, which the ledger counts. Each class defines the
+command line's exit code (docs/reference/exit-codes.md). The native module raises these classes by name.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ _NAMED_MAX = 5
 
 
 class FetchmillError(Exception):
-    """Base class of all errors that fetchmill raises on purpose. The text is one line that says what is wrong.
+    """The base class of all errors that fetchmill raises deliberately. The text is one line that says what is wrong.
 
     Args:
-        hint: the next step, if the text does not name it. The command line shows the hint on a separate line.
+        hint: the next step, unless the text names it. The command line shows the hint on a separate line.
     """
 
     exit_code: ClassVar[int] = 1
@@ -30,10 +30,10 @@ class InternalError(FetchmillError):
 
 
 class UsageError(FetchmillError, ValueError):
-    """The options cannot be used, or the destination belongs to something else. Nothing was changed.
+    """The options are invalid, or the destination belongs to something else. Nothing was changed.
 
     Args:
-        options: the Python names of the options in the text. The command line replaces them with its own names.
+        options: the Python names of options in the text, which the command line replaces with its own names.
     """
 
     exit_code = 2
@@ -50,13 +50,13 @@ class ListingError(FetchmillError):
 
 
 class TemporaryError(FetchmillError):
-    """No request to the origin has succeeded for too long. The job can be resumed later."""
+    """No request to the origin has succeeded for a long time. The job can be resumed later."""
 
     exit_code = 5
 
 
 class SecurityError(FetchmillError):
-    """Continuing would be unsafe: for example, the listing's next page is on another origin."""
+    """Continuing would be unsafe, for example because the listing's next page is on another origin."""
 
     exit_code = 6
 
@@ -92,12 +92,12 @@ class AccessError(FetchmillError):
 
 
 class ReplyError(FetchmillError):
-    """A request got no complete reply. A stream sets this error as `reply.error`, or raises it with `on_error="raise"`.
+    """A request did not get a complete reply. Streams set it as `reply.error`, or raise it with `on_error="raise"`.
 
     Args:
         url: the requested URL.
         kind: the failure kind, as listed in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
-        reason: the cause in words; if the reply opted out, the header field or `meta` element that opts out.
+        reason: the cause in words, or the header field or `meta` element through which the reply opted out.
     """
 
     exit_code = 3
@@ -116,12 +116,12 @@ class ReplyError(FetchmillError):
 class StrayReplyError(FetchmillError):
     """A server sent an unsolicited response, so replies of the stream may belong to other requests.
 
-    A stream raises this error instead of returning the next reply. With `certain=True`, the affected requests are made
-    again before the program gets their replies. The error is then raised only if the unsolicited response arrives too
-    late for that (docs/guide/streaming.md).
+    A stream raises this error instead of returning the next reply. With `certain=True`, the affected requests are
+    repeated before their replies are returned, so the error is raised only if the unsolicited response arrives too late
+    (docs/guide/streaming.md).
 
     Args:
-        indexes: the input positions of all replies that may be wrong, including those not yet returned.
+        indexes: the input positions of all replies that may be wrong, including replies that were not returned yet.
     """
 
     exit_code = 3
@@ -141,7 +141,7 @@ class StrayReplyError(FetchmillError):
 
 
 class StatusError(FetchmillError):
-    """The status of a reply is not 2xx. `reply.raise_for_status()` raises it.
+    """The status of a reply is not 2xx. Raised by `reply.raise_for_status()`.
 
     Args:
         url: the requested URL.

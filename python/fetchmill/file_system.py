@@ -1,11 +1,11 @@
-"""A job's stored objects as an fsspec file system, for pandas, pyarrow, DuckDB, dask, zarr and others.
+"""A job's stored objects as an fsspec file system, for pandas, pyarrow, DuckDB, dask, zarr and other libraries.
 
     fs = fsspec.filesystem("fetchmill", dest="out/")
     pandas.read_csv("fetchmill://2026/a.csv", storage_options={"dest": "out/"})
     fsspec.open("fetchmill://2026/a.csv::/data/out")
 
-The file system is read-only, and reads objects in place without unpacking. docs/guide/reading.md documents the paths of
-objects and the cost of each call.
+The file system is read-only, and reads objects in place without unpacking them. docs/guide/reading.md documents object
+paths and the cost of each call.
 """
 
 import errno
@@ -29,27 +29,27 @@ try:
     from fsspec import AbstractFileSystem
     from fsspec.utils import tokenize
 except ModuleNotFoundError as error:
-    # If fsspec is installed but lacks another module, that error has its own message.
+    # If fsspec is installed but lacks another module, raise the original error.
     if error.name != "fsspec":
         raise
     raise ModuleNotFoundError(
-        "fetchmill.file_system needs the library fsspec, which is not installed: pip install 'fetchmill[fsspec]'",
+        "fetchmill.file_system requires the library fsspec, which is not installed: pip install 'fetchmill[fsspec]'",
         name="fsspec",
     ) from None
 
 __all__ = ["FetchmillFileSystem", "ObjectFile"]
 
-# Metadata of an object in `info`, in addition to its name and size.
+# Metadata that `info` returns in addition to an object's name and size.
 _FACTS = (*FACTS, "url", "columns")
 
 Entry = dict[str, Any]
 
 
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """A destination's objects as read-only files. Threads and processes may share an instance.
+    """A destination's objects as read-only files. Threads and processes can share an instance.
 
-    An object's path is its name. For each `/` in a name, the part of the name before it is a directory. Data sealed
-    after the file system was created becomes visible after `invalidate_cache()`.
+    An object's path is its name. Each part of a name that ends before a `/` is a directory. Data sealed after the file
+    system was created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
@@ -60,7 +60,8 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         storage_options: general fsspec options.
 
     Raises:
-        UsageError: the destination has no job or is not a local path, or the job's format stores no objects.
+        UsageError: the destination is not a local path or does not contain a job, or the job's format does not store
+            objects.
         JournalError: the journal cannot be read.
 
     Example:
@@ -71,7 +72,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     """
 
     protocol = "fetchmill"
-    # A cached instance would show an old state of the destination, and `out/` may now be another folder.
+    # A cached instance would show an old state of the destination, and `out/` may be a different folder by now.
     cachable = False
 
     def __init__(
@@ -90,7 +91,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             raise UsageError(
                 "give one destination, either with the option dest or in the URL, such as fetchmill://NAME::/data/out"
             )
-        place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
+        place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is given
         if target_protocol not in (None, "file", "local") or "://" in place:
             raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
         # Store absolute paths, because a process that receives this object may have another working folder.
@@ -104,7 +105,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def objects(self) -> Objects:
-        """The objects as a mapping, which lists any number of names in constant memory and provides Arrow batches."""
+        """The objects as a mapping that lists any number of names in constant memory and provides Arrow batches."""
         return self._objects
 
     @staticmethod
@@ -148,7 +149,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Return an object's name, size, type and stored metadata. Read the object, except in the format `files`."""
+        """Return an object's name, size, type and stored metadata. Except in the format `files`, read the object."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -170,12 +171,12 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
-        """Return whether a path is a directory and not also an object."""
+        """Return whether a path is a directory, and not an object as well."""
         path = self._strip_protocol(path)
         return self._length(path) is None and self._is_directory(path)
 
     def size(self, path: str) -> int:
-        """Return an object's size in bytes; 0 for a directory. Read only the index."""
+        """Return an object's size in bytes, or 0 for a directory. Read only the index."""
         path = self._strip_protocol(path)
         length = self._length(path)
         if length is None and not self._is_directory(path):
@@ -236,7 +237,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- many objects: the names in all manifests are read -----------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
-        """List the direct entries of a directory, sorted. For an object, list only that object."""
+        """List the direct entries of a directory, sorted. If the path is an object, list only that object."""
         path = self._strip_protocol(path)
         tree = kwargs.get("tree")
         entries = (self._tree(path, 1) if tree is None else tree).get(path, [])
@@ -249,7 +250,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Walk directories. Read the names once, and keep all names below the path in memory until the end."""
+        """Walk directories. All names are read once, and names below the path stay in memory until the end."""
         if "tree" not in kwargs:
             kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
         yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
@@ -257,7 +258,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a list, or a dict with detail
-        """Return all objects below a path, sorted, and the object with this path, if it exists."""
+        """Return all objects below a path, sorted, including an object at the path itself."""
         del kwargs
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -323,7 +324,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Reopen the destination, so that recently sealed data becomes visible."""
+        """Reopen the destination so that recently sealed data becomes visible."""
         super().invalidate_cache(path)
         self._open_destination()
 
@@ -347,7 +348,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def _fs_token(self) -> str:
         """Return a token that is equal for instances with the same destination.
 
-        fsspec's own token would include the thread and the unresolved `dest`.
+        fsspec's own token would depend on the thread and the unresolved `dest`.
         """
         token: str = tokenize(type(self).__qualname__, self.dest, self.state)
         return token
@@ -378,7 +379,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             return not path or self._directories.has(path)
 
     def _entries(self, path: str, maxdepth: int | None = None, *, with_directories: bool = False) -> Iterator[Entry]:
-        """Yield the objects at and below a path. If the path itself is an object, the object forms its own group."""
+        """Yield the objects at and below a path. An object at the path itself forms its own group."""
         start = path + "/" if path else ""
         known = {path}
         with _told_as_os_error(path):
@@ -402,7 +403,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def _tree(self, path: str, maxdepth: int | None) -> dict[str, list[Entry]]:
         """Return the entries and directories below a path, grouped by parent directory.
 
-        If the path itself is an object, the object forms its own group.
+        An object at the path itself forms its own group.
         """
         tree: dict[str, list[Entry]] = {}
         for entry in self._entries(path, maxdepth, with_directories=True):
@@ -453,7 +454,7 @@ def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
 
 @contextmanager
 def _told_as_os_error(path: str) -> Iterator[None]:
-    """Convert read errors to OSError, as fsspec's users expect."""
+    """Convert read errors to OSError, which fsspec's users expect."""
     try:
         yield
     except UsageError:

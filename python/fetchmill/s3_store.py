@@ -1,11 +1,11 @@
-"""An S3 store on loopback, for tests and benchmarks. The store checks signatures and fails on demand.
+"""An S3 store on loopback, for tests and benchmarks, which checks signatures and can inject failures.
 
     with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
         ...  # `store.url` is the endpoint, `store.environment()` configures another process to use it
         store.change(slow_down_above=None)
 
-`python -m fetchmill.s3_store` runs a store in a separate process. It prints its address as one JSON line and ends when
-its standard input ends.
+`python -m fetchmill.s3_store` runs a store in a separate process, which prints its address as one JSON line and ends
+when its standard input ends.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from fetchmill.errors import UsageError
 __all__ = ["S3Behaviour", "S3Options", "S3Store"]
 
 Key = str | bytes
-# Type checkers require all keys of a mapping to have one type, so there is an alternative for text, bytes and both.
+# Type checkers require all keys of a mapping to have one type, hence the alternatives for text, bytes and both.
 ObjectBodies = Mapping[str, bytes] | Mapping[bytes, bytes] | Mapping[Key, bytes]
 BUCKET = "bucket"
 REGION = "us-east-1"
@@ -32,33 +32,33 @@ SECRET_KEY = "fetchmill/test+secret"  # noqa: S105 - not a secret
 
 
 class S3Behaviour(TypedDict, total=False):
-    """The behaviour of a store. `S3Store.change` can change every value while the store runs.
+    """The behaviour of a store. `S3Store.change` can change every value while the store is running.
 
     Args:
         max_skew: maximum difference in seconds between the time of a signature and the store's clock; default 900.
-            Above it, requests get 403 RequestTimeTooSkewed.
+            Requests with a larger difference get 403 RequestTimeTooSkewed.
         clock_offset: seconds by which the store's clock is ahead of the machine's clock; default 0.
         list_latency: delay of each listing page in seconds; default 0.
-        get_latency: delay of each other request in seconds; default 0.
-        slow_down_above: maximum requests per second. After a burst of a twentieth of this number, further requests get
-            503 SlowDown.
+        get_latency: delay of every other request in seconds; default 0.
+        slow_down_above: maximum requests per second, with bursts of up to a twentieth of this number. All other
+            requests get 503 SlowDown.
         deny: keys that cannot be read or written; requests get 403 AccessDenied.
         deny_lists: whether listing is denied with 403 AccessDenied.
         errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status
-            200 with an error document. A value may also be a pair of a code and the number of replies to which it
+            200 with an error document. A value can also be a pair: a code, and the number of replies to which the code
             applies.
         changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
         truncate_after: number of keys after which a listing falsely claims to be complete.
-        lose_token_after: position of a key among those with the listing's prefix, from 1. A page ends at this key,
-            claims that there are more keys, but has no token.
-        repeat_token: whether the page for a token returns the same token again, forever.
+        lose_token_after: position, counted from 1, of a key among all keys with the listing's prefix. A page ends at
+            this key and claims that more keys follow, but does not contain a token.
+        repeat_token: whether the page for a token endlessly returns the same token.
         ignore_start_after: whether every listing starts at its first key.
-        checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,
-            `sha1` or `sha256`; None for no checksum.
+        checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`, which is one of `crc64nvme`,
+            `crc32c`, `crc32`, `sha1` and `sha256`; None for no checksum.
         composite_checksums: whether the whole object's checksum is falsely labelled as a composite of the parts'
             checksums.
         encryption: value of `x-amz-server-side-encryption` for every object.
-        damage: number of GETs, by key, that return one wrong byte, with the checksum and ETag of the correct bytes.
+        damage: number of GETs, by key, that return one wrong byte with the checksum and ETag of the correct bytes.
         fail_uploads: number of upcoming uploads (of objects or parts) to answer with 503 ServiceUnavailable.
         drop_uploads: number of upcoming uploads (of objects or parts) to reset in the middle of the body.
         ignore_conditions: whether `If-None-Match: *` is accepted but ignored, as in some older stores.
@@ -92,17 +92,18 @@ class S3Options:
 
     Args:
         bucket: name of the first bucket.
-        region: region of the endpoint and this bucket. Requests must be signed for this region.
+        region: region of the endpoint and the first bucket, for which requests must be signed.
         synthetic: number of computed objects in the bucket, with the same names and bodies as on the file server.
         size: size of a computed object in bytes.
         key_prefix: prefix of the keys of computed objects. The bodies do not depend on it.
-        public: whether clients may list and read the bucket without a signature.
+        public: whether clients can list and read the bucket without a signature.
         access_key: the access key for signing requests.
-        secret_key: the secret of the access key.
-        token: the session token required with the access key.
+        secret_key: the secret key that belongs to the access key.
+        token: the session token that must be sent with the access key.
         expires_in: seconds until the credentials expire.
         virtual_host_suffix: if given, only the host `BUCKET.SUFFIX` selects a bucket. If None, any host that starts
-            with a bucket's name and a dot selects it. For other hosts, the first part of the path names the bucket.
+            with a bucket's name and a dot selects the bucket. For other hosts, the first part of the path names the
+            bucket.
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
     """
@@ -123,18 +124,18 @@ class S3Options:
 
 
 class S3Store:
-    """A running store. It serves from its creation until `stop`, or until the end of a `with` block.
+    """A running store. It starts when it is created, and runs until `stop` is called or a `with` block ends.
 
-    Buckets are kept in memory: at most 1 GiB of objects and parts together. Buckets are addressed by path
+    Buckets are kept in memory, up to a total of 1 GiB of objects and parts. Buckets are addressed by path
     (`URL/BUCKET/KEY`) or by host (`BUCKET.anything`).
 
     Args:
         options: the options of the store.
-        objects: the initial objects of the first bucket. Keys are text, or its UTF-8 bytes.
+        objects: the initial objects of the first bucket. Keys are text or UTF-8 bytes.
         behaviour: values of `S3Behaviour`.
 
     Raises:
-        UsageError: an option is invalid, a key is not UTF-8 or too long, or the port is taken.
+        UsageError: an option is invalid, a key is not UTF-8 or is too long, or the port is in use.
     """
 
     def __init__(
@@ -191,16 +192,16 @@ class S3Store:
         Args:
             name: name of the bucket: 3 to 63 lower-case letters, digits, `-` and `.`.
             objects: the initial objects.
-            region: region of the bucket; None for the endpoint's region. If the bucket is in another region, requests
-                signed for the endpoint's region get 301 PermanentRedirect. Requests signed for the bucket's region
+            region: region of the bucket; None for the endpoint's region. For a bucket in another region, requests
+                signed for the endpoint's region get 301 PermanentRedirect, but requests signed for the bucket's region
                 succeed at this endpoint.
             synthetic: number of computed objects.
             size: size of a computed object in bytes.
             key_prefix: prefix of the keys of computed objects.
-            public: whether clients may list and read the bucket without a signature.
+            public: whether clients can list and read the bucket without a signature.
 
         Raises:
-            UsageError: an option cannot be used.
+            UsageError: an option is invalid.
         """
         options = {"name": name, "region": region or self.region, "public": public, "synthetic": synthetic}
         self._native.add_bucket(json.dumps({**options, "size": size, "key_prefix": key_prefix}))
@@ -217,7 +218,7 @@ class S3Store:
             modified: modification time, with a time zone; None for now.
 
         Raises:
-            UsageError: there is no such bucket, the key cannot be used, or the store is full.
+            UsageError: the bucket does not exist, the key is invalid, or the store is full.
         """
         milliseconds = None if modified is None else int(modified.timestamp() * 1000)
         self._native.put(bucket or self.bucket, _text(key), body, milliseconds)
@@ -233,7 +234,7 @@ class S3Store:
             behaviour: values of `S3Behaviour`.
 
         Raises:
-            UsageError: a value cannot be used.
+            UsageError: a value is invalid.
         """
         values: dict[str, Any] = dict(behaviour)
         if "changed" in values:
@@ -248,13 +249,13 @@ class S3Store:
     def set_credentials(
         self, access_key: str, secret_key: str, token: str | None = None, *, expires_in: float | None = None
     ) -> None:
-        """Add credentials, or replace those with the same access key. Other credentials stay valid.
+        """Add credentials, or replace existing credentials with the same access key. Other credentials stay valid.
 
         Args:
             access_key: the access key.
-            secret_key: the secret of the access key.
+            secret_key: the secret key that belongs to the access key.
             token: the session token that must be sent with the access key.
-            expires_in: seconds from now until the credentials expire. Then requests get 400 ExpiredToken.
+            expires_in: seconds from now until the credentials expire, after which requests get 400 ExpiredToken.
 
         Raises:
             UsageError: the time is not a number of seconds.
@@ -264,10 +265,10 @@ class S3Store:
         self._access_key, self._secret_key, self._token = access_key, secret_key, token
 
     def environment(self) -> dict[str, str]:
-        """Return environment variables that make another process use this store and no other part of AWS.
+        """Return environment variables that make another process use this store instead of AWS.
 
-        The variables contain the most recently set credentials. They also disable the user's AWS files and the metadata
-        service.
+        The variables contain the most recently set credentials. They also disable the user's AWS configuration files
+        and the metadata service.
         """
         token = {"AWS_SESSION_TOKEN": self._token} if self._token else {}
         return {
@@ -289,10 +290,10 @@ class S3Store:
         """Return the counters since the start, or since `reset_stats`.
 
         Returns:
-            `connections`, `requests`, `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
-            bytes), `heads`, `lists`, `puts`, `parts`, `completed`, `deletes`; replies by kind: `refused` (503),
-            `denied` (403, except for the time), `skewed` (403 for the time), `expired`, `not_found`,
-            `redirected` (to another region); `dropped` uploads.
+            `connections`, `requests` and `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
+            bytes), `heads`, `lists`, `puts`, `parts`, `completed` and `deletes`; replies by kind: `refused` (503),
+            `skewed` (403 because of the time), `denied` (any other 403), `expired`, `not_found` and `redirected` (to
+            another region); and `dropped` uploads.
         """
         return self._native.stats()
 
@@ -327,7 +328,7 @@ def _error_with_200(error: str | tuple[str, int]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a store until standard input ends. Print its address, and its counters at the end, as JSON lines."""
+    """Run a store until standard input ends. Print its address and, at the end, its counters as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.s3_store", description=main.__doc__)
     for name, value in asdict(S3Options()).items():
         if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Shared jobs: processes on any number of machines fetch one list together, coordinated by a shared folder or bucket.
+"""Shared jobs, in which processes on any number of machines fetch one list, coordinated by a shared folder or bucket.
 
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet", on=fetchmill.Ray(workers=64))  # in a cluster
@@ -54,13 +54,13 @@ def get(
     on: Ray | None = None,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
-    """Fetch a source together with other processes, on any machines with access to the same folder or bucket.
+    """Fetch a source together with other processes on any machine that can access the same folder or bucket.
 
-    Create the job directory or join the existing job. Work until every range has a commit record or the job is stopped.
-    Any number of processes may call `get` or `join` with the same directory, at any time.
+    Create the job directory or join the existing job, and work until every range has a commit record or the job is
+    stopped. Any number of processes can call `get` or `join` with the same directory, at any time.
 
-    On KeyboardInterrupt, the worker spends up to 20 s finishing and committing targets in progress. It then releases
-    the rest of its range to other workers.
+    On KeyboardInterrupt, the worker spends up to 20 s finishing and committing targets in progress, then releases the
+    remainder of its range to other workers.
 
     Args:
         source: the source of the targets, one of:
@@ -70,18 +70,18 @@ def get(
               objects.
             - An iterable of URLs, or of dicts with the values of a row. This process copies all items into the job
               directory before the job exists. Other processes call `join`.
-        dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
-            job.
-        lease: seconds without a heartbeat after which other workers may take over a worker's ranges. Use a larger value
+        dest: the job directory: a folder that is empty or does not exist, an unused prefix of a bucket, or the
+            directory of the same job.
+        lease: seconds without a heartbeat after which other workers can take over a worker's ranges. Use a larger value
             if the file system propagates changes slowly.
-        on: a Ray cluster that runs the workers. This process then only watches the job and fetches nothing itself.
+        on: a Ray cluster that runs the workers. If given, this process only watches the job.
         **options: the fields of `GetOptions`, except those that apply only to a single process.
 
     Returns:
         The progress of the whole job.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from that of the existing job.
+        UsageError: an option cannot be used for a shared job, or differs from the existing job.
         SecurityError: the job directory belongs to another user.
         FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
@@ -110,18 +110,18 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     profile: str | None = None,
     on: Ray | None = None,
 ) -> SharedStatus:
-    """Work on a shared job created by another process.
+    """Work on a shared job that another process created.
 
     Args:
         job: the job directory.
         headers: header fields whose values the job directory does not store, because they may be secret.
-        auth: user and password, if the job was created with them.
+        auth: the user name and password, if the job was created with them.
         bearer: a token, if the job was created with one.
         bearer_command: a command that prints a token.
         proxy: the proxy of this process.
-        state: a local folder for journals. If None, a folder inside the system's temporary folder is used.
-        concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
-        endpoint_url: URL of the store, if the job directory is in a bucket. If None, the environment's value is used.
+        state: a local folder for journals; None for a folder inside the system's temporary folder.
+        concurrency: maximum number of requests in flight in this process or, with `on`, in each worker.
+        endpoint_url: URL of the store, if the job directory is in a bucket; None for the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
         on: a Ray cluster that runs the workers, as for `get`.
@@ -130,7 +130,7 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         The progress of the whole job.
 
     Raises:
-        UsageError: there is no job, or a secret required by the job is missing.
+        UsageError: the job does not exist, or a secret that it requires is missing.
         SecurityError: the job directory belongs to another user.
         FetchmillError: any error that would end a job on one machine. The worker releases its range first.
     """
@@ -162,13 +162,13 @@ def stop(
 
     Args:
         job: the job directory.
-        now: whether workers end immediately and release their ranges, instead of finishing targets in progress.
+        now: whether workers immediately release their ranges and end, instead of finishing targets in progress.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
     """
     directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
@@ -182,7 +182,7 @@ def resume(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Revert `stop`, so that workers can join and continue the job.
+    """Undo `stop` so that workers can join and continue the job.
 
     Args:
         job: the job directory.
@@ -191,7 +191,7 @@ def resume(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
     """
     directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
@@ -206,7 +206,7 @@ def set_rate(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Change a shared job's total request rate. Workers may be running.
+    """Change a shared job's total request rate, even while workers are running.
 
     Args:
         job: the job directory.
@@ -216,7 +216,7 @@ def set_rate(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, or the rate is not greater than 0.
+        UsageError: the job does not exist, or the rate is not greater than 0.
     """
     directory = JobDirectory.at(job, reach_named(endpoint_url, region, profile))
     directory.job()
@@ -231,9 +231,9 @@ def extend(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Add a list to a shared job. Workers may be running, or the job may have finished.
+    """Add a list to a shared job, even while workers are running or after the job has finished.
 
-    Running workers start on the new list within seconds. If no worker is running, call `join`.
+    Running workers pick up the new list within seconds. If no worker is running, call `join`.
 
     Args:
         job: the job directory.
@@ -243,7 +243,7 @@ def extend(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, its source is a server or a bucket, or it already includes the list.
+        UsageError: the job does not exist, its source is a server or a bucket, or it already includes the list.
         UsageError: the job's list is divided by host, and the new list cannot be divided.
     """
     extend_job(os.fspath(job), os.fspath(source), reach_named(endpoint_url, region, profile))
@@ -268,10 +268,10 @@ def status(
         The totals for all final ranges, and the last heartbeat of each worker.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: a file in the job directory is damaged.
         StorageError: the file system failed.
-        TemporaryError: the bucket's store does not answer.
+        TemporaryError: the bucket's store does not respond.
     """
     return _status(JobDirectory.at(job, reach_named(endpoint_url, region, profile)))
 
@@ -283,7 +283,7 @@ def history(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedHistory:
-    """Return the history of a shared job's workers. Counts cover only final ranges.
+    """Return the history of a shared job's workers, whose counts cover only final ranges.
 
     Args:
         job: the job directory.
@@ -295,10 +295,10 @@ def history(
         The status of the job and its samples. `to_html` creates a page with charts.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: a file in the job directory is damaged.
         StorageError: the file system failed.
-        TemporaryError: the bucket's store does not answer.
+        TemporaryError: the bucket's store does not respond.
     """
     return shared_history(JobDirectory.at(job, reach_named(endpoint_url, region, profile)))
 

@@ -1,6 +1,6 @@
-"""Test servers that run in this process: for tests of programs that use fetchmill, and for fetchmill's own tests.
+"""Test servers that run in this process, for tests of programs that use fetchmill and for fetchmill's own tests.
 
-`serve` serves a folder or synthetic objects over HTTP, with scripted faults. `world` serves a thousand hosts with their
+`serve` serves a folder or synthetic objects over HTTP, with scripted faults. `world` serves a thousand hosts and their
 name server, for programs that fetch from many hosts. `s3` serves a bucket over S3.
 
     with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
@@ -41,7 +41,7 @@ def serve(  # noqa: PLR0913 - each has its default
     allow_hosts: Sequence[str] = (),
     client_timeout: float = 60.0,
 ) -> Server:
-    """Serve a folder, or synthetic objects, until the end of a `with` block.
+    """Serve a folder or synthetic objects until a `with` block ends.
 
     Args:
         folder: the folder to serve. Give either `folder` or `synthetic`.
@@ -51,25 +51,25 @@ def serve(  # noqa: PLR0913 - each has its default
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
         page_size: number of names per listing page.
-        delay: minimum and maximum delay of a /get request in seconds; the delay is uniformly distributed between them.
-        delay_steps: whether the delay is a whole number of seconds.
-        slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
+        delay: minimum and maximum delay of a /get request in seconds. Delays are uniformly distributed between them.
+        delay_steps: whether delays are whole numbers of seconds.
+        slow_rate: share of /get requests that are delayed by `slow_delay` instead of `delay`, from 0 to 1.
         slow_delay: minimum and maximum delay of these slow requests in seconds.
         list_delay: minimum and maximum delay of a /list request in seconds.
         tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
             `server.ca_pem`.
-        seed: seed of all random decisions. The same seed affects the same names.
+        seed: seed for all random decisions. The same seed affects the same names.
         faults: scripted faults. The first fault that applies to a request is used.
-        hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.
+        hidden: whether to serve files and folders whose names start with a dot. A job's state is never served.
         allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
             127.0.0.0/8 and [::1]; `*` for all.
-        client_timeout: seconds that a client may take to send its next request, or to read more of a reply.
+        client_timeout: maximum seconds for a client to send its next request, or to read more of a reply.
 
     Returns:
         A running server, which is also a context manager.
 
     Raises:
-        UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
+        UsageError: an option is invalid, the folder cannot be read, or the address is in use.
     """
     return Server(
         ServeOptions(
@@ -109,28 +109,28 @@ def world(  # noqa: PLR0913 - each has its default
     watched: Sequence[str] = (),
     seed: int = 0,
 ) -> World:
-    """Run hosts with every behaviour and their name server on loopback, until the end of a `with` block.
+    """Run hosts with every behaviour, and their name server, on loopback until a `with` block ends.
 
     Host names are `<behaviour>-<number>.test`, with any number. `fetchmill.world.BEHAVIOURS` lists all behaviours.
 
     Args:
-        http_port: port for http, the same at all addresses; 0 picks a free port.
-        https_port: port for https, the same at all addresses; 0 picks a free port.
+        http_port: port for http at all addresses; 0 picks a free port.
+        https_port: port for https at all addresses; 0 picks a free port.
         dns_port: port of the name server at 127.0.0.1; 0 picks a free port.
-        addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
+        addresses: number of addresses per common behaviour. Each address allows about 28,000 connections per minute.
         threads: number of server threads.
-        timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.
+        timeout: timeout of the clients in seconds. Slow hosts take up to a third of this time.
         retry_after: the Retry-After value of busy hosts, in seconds.
         dns_delay_ms: delay of every DNS lookup in milliseconds.
-        dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
+        dns_loss: share of datagrams to the name server that are lost, from 0 to 1.
         watched: names of hosts whose requests, connections and DNS lookups are recorded.
-        seed: seed of all random decisions.
+        seed: seed for all random decisions.
 
     Returns:
         A running world, which is also a context manager.
 
     Raises:
-        UsageError: an option cannot be used, or an address is taken.
+        UsageError: an option is invalid, or an address is in use.
     """
     return World(
         WorldOptions(
@@ -167,30 +167,30 @@ def s3(  # noqa: PLR0913 - each has its default
     threads: int = 1,
     **behaviour: Unpack[S3Behaviour],
 ) -> S3Store:
-    """Serve a bucket over S3 on loopback until the end of a `with` block. `add_bucket` adds more buckets.
+    """Serve a bucket over S3 on loopback until a `with` block ends. `add_bucket` adds more buckets.
 
     Args:
-        objects: the initial objects of the bucket. Keys are text, or its UTF-8 bytes.
+        objects: the initial objects of the bucket. Keys are text or UTF-8 bytes.
         bucket: name of the bucket.
         region: region of the bucket and the endpoint.
         synthetic: number of additional computed objects, with the names and bodies of a synthetic server.
         size: size of a computed object in bytes.
         key_prefix: prefix of the keys of computed objects. The bodies do not depend on it.
-        public: whether clients may list and read the bucket without a signature.
-        access_key: the access key that requests must be signed with.
-        secret_key: the secret of the access key.
+        public: whether clients can list and read the bucket without a signature.
+        access_key: the access key for signing requests.
+        secret_key: the secret key that belongs to the access key.
         token: the session token that must be sent with the access key.
         expires_in: seconds until the credentials expire.
         virtual_host_suffix: if given, a bucket can only be addressed by the host name `BUCKET.SUFFIX`.
         port: port to listen on; 0 picks a free port.
         threads: number of server threads.
-        behaviour: clock, delays and faults, as described in `S3Behaviour`. They may be changed while the store runs.
+        behaviour: clock, delays and faults, as described in `S3Behaviour`. They can be changed while the store runs.
 
     Returns:
         A running store, which is also a context manager.
 
     Raises:
-        UsageError: an option cannot be used, a key is not UTF-8 or too long, or the port is taken.
+        UsageError: an option is invalid, a key is not UTF-8 or is too long, or the port is in use.
     """
     options = S3Options(
         bucket=bucket,
@@ -213,10 +213,10 @@ def s3(  # noqa: PLR0913 - each has its default
 def synthetic_body(name: str, size: int) -> bytes:
     """Return the body that a synthetic server serves for a name.
 
-    The body begins with the name. It is text with about 24 random bytes in every 100.
+    The body is text that begins with the name and contains about 24 random bytes in every 100.
 
     Args:
-        name: the name, as listed.
+        name: the name, in the form in which it is listed.
         size: size of the body in bytes.
 
     Returns:

@@ -1,11 +1,11 @@
-"""A world of hosts on loopback, for tests and benchmarks of checks. The hosts cover the behaviours of real sites.
+"""A world of hosts on loopback that behave like all kinds of real sites, for tests and benchmarks of checks.
 
     with fetchmill.testing.world() as world:
         for site in world.sites(1000):
             ...  # query the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
 
-`python -m fetchmill.world` runs a world in a separate process. It prints its addresses as one JSON line and ends when
-its standard input ends.
+`python -m fetchmill.world` runs a world in a separate process, which prints its addresses as one JSON line and ends
+when its standard input ends.
 """
 
 import argparse
@@ -26,7 +26,7 @@ __all__ = ["BEHAVIOURS", "DEFAULT_MIX", "Expected", "Site", "World", "WorldOptio
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected result of a check for a site: a status, or one of several failure kinds.
+    """The result that a check is expected to report for a site: a status, or one of several failure kinds.
 
     Args:
         status: status of the final reply; None if a failure is expected.
@@ -59,8 +59,8 @@ def _fails(*kinds: str) -> Expected:
     return Expected(None, frozenset(kinds))
 
 
-# Expected results by behaviour. The check follows redirects (3 to 29, and not from https to http), retries busy hosts,
-# offers HTTP/2, accepts bodies that end with the connection, and may connect to private addresses.
+# Expected results by behaviour, for a check that follows redirects (3 to 29, and not from https to http), retries busy
+# hosts, offers HTTP/2, accepts bodies that end with the connection, and can connect to private addresses.
 BEHAVIOURS: dict[str, Expected] = {
     "good": OK,
     "slow": OK,
@@ -73,14 +73,14 @@ BEHAVIOURS: dict[str, Expected] = {
     "many": OK,
     "tc": OK,
     "dual": OK,
-    "rebind": OK,  # the first lookup is good
+    "rebind": OK,  # the first lookup returns a good address
     "dead": _fails("connect-timeout"),
     "refusing": _fails("refused"),
     "resetting": _fails("reset"),
     "closing": _fails("reset"),
     "notfound": Expected(404),
     "error": Expected(500),
-    "busy": OK,  # if the client waits as long as Retry-After says; otherwise 429
+    "busy": OK,  # if the client waits for Retry-After; otherwise 429
     "redirecting": OK,
     "looping": _fails("redirect-loop"),
     "faraway": _fails("redirect-limit"),
@@ -95,7 +95,7 @@ BEHAVIOURS: dict[str, Expected] = {
     "truncated": _fails("truncated"),
     "chunked": OK,
     "http2": OK,
-    # Nothing listens at 127.255.255.254, and it is not public.
+    # Nothing listens on 127.255.255.254, which is not a public address.
     "private": _fails("private-address", "connect-timeout", "unreachable", "refused"),
     "upgrade": _fails("framing"),
     "expired": _fails("tls-expired"),
@@ -108,10 +108,10 @@ BEHAVIOURS: dict[str, Expected] = {
 }
 # Statuses of redirecting hosts, for clients that do not follow redirects.
 REDIRECTS = {"redirecting": 302, "looping": 302, "faraway": 302, "downgrade": 302, "private": 302}
-# TLS behaviours. Over http, hosts with these behaviours are good.
+# TLS behaviours. Over http, hosts with these behaviours act like good hosts.
 ONLY_HTTPS = frozenset({"expired", "wrongname", "selfsigned", "unknownca", "plain", "notls", "stalledtls", "downgrade"})
 
-# Shares of the most frequent behaviours. All others share the rest equally.
+# Shares of the most frequent behaviours. All other behaviours share the remainder equally.
 _USUAL = {"good": 0.60, "dead": 0.20, "slow": 0.05}
 DEFAULT_MIX: Mapping[str, float] = {
     name: _USUAL.get(name, (1 - sum(_USUAL.values())) / (len(BEHAVIOURS) - len(_USUAL))) for name in BEHAVIOURS
@@ -123,17 +123,17 @@ class WorldOptions:
     """The options of a world.
 
     Args:
-        http_port: port for http, the same at all addresses; 0 picks a free port.
-        https_port: port for https, the same at all addresses; 0 picks a free port.
+        http_port: port for http at all addresses; 0 picks a free port.
+        https_port: port for https at all addresses; 0 picks a free port.
         dns_port: port of the name server at 127.0.0.1; 0 picks a free port.
-        addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
+        addresses: number of addresses per common behaviour. Each address allows about 28,000 connections per minute.
         threads: number of server threads.
-        timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.
+        timeout: timeout of the clients in seconds. Slow hosts take up to a third of this time.
         retry_after: the Retry-After value of busy hosts, in seconds.
         dns_delay_ms: delay of every DNS lookup in milliseconds.
-        dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
+        dns_loss: share of datagrams to the name server that are lost, from 0 to 1.
         watched: names of hosts whose requests, connections and DNS lookups are recorded.
-        seed: seed of all random decisions.
+        seed: seed for all random decisions.
     """
 
     http_port: int = 0
@@ -154,10 +154,10 @@ class WorldOptions:
 
 
 class World:
-    """A running world. It serves from its creation until `stop`, or until the end of a `with` block.
+    """A running world. It starts when it is created, and runs until `stop` is called or a `with` block ends.
 
     Raises:
-        UsageError: an option cannot be used, or an address is taken.
+        UsageError: an option is invalid, or an address is in use.
     """
 
     def __init__(self, options: WorldOptions | None = None) -> None:
@@ -165,22 +165,22 @@ class World:
 
     @property
     def dns(self) -> str:
-        """Host and port of the name server, UDP and TCP."""
+        """The host and port of the name server, for both UDP and TCP."""
         return self._native.dns
 
     @property
     def http_port(self) -> int:
-        """The port for http, the same at all addresses."""
+        """The port for http at all addresses."""
         return self._native.http_port
 
     @property
     def https_port(self) -> int:
-        """The port for https, the same at all addresses."""
+        """The port for https at all addresses."""
         return self._native.https_port
 
     @property
     def ca_pem(self) -> str:
-        """The CA certificate that clients must trust, in PEM: the content for `--ca-file`."""
+        """The PEM CA certificate that clients must trust, for example by passing it in a `--ca-file`."""
         return self._native.ca_pem
 
     def sites(
@@ -203,7 +203,7 @@ class World:
         Returns:
             `elapsed_ms`: milliseconds since the start. `datagrams_lost`: number of lost datagrams. `behaviours`:
             connections, requests and queries by behaviour, without unused behaviours. `watched`: by host, `requests_ms`
-            (arrival times of requests, in milliseconds since the start), `connections` (open ones),
+            (arrival times of requests, in milliseconds since the start), `connections` (currently open),
             `connections_max` and `queries`.
         """
         return self._native.stats()
@@ -232,14 +232,14 @@ def sites(
     redirects: bool = True,
     patient: bool = True,
 ) -> Iterator[Site]:
-    """Yield a mix of sites of a world, each with its own host.
+    """Yield a mix of sites of a world, each on its own host.
 
     Args:
         ports: the ports for http and https.
         count: number of sites.
         mix: weights by behaviour; None for `DEFAULT_MIX`.
         seed: seed of the mix. The same seed yields the same sites.
-        https: share of sites that use https, 0 to 1. TLS behaviours always use https.
+        https: share of sites that use https, from 0 to 1. TLS behaviours always use https.
         redirects: whether the check follows redirects.
         patient: whether the check retries busy hosts after their Retry-After time.
 
@@ -247,7 +247,7 @@ def sites(
         An iterator that creates the sites lazily.
 
     Raises:
-        UsageError: the mix has an unknown behaviour, a weight below 0, or no weight above 0.
+        UsageError: the mix contains an unknown behaviour, a weight below 0, or no weight above 0.
     """
     weights = DEFAULT_MIX if mix is None else mix
     if unknown := sorted(set(weights) - set(BEHAVIOURS)):
@@ -287,7 +287,7 @@ def _expected(name: str, *, redirects: bool, patient: bool) -> Expected:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a world until standard input ends. Print its addresses, and its counters at the end, as JSON lines."""
+    """Run a world until standard input ends. Print its addresses and, at the end, its counters as JSON lines."""
     parser = argparse.ArgumentParser(prog="python -m fetchmill.world", description=main.__doc__)
     parser.add_argument("--ca-file", help="where to write the authority's certificate")
     for option in fields(WorldOptions):

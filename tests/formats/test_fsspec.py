@@ -572,7 +572,7 @@ def test_the_package_does_without_fsspec() -> None:
 
     assert (ended.returncode, ended.stdout) == (1, "False\n")
     assert ended.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: fetchmill.file_system needs the library fsspec, which is not installed: "
+        "ModuleNotFoundError: fetchmill.file_system requires the library fsspec, which is not installed: "
         "pip install 'fetchmill[fsspec]'"
     )
     assert "During handling" not in ended.stderr

@@ -1,4 +1,4 @@
-"""The parent's pool of an engine's processes: starts them, attaches them to the job, and restarts dead ones."""
+"""The parent's pool of an engine's processes, which starts them, attaches them to the job, and restarts dead ones."""
 
 import contextlib
 import multiprocessing
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Maximum number of consecutive failed starts of a process. A start fails if the process dies before it joins the job.
 STARTS_MAX = 3
 POLL_SECONDS = 0.1
-# A process that does not end within this time, for example because it waits for a server, is killed.
+# A process that does not end within this time, for example because it is waiting for a server, is killed.
 JOIN_SECONDS = 2.0
 
 
@@ -41,10 +41,10 @@ class _Slot:
 class ProcessPool:
     """Worker processes that fetch targets. They exchange targets, answers and commit records with the native job.
 
-    Another process is started only if the running ones cannot make as many concurrent requests as the job wants.
+    Another process is started only if the running ones cannot make as many concurrent requests as the job requires.
 
     Args:
-        job: the job; it has one worker for each of `worker_mains`.
+        job: the job, which has one worker for each of `worker_mains`.
         options: the options of the job, for the native module.
         worker_mains: the pickled work of each process.
     """
@@ -58,7 +58,7 @@ class ProcessPool:
         self._is_killed = False
 
     def run(self) -> None:
-        """Run the processes until the job has ended. Raise an error that a process has raised."""
+        """Run the processes until the job has ended. If a process raised an error, raise it."""
         context = multiprocessing.get_context("spawn")
         try:
             while not self._job.wait(0):
@@ -74,7 +74,7 @@ class ProcessPool:
             self.end()
 
     def end(self) -> None:
-        """Wait up to `JOIN_SECONDS` for each process to end, then kill it."""
+        """Wait up to `JOIN_SECONDS` for each process to end, then kill it if necessary."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -86,7 +86,7 @@ class ProcessPool:
             slot.process = None
 
     def kill(self) -> None:
-        """Kill all processes immediately, and start no more."""
+        """Kill all processes immediately, and do not start new ones."""
         with self._lock:
             self._is_killed = True
             processes = [slot.process for slot in self._slots if slot.process is not None]
@@ -113,7 +113,7 @@ class ProcessPool:
         with turns, receipts, messages:
             start_without_interrupts(process)
         with self._lock:
-            # From now on, other threads can wait for the process and kill it.
+            # From now on, other threads can wait for the process or kill it.
             slot.process = process
             is_killed = self._is_killed
         if is_killed:
@@ -122,7 +122,7 @@ class ProcessPool:
         self._job.attach(slot.worker, pid, own_turns.detach(), own_receipts.detach())
 
     def _on_exit(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
-        """Handle the end of a process: a normal end, an error, or its death."""
+        """Handle the end of a process that finished, failed or died."""
         process, messages = slot.process, slot.messages
         if process is None or messages is None:
             return
@@ -158,12 +158,12 @@ def pickle_worker_main(worker_main: WorkerMain) -> bytes:
 
 
 def _kill(process: SpawnProcess) -> None:
-    with contextlib.suppress(ValueError):  # the process may have ended meanwhile
+    with contextlib.suppress(ValueError):  # the process may have ended in the meantime
         process.kill()
 
 
 def _read_messages(messages: Connection) -> bool:
-    """Return whether the process has joined. If the process sent an error, raise it."""
+    """Return whether the process has joined the job. If the process sent an error, raise it."""
     received = []
     with contextlib.suppress(EOFError, OSError):
         while messages.poll():

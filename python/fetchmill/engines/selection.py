@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 # Engines whose requests are coroutines, and engines that use processes.
 ASYNC_ENGINES = ("asyncio", "combo")
 PROCESS_ENGINES = ("processes", "combo")
-# Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so more threads would wait for each
-# other. Each thread's client and connection use about 1 MB.
+# Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so additional threads would wait
+# for each other. Each thread's client and connection use about 1 MB.
 _THREADS_MAX = 256
 # Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor, so about
-# this many are in flight if each takes half a second. A connection with its buffers uses about 50 KB.
+# this many are in flight if each request takes half a second. A connection and its buffers use about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
 # Default number of concurrent calls to the user's function. The limits of the servers that it calls are unknown.
 _FUNCTION_CALLS = 64
-# Maximum number of processes per processor, and in total. Each runs an interpreter of about 40 MB, with its own sink
-# and shards.
+# Maximum number of processes per processor, and in total. Each process runs an interpreter of about 40 MB, with its own
+# sink and shards.
 _PROCESSES_EACH = 8
 _PROCESSES_MAX = 32
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine ready to start.
+    """An engine that is ready to start.
 
     Args:
         options: the options of the job, for the native module.
-        start: starts the engine for a job.
+        start: function that starts the engine for a job.
         notices: human-readable messages about the engine's library, one line each.
     """
 
@@ -57,9 +57,9 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     """Return the engine named in the options.
 
     Args:
-        options: the options of the job; `engine` is not `native`.
+        options: the options of the job, in which `engine` is not `native`.
         native: the same options, for the native module.
-        own: the user's function, which replaces our transport.
+        own: the user's function, which takes the place of a transport.
 
     Raises:
         UsageError: the engine does not support an option, its libraries are missing, or it cannot call the function.
@@ -73,7 +73,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     values["concurrency"] = {"most": limit} if options.concurrency == "auto" and name != "sync" else limit
     values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
     if own is not None:
-        # A function may fetch anything from anywhere, so per-host limits and URL checks do not apply.
+        # A function can fetch anything from anywhere, so per-host limits and URL checks do not apply.
         values["any_text"] = values["source_kind"] != "server"
         values = {"limit_per_host": 0, "rate_per_host": 0.0, **values}
     text = json.dumps(values)
@@ -92,7 +92,7 @@ def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, pro
     if options.engine == "asyncio":
         run = partial(event_loop.run, transport=transport)
         return Engine(text, lambda job: start_in_process(job, run), transport.notices)
-    # Pickle now, so that errors are raised before the job begins.
+    # Pickle now so that errors are raised before the job starts.
     worker_mains = [pickle_worker_main(combo.worker_main(transport, processes))] * processes
     return Engine(text, lambda job: start_processes(job, text, worker_mains), transport.notices)
 
@@ -163,7 +163,7 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
 
 
 def _refuse_native_only(options: GetOptions) -> None:
-    """Refuse options supported only by the native engine."""
+    """Refuse options that only the native engine supports."""
     asked = {
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,

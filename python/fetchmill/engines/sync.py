@@ -1,4 +1,4 @@
-"""The engine `sync` makes one request at a time. The engine `processes` runs it in each process."""
+"""The engine `sync`, which makes one request at a time. The engine `processes` runs it in each process."""
 
 import time
 from typing import TYPE_CHECKING
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
     from fetchmill.engines.answers import Answer
 
-# Number of targets that are taken at a time, and of answers that are reported at a time.
+# Number of targets to take at a time, and of answers to report at a time.
 BATCH = 64
-# Maximum time until an answer is reported.
+# Maximum time before an answer is reported.
 REPORT_SECONDS = 0.1
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
-    """Fetch the dispatcher's targets until there are no more."""
+    """Fetch the dispatcher's targets until no targets are left."""
     dispatcher.observe_arrivals(transport.origin_replies)
     state = transport.start()
     try:
@@ -26,7 +26,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
             reported = time.monotonic()
             for number, target in enumerate(batch, 1):
                 if dispatcher.is_stopping:
-                    break  # the rest stays pending
+                    break  # the remaining targets stay pending
                 dispatcher.note_running(1, len(batch) - number)
                 answers += transport.fetch(target, state)
                 answers += transport.rest(state, is_idle=False)
@@ -42,7 +42,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
 
 
 def _next_batch(dispatcher: "Dispatcher") -> "list[Target] | None":
-    """Return the next targets, an empty list while there are more processes than wanted, or None at the end."""
+    """Return the next targets, an empty list while more processes are running than required, or None at the end."""
     if dispatcher.concurrency:
         batch = dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)
     else:

@@ -1,9 +1,9 @@
-"""The engine `threads`: many threads with one request at a time each.
+"""The engine `threads`: many threads that each make one request at a time.
 
-Threads start on demand, if there are more targets than threads. Starts may be slow (each one creates a client), and a
-hundred together would delay the ready threads. Therefore the number of threads that start together is limited to the
-number of ready threads plus one. Threads do not end early. If the limit on requests in flight falls, surplus threads
-wait for their turn.
+Threads are started on demand, if targets outnumber threads. A start can be slow, because it creates a client, and a
+hundred simultaneous starts would delay the ready threads. Therefore, the number of threads starting at the same time is
+limited to the number of ready threads plus one. Threads do not end early. If the limit on requests in flight falls,
+surplus threads wait for their turn.
 """
 
 import threading
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bool = False) -> None:
-    """Fetch the dispatcher's targets, up to its concurrency at a time, until there are no more.
+    """Fetch the dispatcher's targets, up to its concurrency at a time, until no targets are left.
 
-    With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
+    With `has_rests`, use additional threads, because a thread does not make requests while its connection rests.
 
     If the job is stopped while a thread is making a request, the job does not wait for the thread. The thread ends
     after the request, and its target stays pending.
@@ -65,7 +65,7 @@ class _Places:
 
 
 class _ThreadPool:
-    """The threads and their queues. `exchange` bounds the number of targets in the queues."""
+    """The threads and their queues. `exchange` limits the number of targets in the queues."""
 
     def __init__(self, transport: BlockingTransport, *, has_rests: bool) -> None:
         self.answers: AnswerQueue = SimpleQueue()
@@ -94,7 +94,7 @@ class _ThreadPool:
             return taken, max(0, self._waiting - taken)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """Do nothing: threads do not wait for reports."""
+        """Do nothing, because threads do not wait for reports."""
 
     def add_targets(self, batch: list["Target"]) -> None:
         with self._lock:
@@ -104,7 +104,7 @@ class _ThreadPool:
         self._start_threads()
 
     def _start_threads(self) -> None:
-        """Start threads if there are more waiting targets than threads."""
+        """Start threads if waiting targets outnumber threads."""
         with self._lock:
             if self._is_over:
                 return
@@ -139,7 +139,7 @@ class _ThreadPool:
             self._publish(self._transport.rest(state, is_idle=False))
 
     def _next_target(self, state: object) -> "Target | None":
-        """Wait for the next target. If there is none yet, first wait until the thread's held answers are certain."""
+        """Wait for the next target. If none is available, first wait until the thread's held answers are certain."""
         try:
             return self._work.get_nowait()
         except Empty:

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from fetchmill._native import OriginReplies
     from fetchmill.engines.body_memory import BodyMemory
 
-# Number of connections that make requests for each additional connection that may rest.
+# Number of connections that make requests for each additional connection that can rest.
 _RESTING_SHARE = 2
 
 
 class Target(Protocol):
-    """One object to fetch, as the native module hands it out.
+    """An object to fetch, as handed out by the native module.
 
     Args:
         sequence: sequence number in the job.
         name: name under which the object is stored.
         url: the complete URL, which is sent unchanged.
-        attempt: number of the attempt, from 1.
+        attempt: number of the attempt, counted from 1.
     """
 
     @property
@@ -39,21 +39,21 @@ class Target(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TransportOptions:
-    """The options of all transports of a job, the same in every process.
+    """The options of a job's transports, which are the same in every process.
 
     Args:
-        connections: maximum number of requests that this worker has in flight.
-        connect_timeout: seconds for a connection, TLS included.
+        connections: maximum number of requests in flight of this worker.
+        connect_timeout: seconds to establish a connection, including TLS.
         head_timeout: seconds from a request to the end of the reply's head.
-        idle_timeout: seconds without a byte of a body.
-        total_timeout: seconds for an attempt, plus one for each 64 KiB of its body.
+        idle_timeout: seconds without receiving a byte of the body.
+        total_timeout: seconds for an attempt, plus one second per 64 KiB of its body.
         max_size: maximum size of a body in bytes.
-        ca_file: certificates to trust instead of the system's, in PEM.
+        ca_file: PEM file with certificates to trust instead of the system's.
         insecure_hosts: hosts whose certificates are not checked.
         proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or a mapping from `http` and `https` to a proxy
-            or None, and from `without` to the hosts that need no proxy, as in no_proxy.
+            or None, and from `without` to the hosts that are requested without a proxy, as in no_proxy.
         public_only: whether only connections to public addresses are allowed.
-        named_origin: the origin named by the user, scheme://host[:port]. Its address need not be public.
+        named_origin: the origin that the user named, scheme://host[:port]. Its address does not have to be public.
     """
 
     connections: int = 1
@@ -70,12 +70,12 @@ class TransportOptions:
 
 
 def resting_connections(requests_max: int) -> int:
-    """Return the number of additional connections that may rest: half of `requests_max`, at least one."""
+    """Return the number of additional connections that can rest: half of `requests_max`, but at least one."""
     return max(1, requests_max // _RESTING_SHARE)
 
 
 class BlockingTransport(Protocol):
-    """Makes requests in threads and processes. Threads share the transport, and each has its own state."""
+    """Makes requests in threads and processes. Threads share the transport, but each thread has its own state."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class BlockingTransport(Protocol):
         """Statistics about the origin's replies. Each reply is counted on arrival, because its answer may be held."""
 
     def held(self) -> int:
-        """Return the number of held replies over all threads. Called by the dispatcher's thread."""
+        """Return the number of held replies across all threads. Called by the dispatcher's thread."""
 
     def start(self) -> Any:  # noqa: ANN401 - the transport's own
         """Return the state for the other methods. Called once by each thread or process before its first target."""
@@ -94,11 +94,11 @@ class BlockingTransport(Protocol):
     def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401
         """Make one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Return the answers that are now certain. There may be none, or they may belong to earlier targets.
+        Return the answers that are now certain, if any, which can also belong to earlier targets.
         """
 
     def rest(self, state: Any, *, is_idle: bool) -> list[Answer]:  # noqa: ANN401
-        """Wait if the connection rests or there is nothing else to do. Called after `fetch`.
+        """Wait if the connection is resting or nothing else is left to do. Called after `fetch`.
 
         Return the answers that are now certain. With `is_idle`, these are all held answers.
         """

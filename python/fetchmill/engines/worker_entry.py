@@ -1,4 +1,4 @@
-"""An engine's process: joins the job, fetches until no targets are left, and exits if the parent ends."""
+"""An engine's process, which joins the job, fetches until no targets are left, and exits if the parent ends."""
 
 import contextlib
 import multiprocessing
@@ -15,7 +15,7 @@ from typing import Any
 from fetchmill.bounded.interrupts import ignore_interrupts
 from fetchmill.engines.garbage import collect_rarely
 
-# Message that the process has joined.
+# Message which says that the process has joined the job.
 READY = b""
 
 
@@ -29,7 +29,7 @@ class WorkerMain:
 
 @dataclass(frozen=True)
 class JoinParameters:
-    """The parameters for joining a job: its options, the worker's number, kept columns, and the ends of the sockets."""
+    """The parameters for joining a job: its options, the worker's number, the columns to keep, and the socket ends."""
 
     options: str
     worker: int
@@ -39,7 +39,7 @@ class JoinParameters:
 
 
 def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection) -> None:
-    """Run the process: join the job and fetch. Errors are sent to the parent."""
+    """Join the job and fetch its targets. Errors are sent to the parent."""
     ignore_interrupts()
     from fetchmill._native import Dispatcher
 
@@ -62,13 +62,13 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
         finally:
             dispatcher.close()
     except BaseException as error:  # noqa: BLE001 - raised in the parent
-        # If the job has ended, no process reads the pipe.
+        # If the job has ended, nothing reads the pipe.
         with contextlib.suppress(BrokenPipeError):
             messages.send_bytes(_pickle_error(error))
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent ends. Objects fetched later would be lost, because only the parent writes the journal."""
+    """Exit when the parent ends. Only the parent writes the journal, so objects fetched later would be lost."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -76,10 +76,10 @@ def _exit_with_parent() -> None:
 
 
 def _pickle_error(error: BaseException) -> bytes:
-    """Pickle an error. If it does not survive pickling, use a RuntimeError with the same text."""
+    """Pickle an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
     try:
         pickled = bytes(ForkingPickler.dumps(error))
         pickle.loads(pickled)  # noqa: S301 - pickled here
-    except Exception:  # noqa: BLE001 - any class of a user
+    except Exception:  # noqa: BLE001 - unpickling a user's class may raise anything
         return bytes(ForkingPickler.dumps(RuntimeError(f"{type(error).__name__}: {error}")))
     return pickled

@@ -41,7 +41,7 @@ class Deadlines:
         self._enter("idle-timeout", self._options.idle_timeout)
 
     def on_waited(self, seconds: float) -> None:
-        """Extend the deadlines by the time in which this process did not read, because the server did not cause this delay."""
+        """Extend the deadlines by a delay that this process caused by not reading."""
         self._total += seconds
         self._until += seconds
 

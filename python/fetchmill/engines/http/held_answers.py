@@ -28,7 +28,7 @@ class Unused(Enum):
     """Events on a connection without a request in flight."""
 
     QUIET = "nothing"
-    SURPLUS = "bytes that nobody asked for"
+    SURPLUS = "unsolicited bytes"
     CLOSED = "its end"
     BROKEN = "an error"
 
@@ -83,7 +83,7 @@ class HeldAnswers:
         return []
 
     def rest_seconds(self) -> float | None:
-        """Return the seconds that the connection must rest before its next request, or None if it does not have to rest."""
+        """Return the seconds that the connection must rest before its next request, or None for no rest."""
         is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending

@@ -217,7 +217,7 @@ class HeldConnections:
         self._drop(connection)
 
     def _lose(self, connection: "HoldingConnection") -> None:
-        """Ask the event loop to request the targets of held answers again, because the answers will never be certain."""
+        """Ask the event loop to request the targets of held answers that will never be certain again."""
         if connection.is_lost:
             return
         connection.is_lost = True
@@ -290,8 +290,7 @@ class HeldConnections:
         return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
     def _on_rested(self, connection: "HoldingConnection") -> None:
-        # Do not use the loop's clock, because uvloop's clock counts whole milliseconds and its timers fire up to 1 ms too
-        # early.
+        # Do not use the loop's clock. uvloop's clock counts whole milliseconds, and its timers fire up to 1 ms early.
         rested = time.monotonic() - connection.rest_began
         if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
             # In the meantime, replies may have turned out to be slower than expected.

@@ -42,7 +42,7 @@ class Proxy:
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """Create a proxy from the text of an option or an environment variable, which the caller has already checked."""
+        """Create a proxy from the validated text of an option or environment variable."""
         if not text:
             return None
         parts = urlsplit(text if "://" in text else f"http://{text}")

@@ -53,7 +53,7 @@ class _DeadlineReader(io.RawIOBase):
         self._connection = connection
         self._raw = connection.makefile("rb", buffering=0)
         self._attempt = attempt
-        # Whether the reply is complete, so that nothing more is read.
+        # Whether the reply is complete, after which nothing is read.
         self.is_over = False
 
     def wait_for_end(self) -> tuple[bool, bool]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fetchmill.engines.http.failure_kinds import AttemptError
 
 _PORTS = {"http": 80, "https": 443}
-# A source's URLs are already normalised: a scheme in lower case, no user, no fragment, and only visible ASCII.
+# A source's URLs are already normalised, with a lower-case scheme, no user, no fragment, and only visible ASCII.
 _URL = re.compile(r"(https?)://((?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]+)(?::([0-9]{1,5}))?)([/?][!\"$-~]*)?")
 
 
@@ -16,10 +16,10 @@ class RequestUrl(NamedTuple):
 
     Args:
         scheme: http or https.
-        authority: host and port, unchanged.
-        host: name or address, without brackets, in lower case.
-        port: the port, or the default port of the scheme.
-        target: the target of the request line, unchanged.
+        authority: the host and port, unchanged.
+        host: the name or address, without brackets, in lower case.
+        port: the port, or the scheme's default port.
+        target: the request target, unchanged.
     """
 
     scheme: str
@@ -30,17 +30,17 @@ class RequestUrl(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The absolute form, as used in a request to a proxy."""
+        """The absolute form, which is used in requests to a proxy."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
     def bracketed_host(self) -> str:
-        """The host as in a URL, with brackets around an IPv6 address."""
+        """The host in the form used in URLs, with brackets around an IPv6 address."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     @property
     def host_field(self) -> str:
-        """The value of the field Host. The scheme's default port is omitted."""
+        """The value of the field Host, without the scheme's default port."""
         is_usual = self.port == _PORTS[self.scheme]
         return self.bracketed_host if is_usual else f"{self.bracketed_host}:{self.port}"
 
@@ -49,7 +49,7 @@ def parse(url: str) -> RequestUrl:
     """Split a URL into its parts.
 
     Raises:
-        AttemptError: `url`, if the scheme is neither http nor https, or the URL has a user or an invalid byte.
+        AttemptError: `url`, if the scheme is neither http nor https, or the URL contains a user or an invalid byte.
     """
     found = _URL.fullmatch(url)
     if found is None or int(found[3] or 0) >= 1 << 16 or not _is_host(found[2]):
@@ -62,7 +62,7 @@ def parse(url: str) -> RequestUrl:
 
 
 def _is_host(authority: str) -> bool:
-    """Return whether the brackets, if any, contain an IPv6 address."""
+    """Return whether the brackets, if there are any, contain an IPv6 address."""
     if authority[0] != "[":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Makes one request at a time with the library `requests`. Used by thread and process workers."""
+"""Makes one request at a time with the library `requests`, for thread and process workers."""
 
 import socket
 import time
@@ -31,7 +31,7 @@ class _RequestsState:
 
     Args:
         session: the session with the connection.
-        attempt: the attempt, shared by the layers of the library.
+        attempt: the attempt, which the layers of the library share.
         held: answers from the connection that are not certain yet.
     """
 
@@ -43,17 +43,17 @@ class _RequestsState:
 
     @property
     def socket(self) -> socket.socket | None:
-        """The socket of the connection. None if it is not open."""
+        """The connection's socket, or None if the connection is not open."""
         return None if self.attempt.connection is None else self.attempt.connection.sock
 
     def close(self) -> None:
-        """Close the connection. The next request opens another."""
+        """Close the connection. The next request opens a new one."""
         if self.attempt.connection is not None:
             self.attempt.connection.close()
 
 
 class RequestsTransport:
-    """Implements `BlockingTransport`. Can be sent to another process.
+    """An implementation of `BlockingTransport` that can be sent to another process.
 
     Args:
         options: the options of the job.
@@ -63,7 +63,7 @@ class RequestsTransport:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # If there are any notices, connections are closed after their reply.
+        # With any notice, connections are closed after their reply.
         self.notices = untested_notices([REQUESTS, URLLIB3])
         self._options = options
         # The held answers of all threads.
@@ -79,7 +79,7 @@ class RequestsTransport:
         return sum(map(len, self._held))
 
     def start(self) -> _RequestsState:
-        """Return the state of a thread: a session with one connection."""
+        """Return the state of a thread, including a session with one connection."""
         from fetchmill.engines.http.urllib3_pools import Session
 
         attempt = BlockingAttempt(self._options, keeps_connections=not self.notices)
@@ -88,7 +88,7 @@ class RequestsTransport:
         return _RequestsState(Session(attempt), attempt, held)
 
     def fetch(self, target: Target, state: _RequestsState) -> list[Answer]:
-        """Make an attempt at a target, and at earlier targets that must be requested again."""
+        """Make an attempt at a target, and at any earlier targets that must be requested again."""
         certain = self._look(state)
         state.again.append(target)
         while state.again:
@@ -118,12 +118,12 @@ class RequestsTransport:
         return state.held.rest_seconds() if state.socket is not None else None
 
     def _waiting(self) -> float:
-        """Return the seconds for which the oldest request of any other thread has waited for its reply."""
+        """Return how many seconds the oldest request of any other thread has waited for its reply."""
         now = time.monotonic()
         return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
     def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
-        """Wait for `seconds`, or longer if replies turn out to be slower than expected in the meantime."""
+        """Wait for `seconds`, or longer if replies turn out to be slower than expected."""
         connection = state.socket
         if connection is None:
             return Unused.BROKEN
@@ -142,7 +142,7 @@ class RequestsTransport:
         return [] if unused is Unused.QUIET else self._settle(state, unused)
 
     def _settle(self, state: _RequestsState, unused: Unused) -> list[Answer]:
-        """Handle an event on a connection without a request. Return the answers that are now certain."""
+        """Handle an event on a connection without a request, and return the answers that are now certain."""
         if unused in (Unused.QUIET, Unused.CLOSED):
             certain = state.held.commit()
         else:
@@ -168,12 +168,12 @@ class RequestsTransport:
             # The answers of the previous connection can no longer become certain.
             state.again += state.held.lose(is_surplus=False)
         if isinstance(answer, FailureAnswer):
-            # Close the connection. Otherwise its next reply would count as its first.
+            # Close the connection, otherwise its next reply would count as its first.
             state.close()
             state.again += state.held.lose(is_surplus=False)
             is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)
             if attempt.is_reused and is_misread:
-                # The bytes may have belonged to an earlier reply. On a fresh connection, the reply is certain.
+                # The bytes may have belonged to an earlier reply. On a new connection, the reply is certain.
                 state.again.append(target)
                 return []
             return [answer]

@@ -8,7 +8,7 @@ from fetchmill.errors import UsageError
 
 
 class TlsContexts:
-    """A worker's TLS contexts. Each is created for the first target that needs it, and then reused.
+    """A worker's TLS contexts, each of which is created for the first target that needs it and then reused.
 
     Args:
         options: the options of the job.
@@ -20,17 +20,17 @@ class TlsContexts:
         self._context = context
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Return the context for a host. The host has the form that it has in a normalised URL.
+        """Return the context for a host, which must have the same form as in a normalised URL.
 
         Raises:
-            UsageError: the certificate file cannot be used.
+            UsageError: the certificate file is unusable.
         """
         return self._unverified if host in self._options.insecure_hosts else self._verified
 
     @functools.cached_property
     def _verified(self) -> ssl.SSLContext:
         context = self._new()
-        # Do not accept names that are only in CN.
+        # Do not accept names that occur only in CN.
         context.hostname_checks_common_name = False
         try:
             _load(context, self._options.ca_file)
@@ -53,7 +53,7 @@ class TlsContexts:
 
 
 def _load(context: ssl.SSLContext, ca_file: str | None) -> None:
-    """Load certificate authorities: those in `ca_file` if given, otherwise the system's, otherwise certifi's."""
+    """Load certificate authorities from `ca_file` if given, otherwise from the system, otherwise from certifi."""
     if ca_file is not None:
         context.load_verify_locations(ca_file)
         return

@@ -1,4 +1,4 @@
-"""Tunnels through a proxy, on blocking connections."""
+"""Tunnels through a proxy on blocking connections."""
 
 import re
 import socket
@@ -9,7 +9,7 @@ from fetchmill.engines.http.proxies import Proxy, proxy_error
 from fetchmill.engines.http.reply_file import ReplyFile
 from fetchmill.engines.http.request_url import RequestUrl
 
-# Maximum size of a line in the proxy's head, and maximum number of lines, as in `http.client`.
+# Maximum size of a line in the proxy's head, and maximum number of lines, both as in `http.client`.
 _LINE_BYTES_MAX = 1 << 16
 _LINES_MAX = 100
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\r\n]*)?\r?\n")

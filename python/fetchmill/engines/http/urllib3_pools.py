@@ -1,9 +1,9 @@
-"""Changes the behaviour of `requests` and the libraries below it, with one class per layer.
+"""Changes the behaviour of `requests` and the libraries that it uses, with one class per layer.
 
-The libraries re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and accept ambiguous
-framing. fetchmill makes connections, tunnels and TLS itself, and urllib3 treats each as a plain connection. Only public
-API is used. The transport imports this module when it starts, because the module needs the libraries. All objects
-belong to one thread.
+By default, the libraries re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline, and
+accept ambiguous framing. fetchmill itself handles connections, tunnels and TLS, and urllib3 treats each as a plain
+connection. Only the public API is used. The transport imports this module only when it starts, because the module
+requires the libraries. All objects belong to one thread.
 """
 
 import email.errors
@@ -26,19 +26,19 @@ from fetchmill.engines.http.reply_file import ReplyFile
 
 # Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Parser defects that mean that a line of the head is not a field. Other defects concern bodies, which are not parsed.
+# Parser defects which mean that a line in the head is not a field. Other defects concern bodies, which are not parsed.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
     email.errors.MisplacedEnvelopeHeaderDefect,
     email.errors.MissingHeaderBodySeparatorDefect,
 )
-# A value that parts of the libraries pass to each other. This module only forwards it.
+# A value that parts of the libraries exchange, and that this module only forwards.
 LibraryValue: TypeAlias = Any
 
 
 class Session(requests.Session):
-    """A session with one connection. Follows no redirects, keeps no cookies and ignores the environment's settings."""
+    """A session with one connection that ignores redirects, cookies and settings from the environment."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Creates pools of one connection each. Only one pool exists at a time."""
+    """Creates pools of one connection each, of which only one exists at a time."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Adapter(HTTPAdapter):
         self._place: object = None
 
     def get_connection_with_tls_context(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """Return the pool for the attempt. Reuse the last pool if destination and TLS context are equal."""
+        """Return the pool for the attempt. Reuse the last pool if its destination and TLS context are the same."""
         place = self._attempt.place
         if self._pool is None or place != self._place:
             self._close_pool()
@@ -99,11 +99,11 @@ class _Adapter(HTTPAdapter):
         return self._pool
 
     def get_connection(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
-        """Like `get_connection_with_tls_context`, for requests before 2.32."""
+        """Like `get_connection_with_tls_context`, for versions of requests before 2.32."""
         return self.get_connection_with_tls_context()
 
     def cert_verify(self, *_: LibraryValue, **__: LibraryValue) -> None:
-        """Do nothing: the TLS context verifies certificates."""
+        """Do nothing, because the TLS context verifies certificates."""
 
     def request_url(self, *_: LibraryValue, **__: LibraryValue) -> str:
         """Return a placeholder, because urllib3 would quote the target of the request line."""
@@ -120,12 +120,12 @@ class _Adapter(HTTPAdapter):
 
 
 class _Connection(HTTPConnection):
-    """A connection to an address allowed by the policy. Sends the request target unchanged."""
+    """A connection to an address that the policy allows, which sends the request target unchanged."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
         self._attempt = attempt
-        # `http.client` only calls this value, so it need not be a class.
+        # `http.client` only calls this value, so it does not have to be a class.
         self.response_class = functools.partial(_Response, attempt=attempt)  # type: ignore[assignment]
 
     def connect(self) -> None:
@@ -140,7 +140,7 @@ class _Connection(HTTPConnection):
         try:
             super().request(*arguments, **options)
         except BrokenPipeError:
-            # The server may have sent a reply before it closed. urllib3 reads it.
+            # The server may have sent a reply before closing the connection. urllib3 reads this reply.
             raise
         except (http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _head_error(error) from None
@@ -153,13 +153,13 @@ class _Connection(HTTPConnection):
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    """A pool with a single connection. That connection, not the pool, handles TLS and proxies."""
+    """A pool with a single connection, which handles TLS and proxies in place of the pool."""
 
     ConnectionCls = _Connection
 
 
 class _Response(http.client.HTTPResponse):
-    """A reply read with deadlines. Skips interim replies and determines how the body ends."""
+    """A reply that is read with deadlines. It skips interim replies and determines how the body ends."""
 
     def __init__(
         self, sock: socket.socket, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue
