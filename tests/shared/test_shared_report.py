@@ -70,5 +70,5 @@ def test_metrics_are_for_shared_jobs(server: Callable[..., Server], run: Run, de
     refused = run("status", dest, "--metrics")
     combined = run("status", dest, "--metrics", "--watch")
 
-    assert (refused.code, "is not a shared job; --metrics is for shared jobs" in refused.err) == (2, True)
+    assert (refused.code, "is not a shared job; --metrics works only with shared jobs" in refused.err) == (2, True)
     assert (combined.code, "cannot be combined" in combined.err) == (2, True)

@@ -64,7 +64,7 @@ _EPILOG = (
 )
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.argument("arguments", metavar="[-- OPTIONS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Do not start a new round after this time.")
+@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no new round after this time.")
 @click.option("--seed", type=COUNT, help="Seed to repeat. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
 @click.option("--format", type=Choice(FORMATS), help="Test only this format. Default: all formats in turn.")

@@ -46,7 +46,7 @@ source; 10 if objects are missing, damaged, duplicated or unknown. For other cod
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--against", metavar="SOURCE", help="Compare objects with this source.")
-@click.option("--sample", type=COUNT, help="Compare N random objects with the source. Default source: the job's source.")
+@click.option("--sample", type=COUNT, help="Compare N random objects with the source. Default: the job's source.")
 @click.option("--seed", type=COUNT, help="Seed for --sample. Default: random.")
 @click.option("--repair", is_flag=True, help="Let the next `get` fetch missing and damaged objects again.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
