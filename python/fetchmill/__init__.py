@@ -1,4 +1,4 @@
-"""fetchmill fetches huge numbers of small HTTP objects, survives crashes, and uses a constant amount of memory.
+"""fetchmill fetches huge numbers of small HTTP objects. It survives crashes and runs in constant memory.
 
     report = fetchmill.get("http://127.0.0.1:8080", "out/")
 

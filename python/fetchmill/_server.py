@@ -90,7 +90,7 @@ class ServeOptions:
         folder: the folder to serve. If it is the destination of a job, the job's objects are served, whatever its
             format. Give either `folder` or `synthetic`.
         synthetic: number of synthetic objects to serve.
-        state: journal folder of that job, if the job was started with `state`.
+        state: the job's journal folder, if the job was started with `state`.
         size: size of a synthetic object in bytes.
         host: address to listen on.
         port: port to listen on; 0 picks a free port.
@@ -103,10 +103,10 @@ class ServeOptions:
         list_delay: minimum and maximum delay of a /list request in seconds.
         tls: whether to serve https, with a certificate for localhost and the loopback addresses. Clients must trust
             `ca_pem`.
-        seed: seed of all random decisions.
+        seed: seed for all random decisions.
         faults: scripted faults.
         hidden: whether to serve files and folders whose names start with a dot. A job's state is never served.
-        allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
+        allow_hosts: host names that requests can use when the server listens on loopback, in addition to localhost,
             127.0.0.0/8 and [::1]; `*` for all.
         client_timeout: maximum seconds for a client to send its next request, or to read more of a reply.
     """

@@ -61,7 +61,7 @@ def serve(  # noqa: PLR0913 - each has its default
         seed: seed for all random decisions. The same seed affects the same names.
         faults: scripted faults. The first fault that applies to a request is used.
         hidden: whether to serve files and folders whose names start with a dot. A job's state is never served.
-        allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
+        allow_hosts: host names that requests can use when the server listens on loopback, in addition to localhost,
             127.0.0.0/8 and [::1]; `*` for all.
         client_timeout: maximum seconds for a client to send its next request, or to read more of a reply.
 

@@ -94,7 +94,7 @@ class PageServer:
         """Start answering."""
         # Do not use the program's event loop policy, which may create a different kind of loop.
         self._loop = asyncio.SelectorEventLoop()
-        # Ignore disconnected clients: disconnecting is normal, and nothing waits for them.
+        # Ignore clients that disconnect. This is normal, and nothing waits for them.
         self._loop.set_exception_handler(lambda _loop, _context: None)
         self._thread.start()
 

@@ -55,7 +55,7 @@ class CheckOptions(Options):
         """Return the options for the native module.
 
         Args:
-            temporary: the state folder of a check that has no permanent one.
+            temporary: the state folder of a check without a permanent one.
             is_iterable: whether the targets come from an iterable.
         """
         source = str(self.source)

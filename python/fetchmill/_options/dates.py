@@ -30,7 +30,7 @@ def seconds_of(value: str | date | datetime) -> int:
     """Convert a date to seconds since 1970 UTC, rounded up because listings contain whole seconds.
 
     Raises:
-        ValueError: the value is not a date with a time zone, or lies before 1970.
+        ValueError: the value is not a date with a time zone, or is before 1970.
     """
     moment = parse_date(value) if isinstance(value, str) else _moment_of(value)
     seconds = -((_EPOCH - moment) // _SECOND)

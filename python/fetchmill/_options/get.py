@@ -94,8 +94,8 @@ class GetOptions(Options):
             kind: the kind of source, if it cannot be derived from the source's text.
 
         Raises:
-            UsageError: credentials are not limited to an origin, ~/.netrc does not contain the origin, or other
-                processes cannot import the transform.
+            UsageError: the origin for the credentials is unknown, ~/.netrc does not contain it, or other processes
+                cannot import the transform.
         """
         values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
         if has_images(self):

@@ -61,7 +61,7 @@ class ListOptions(Options):
             temporary: the state folder of a listing that cannot be resumed because it has no manifest.
 
         Raises:
-            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
+            UsageError: the origin for the credentials is unknown, or ~/.netrc does not contain it.
         """
         values = source_values(self, self.source_kind)
         if temporary:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import PlanKeywords
 
 OBJECTS_DEFAULT: Final = 1_000_000
-# Options that a probe sets itself, because it stores little or nothing and decides on its own when to end.
+# Options that a probe sets itself, because it stores little or nothing and decides when to end.
 _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),

@@ -133,13 +133,13 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the options in the core's form, except those that have their default values.
+        """Return the options in the core's form, without those that have their default values.
 
         Args:
             asked: the URL of the first request, which selects the entry in ~/.netrc.
 
         Raises:
-            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
+            UsageError: the origin for the credentials is unknown, or ~/.netrc does not contain it.
         """
         values = {
             option.name: _core_value(option.metadata["kind"], getattr(self, option.name))

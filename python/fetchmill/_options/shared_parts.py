@@ -7,7 +7,7 @@ import shlex
 from fetchmill._options.sources import is_bucket
 from fetchmill.errors import UsageError
 
-# The data folder of a job directory, and the names of its destinations, which consist of a range and an attempt.
+# The data folder of a job directory, and the pattern of names in it, which consist of a range and an attempt.
 DATA = "data"
 ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 
@@ -15,8 +15,7 @@ ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 def refuse_part_of_shared_job(dest: str | os.PathLike[str]) -> None:
     """Refuse a destination inside the data of a shared job.
 
-    Each range in it looks like the destination of an ordinary job, but changing or removing it would damage the shared
-    job.
+    Each range looks like the destination of an ordinary job, but changing or removing it would damage the shared job.
 
     Raises:
         UsageError: the destination is a range of a shared job, or a folder below one.

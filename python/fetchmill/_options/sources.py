@@ -33,12 +33,12 @@ _LIST_ONLY = (
 )
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to", "storage_class")
-# Options for reaching a bucket.
+# Options for accessing a bucket.
 BUCKET_REACH = (
     *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
     *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
 )
-# Options for reaching a bucket and reading its objects.
+# Options for accessing a bucket and reading its objects.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
 # Options that are refused for a bucket, because bucket requests are signed and never lead to another host.
 _UNSIGNED = (

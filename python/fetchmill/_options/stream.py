@@ -28,6 +28,6 @@ class StreamOptions(Options):
         """Return the options for the native module.
 
         Raises:
-            UsageError: credentials are not limited to an origin, or ~/.netrc does not contain the origin.
+            UsageError: the origin for the credentials is unknown, or ~/.netrc does not contain it.
         """
         return json.dumps(self.core_values(self.credentials_for or ""))

@@ -111,7 +111,7 @@ class SyncOptions(Options):
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
+            UsageError: the origin for the credentials is unknown, or ~/.netrc does not contain it.
         """
         options = self._of(ListOptions)
         options.pop("format", None)  # for a list, this is the format of its rows
@@ -124,13 +124,13 @@ class SyncOptions(Options):
         """Return the native module's options for the job that fetches new and changed objects.
 
         Args:
-            requests: a manifest with a row for each request.
+            requests: a manifest with one row per request.
             dest: the folder for fetched objects.
             next_numbers: the numbers of the next shards, after all existing ones; None for the format `files`.
             is_iterable: whether the targets come from an iterable.
 
         Raises:
-            UsageError: credentials have no origin, or ~/.netrc has no entry for the origin.
+            UsageError: the origin for the credentials is unknown, or ~/.netrc does not contain it.
         """
         values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
         if self.listing == "json":

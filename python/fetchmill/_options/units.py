@@ -1,8 +1,7 @@
 """Parsing and formatting of numbers with units.
 
-Sizes are shown in binary units (`64KiB`, `1.5 GiB`). Durations without a unit are in seconds; `50ms` and `2m` are also
-accepted. Counts can be written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an
-option's name.
+Sizes use binary units (`64KiB`, `1.5 GiB`). Durations are in seconds unless they have a unit (`50ms`, `2m`). Counts can
+be written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an option's name.
 """
 
 import math

@@ -203,7 +203,7 @@ def _check_headers(name: str, value: object) -> None:
         raise UsageError(f"{name} must be a mapping of names to values, not a {kind}", options=[name])
     for field, text in value.items():
         check_text(name, field)
-        # The text may be a secret, so no message shows it.
+        # The text may be a secret, so messages do not show it.
         require(
             isinstance(text, str) and text.isprintable(), name, f"strings without control characters ({field})", "..."
         )

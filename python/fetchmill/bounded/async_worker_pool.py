@@ -84,7 +84,7 @@ class AsyncWorkerPool:
             self._add_task(self._feed())
 
     async def next_call(self) -> Call | None:
-        """Wait for the next finished call. Return None when there are no more."""
+        """Wait for the next finished call. Return None after the last call."""
         while True:
             call = self._buffer.take()
             if call is not None:

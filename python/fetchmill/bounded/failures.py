@@ -83,7 +83,7 @@ def format_item(item: object) -> str:
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Raise ValueError if a value is not a valid number of items. A value read from a configuration can be text.
+    """Raise ValueError if a value is not a valid number of items. Values from configuration files can be text.
 
     Args:
         name: name of the keyword.

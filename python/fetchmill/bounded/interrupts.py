@@ -21,6 +21,6 @@ def start_without_interrupts(process: BaseProcess) -> None:
 
 
 def ignore_interrupts() -> None:
-    """Ignore SIGINT from now on, including pending signals. The worker process calls this."""
+    """Ignore SIGINT from now on, including pending signals. Called by the worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,4 +1,4 @@
-"""Makes functions picklable for another process, including those defined in a notebook."""
+"""Makes functions picklable for other processes, including functions defined in a notebook."""
 
 import pickle
 import sys
