@@ -108,7 +108,7 @@ class ProcessWorker:
             with self._lock:
                 self._pidfd = os.pidfd_open(process.pid or -1)
         finally:
-            # Close the child's end in the parent, otherwise the pipe would stay open after the process dies.
+            # Close the child's end in the parent, because the pipe would otherwise stay open after the process dies.
             child_end.close()
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)

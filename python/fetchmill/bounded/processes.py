@@ -55,7 +55,7 @@ def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Call `function(item)` for every item using up to `limit` processes. Wait for all calls and discard the results.
+    """Call `function(item)` for every item, using up to `limit` processes. Wait for all calls and discard the results.
 
     >>> each(abs, [-1, 2], limit=4)
     Tally(done=2, failed=0, failures=())
@@ -64,16 +64,19 @@ def each(
         function: Called with an item, followed by the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
-        on_start: Called once by each process, before its first item.
-        on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
+        on_start: Called once by each process before its first item.
+        on_done: Called once by each process after its last item, with the value that `on_start` returned (None if it is
+            not given).
         on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum number of attempts per item (default: 1); `retry_on`, the errors after which
-            an item is tried again (`Exception` by default, or a tuple of classes); `retry_wait`, seconds before the
-            second attempt (default: 0.5). The wait doubles each time, up to 30 s, and is then shortened by a random
-            amount of up to half. The worker does not take another item while it waits.
-            `item_timeout`, seconds for a call including all attempts, after which the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
+            - `item_timeout`: seconds for a call, including all attempts. After that, the process is killed and the item
+              fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
 
     Returns:
         The numbers of items done and failed, and the first 100 failures.
@@ -142,19 +145,22 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         iterables: The input, which ends when the shortest iterable ends.
         limit: Maximum number of items processed at the same time.
         ordered: Yield results in input order, as `Executor.map` does; one slow item delays all later results.
-        on_start: Called once by each process, before its first item.
-        on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
+        on_start: Called once by each process before its first item.
+        on_done: Called once by each process after its last item, with the value that `on_start` returned (None if it is
+            not given).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from this call, after which waiting for a result raises TimeoutError.
         chunksize: Number of items sent to a process together, which lowers the cost per item. The window and `rate`
             count chunks. If a worker dies, its whole chunk fails.
-        retries: `attempts`, the maximum number of attempts per item (default: 1); `retry_on`, the errors after which
-            an item is tried again (`Exception` by default, or a tuple of classes); `retry_wait`, seconds before the
-            second attempt (default: 0.5). The wait doubles each time, up to 30 s, and is then shortened by a random
-            amount of up to half. The worker does not take another item while it waits.
-            `item_timeout`, seconds for a call including all attempts, after which the process is killed and the item
-            fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
+            - `item_timeout`: seconds for a call, including all attempts. After that, the process is killed and the item
+              fails with `ItemTimeoutError`. With `chunksize`, the limit for a chunk is the sum of its items' limits.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` is invalid.

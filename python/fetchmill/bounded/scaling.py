@@ -25,7 +25,7 @@ class Scaler:
 
     def scale_up(self, waiting: int, *, is_ended: bool) -> int:
         """Return how many workers to start for `waiting` items, and count these workers as starting."""
-        # With a rate limit, items are taken one at a time, so a second idle worker would not have anything to do.
+        # With a rate limit, items are taken one at a time, so a second idle worker would have nothing to do.
         wanted = min(waiting, 1) if self._is_paced else waiting
         number = min(wanted - self.idle - self.starting, self.limit - self.ready - self.starting)
         if self._is_slow:

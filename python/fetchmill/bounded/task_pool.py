@@ -31,7 +31,7 @@ class TaskPool:
         self._group = asyncio.TaskGroup()
 
     async def put(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Wait until fewer than `limit` tasks run, then start the coroutine.
+        """Wait until fewer than `limit` tasks are running, then start the coroutine.
 
         To get results, use `as_completed` or `map`.
 

@@ -60,14 +60,17 @@ async def each(
         items: Any iterable or async iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
-        on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
+        on_done: Called once by each worker after its last item, with the value that `on_start` returned (None if it
+            is not given); the result is awaited if it is awaitable.
         on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
-            `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
+            - `item_timeout`: seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Returns:
         The numbers of items done and failed, and the first 100 failures.
@@ -139,15 +142,18 @@ def map(
         limit: Maximum number of items processed at the same time.
         ordered: Yield results in input order; one slow item delays all later results.
         on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
-        on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
+        on_done: Called once by each worker after its last item, with the value that `on_start` returned (None if it
+            is not given); the result is awaited if it is awaitable.
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from requesting the first result, after which waiting for a result raises TimeoutError.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
-            `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
+            - `item_timeout`: seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Raises:
         ValueError: `limit`, `rate` or `on_error` is invalid.

@@ -66,14 +66,17 @@ def each(
         function: Called with an item, followed by the value that `on_start` returned, if `on_start` is given.
         items: Any iterable, even an endless one. The next item is read when a worker has room for it.
         limit: Maximum number of items processed at the same time.
-        on_start: Called once by each thread, before its first item.
-        on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
+        on_start: Called once by each thread before its first item.
+        on_done: Called once by each thread after its last item, with the value that `on_start` returned (None if it is
+            not given).
         on_error: "raise" stops at the function's first exception and raises it; "return" counts failures.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
 
     Returns:
         The numbers of items done and failed, and the first 100 failures.
@@ -140,16 +143,19 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         iterables: The input, which ends when the shortest iterable ends.
         limit: Maximum number of items processed at the same time.
         ordered: Yield results in input order, as `Executor.map` does; one slow item delays all later results.
-        on_start: Called once by each thread, before its first item.
-        on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
+        on_start: Called once by each thread before its first item.
+        on_done: Called once by each thread after its last item, with the value that `on_start` returned (None if it is
+            not given).
         on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
         rate: Maximum number of items started per second, evenly spaced; None for no limit.
         timeout: Seconds from this call, after which waiting for a result raises TimeoutError.
         chunksize: Ignored for threads, as in `Executor.map`.
-        retries: `attempts`, the maximum number of attempts for an item (1); `retry_on`, the errors after which it is
-            tried again (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5).
-            The wait doubles each time, up to 30 s, and is then shortened at random by up to half. The worker takes no
-            other item while it waits.
+        retries: The keywords of the retry policy:
+
+            - `attempts`: maximum number of attempts per item (default: 1).
+            - `retry_on`: errors after which an item is tried again: `Exception` (the default) or a tuple of classes.
+            - `retry_wait`: seconds before the second attempt (default: 0.5). The wait doubles each time, up to 30 s,
+              and is then shortened by a random amount of up to half. The worker takes no other item while it waits.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` is invalid.

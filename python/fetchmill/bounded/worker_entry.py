@@ -73,7 +73,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
             connection.send_bytes(answer)
             del request, answer
     except (EOFError, OSError):
-        # The parent is gone, so nobody receives the outcome of `end`.
+        # The parent is gone, so nothing receives the outcome of `end`.
         functions.end(started)
         return
     connection.send_bytes(_end(functions, started))

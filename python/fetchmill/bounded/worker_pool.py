@@ -253,7 +253,7 @@ class WorkerPool:
         finally:
             with self._lock:
                 self._workers.discard(worker)
-            # Calls may be waiting for a worker that replaces a lost one.
+            # Calls may be waiting for a worker to replace a lost one.
             self._scale_up()
 
     def _work_with(self, worker: Worker, began: float) -> None:

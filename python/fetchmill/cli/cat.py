@@ -32,8 +32,8 @@ object is damaged."""
 def command(dest: str, names: tuple[str, ...], state: str | None, **reach: Any) -> int:  # noqa: ANN401
     """Write the named objects from DEST to standard output, one after another, byte for byte as fetched.
 
-    Objects are read in place in every format, without unpacking the others. While a job is running, the objects sealed
-    so far can be read. If several objects have the same name, the first one is written.
+    In every format, only the named objects are read, in place and without unpacking. While a job is running, the
+    objects sealed so far can be read. If several objects have the same name, the first one is written.
     """
     from fetchmill._destination import objects as destination
 

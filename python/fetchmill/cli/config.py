@@ -201,7 +201,7 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
 
 def _require_text(option: click.Option, key: str, given: object) -> None:
-    """Refuse non-strings that click would accept as text or a path. It would treat a number as an open descriptor."""
+    """Refuse non-strings that click would accept as text or a path. Click treats a number as an open descriptor."""
     from fetchmill.cli.parameter_types import TokenFile
 
     # Messages do not show the value, because it may be the token itself instead of the path of a token file.

@@ -31,7 +31,7 @@ _MANIFEST = re.compile(r"[^*?\[\]/]+\.(parquet|(csv|jsonl)(\.gz|\.zst)?)")
 
 
 def open_destination(place: str, options: Mapping[str, Any], *, writes_manifest: bool) -> "Objects | None":
-    """Open the objects of a destination. Return None if the place is a source.
+    """Open the objects of a destination, or return None if the place is a source.
 
     Args:
         place: the destination or source.

@@ -22,8 +22,8 @@ _EXAMPLES = """
 fetchmill diff last-week.parquet results.parquet
 fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
 """
-_EPILOG = """Exit codes: 0 if there are no differences; 3 if there are some; 2 if a file does not contain the results
-of a check."""
+_EPILOG = """Exit codes: 0 if there are no differences; 3 if there are differences; 2 if a file does not contain the
+results of a check."""
 
 
 @click.command(

@@ -61,7 +61,7 @@ SOURCE is one of:
   http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
   s3://BUCKET[/PREFIX]       a bucket
   FILE                       a list of URLs: txt, csv, tsv, jsonl or parquet,
-                             also .gz and .zst
+                             optionally .gz or .zst
   -                          a list on standard input
 
 DEST must be new, empty, or the destination of the same job. If a job is killed, resuming repeats at most the last

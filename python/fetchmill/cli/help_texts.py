@@ -92,7 +92,7 @@ class CliCommand(click.Command):
         _write_text(formatter, self.epilog or "", indent=0)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write options in the sections of the table, or in a single section if there are few options."""
+        """Write options in the sections of the table, or in a single section if the command has few options."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
         for heading, of_section in in_sections(options).items():
             records = (option.get_help_record(ctx) for option in of_section)
@@ -114,7 +114,7 @@ class CliCommand(click.Command):
 
 
 def own_params(command: click.Command) -> list[click.Parameter]:
-    """Return a command's parameters, except those that are loaded late."""
+    """Return a command's parameters, except those that are loaded on demand."""
     own: list[click.Parameter] = getattr(command, "own", None) or command.params
     return own
 

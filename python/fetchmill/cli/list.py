@@ -1,4 +1,4 @@
-"""`fetchmill list`: the earlier name of `fetchmill ls SOURCE`. Its argument is never a destination."""
+"""`fetchmill list`: the earlier name of `fetchmill ls SOURCE`, whose argument is never a destination."""
 
 import json
 from typing import TYPE_CHECKING, Any
