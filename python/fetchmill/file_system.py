@@ -48,8 +48,8 @@ Entry = dict[str, Any]
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
     """A destination's objects as read-only files. Threads and processes can share an instance.
 
-    An object's path is its name. Each part of a name that ends before a `/` is a directory. Data sealed after the file
-    system was created becomes visible after `invalidate_cache()`.
+    An object's path is its name, and each prefix of the name that ends before a `/` is a directory. Data sealed after
+    the file system was created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
@@ -94,7 +94,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is given
         if target_protocol not in (None, "file", "local") or "://" in place:
             raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
-        # Store absolute paths, because a process that receives this object may have another working folder.
+        # Store absolute paths, because a process that receives this object may have a different working folder.
         self.dest = os.path.abspath(place)  # noqa: PTH100 - does not resolve links
         self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - as above
         self._open_destination()

@@ -40,8 +40,8 @@ class S3Behaviour(TypedDict, total=False):
         clock_offset: seconds by which the store's clock is ahead of the machine's clock; default 0.
         list_latency: delay of each listing page in seconds; default 0.
         get_latency: delay of every other request in seconds; default 0.
-        slow_down_above: maximum requests per second, with bursts of up to a twentieth of this number. All other
-            requests get 503 SlowDown.
+        slow_down_above: maximum requests per second, with bursts of up to a twentieth of this number. Requests beyond
+            this limit get 503 SlowDown.
         deny: keys that cannot be read or written; requests get 403 AccessDenied.
         deny_lists: whether listing is denied with 403 AccessDenied.
         errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status

@@ -105,8 +105,8 @@ def _writer(
 ) -> "Callable[[Sequence[ListedTarget]], None]":
     """Return a function that writes a batch of targets to standard output.
 
-    The function raises BrokenPipeError if standard output has no reader any more, and _EnoughListed after the last
-    requested target.
+    The function raises BrokenPipeError if the reader closes standard output, and _EnoughListed after the last requested
+    target.
     """
     left = sys.maxsize if first is None else first
 

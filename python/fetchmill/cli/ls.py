@@ -51,7 +51,7 @@ modification times, if any.
 In a PATTERN, `*` matches any characters, `?` any single character (both also match `/`), and `[abc]` one of the
 listed characters. For a SOURCE, a PATTERN is the same as --include PATTERN.
 """
-_EPILOG = """Exit codes: 0 on success; 3 if a pattern does not match, or a folder of SOURCE could not be listed; 130
+_EPILOG = """Exit codes: 0 on success; 3 if a pattern has no match, or a folder of SOURCE could not be listed; 130
 and 143 if stopped by SIGINT and SIGTERM. For other codes, see `fetchmill help exit-codes`.
 
 For the columns of a manifest, see `fetchmill help manifests`.

@@ -20,7 +20,7 @@ class Quantity(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the parsed value. A default is already parsed."""
+        """Return the parsed value. Defaults are already parsed."""
         if not isinstance(value, str):
             return value
         try:

@@ -54,7 +54,7 @@ share of the names. Whether a name is affected depends only on --seed.
     examples=_EXAMPLES,
     matters=_MATTERS,
     help=_HELP,
-    short_help="Serve a folder, a job's objects or synthetic ones.",
+    short_help="Serve a folder, a job's objects, or synthetic objects.",
 )
 @click.argument("folder", metavar="[FOLDER]", required=False, type=click.Path())
 @click.option("--synthetic", type=COUNT, metavar="N", help="Serve N computed objects instead of a folder.")

@@ -46,8 +46,8 @@ def run_worker(
         make: function that creates the worker. It is passed the function that shows the worker's messages.
         as_json: whether to write the final status as a JSON event.
         quiet: whether to suppress all output.
-        tells_failures: whether the exit code reports failed objects. False if a scheduler would restart the worker
-            because of it.
+        tells_failures: whether the exit code reports failed objects. False if a scheduler would restart the worker as a
+            result.
     """
     from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status

@@ -67,8 +67,8 @@ def command(
     To watch a job in the browser, start it with --dashboard, which prints the address of a page. To save charts as an
     HTML file, even while the job runs, use `fetchmill report DEST --html FILE`.
 
-    With --watch, refresh the status every second until the job ends. With --json, write one object per line; otherwise,
-    refresh in place on a terminal.
+    With --watch, refresh the status every second until the job ends. On a terminal, the status is updated in place;
+    with --json, each update is one object on one line.
 
     With --failures, list the absent and failed targets, one per line, as tab-separated fields: name, outcome, kind,
     HTTP status (or -), attempts, detail, and the URL if it differs from the name. Control characters and backslashes

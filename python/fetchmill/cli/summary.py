@@ -15,7 +15,7 @@ _OF_PRIVATE = "private addresses are refused for lists; --allow-private allows t
 _REFUSED_BEFORE = (
     "an earlier run without --allow-private refused these targets, and this run did not request them again"
 )
-# Reasons why retrying with the same options would fail again, by failure kind, with an option that helps.
+# For each failure kind, the reason why a retry with the same options would fail again, and an option that helps.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("larger than --max-size", "--max-size BYTES"),

@@ -1,4 +1,4 @@
-"""SIGTERM handling for commands that run no job, which clean up and end immediately."""
+"""SIGTERM handling for commands that do not run a job. Such commands clean up and end immediately."""
 
 import signal
 from types import FrameType

@@ -138,7 +138,7 @@ def _readable(format: str | None) -> list[str]:
 
 
 def _again(ended: "Round", seed: int, source: str | None) -> str:
-    """Return the command that repeats a round, without options of `get`, because they may be secrets."""
+    """Return the command that repeats a round. Options of `get` are left out, because they may be secrets."""
     how = ["--seed", str(seed), "--round", str(ended.number), "--format", ended.format]
     return shlex.join(["fetchmill", "torture", *how, *([] if source is None else [source])])
 

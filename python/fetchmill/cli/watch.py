@@ -94,7 +94,7 @@ class Signals:
 
     @contextlib.contextmanager
     def interrupting(self) -> "Iterator[None]":
-        """Make the first signal raise SystemExit in this block, which has not started a job yet but must clean up.
+        """Make the first signal raise SystemExit in a block that has not started a job yet but must clean up.
 
         The process ends after a few seconds even if the clean-up hangs.
         """

@@ -27,7 +27,7 @@ def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
 
 @lru_cache(maxsize=4)
 def _place(origin: str) -> tuple[str, str, int] | None:
-    """Return an origin's scheme, host and port, or None if it cannot be requested, so that no target matches it."""
+    """Return an origin's scheme, host and port, or None if it cannot be requested and therefore matches no target."""
     try:
         return _place_of(request_url.parse(origin))
     except AttemptError:

@@ -43,7 +43,7 @@ class Connections(Protocol):
         """Check a complete reply.
 
         Raises:
-            AttemptError: it is not certain which request the reply belongs to.
+            AttemptError: it is uncertain which request the reply belongs to.
         """
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:

@@ -124,7 +124,7 @@ class HoldingConnection(ResponseHandler):
         self.is_used = False
         # Whether a request is in flight. The first request may be the request to a proxy.
         self._is_awaited = True
-        # Whether no request is in flight and the last reply was checked. The connection is unused, resting or ending.
+        # Whether the connection is unused, resting or ending: no request is in flight and the last reply was checked.
         self.is_kept = False
         # Whether the current request asks the server to close the connection.
         self.is_last = False

@@ -25,7 +25,7 @@ class AiohttpTransport:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # With any notice, connections are closed after their reply.
+        # If there is a notice, each connection is closed after its reply.
         self.notices = untested_notices([AIOHTTP])
         self._options = options
         self._proxies = Proxies.of(options)

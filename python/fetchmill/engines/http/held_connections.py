@@ -217,7 +217,7 @@ class HeldConnections:
         self._drop(connection)
 
     def _lose(self, connection: "HoldingConnection") -> None:
-        """Ask the event loop to request the targets of held answers that will never be certain again."""
+        """Ask the event loop to repeat the requests whose held answers will never be certain."""
         if connection.is_lost:
             return
         connection.is_lost = True

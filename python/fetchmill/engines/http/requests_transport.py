@@ -63,7 +63,7 @@ class RequestsTransport:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        # With any notice, connections are closed after their reply.
+        # If there is a notice, each connection is closed after its reply.
         self.notices = untested_notices([REQUESTS, URLLIB3])
         self._options = options
         # The held answers of all threads.
