@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fetchmill._destination.diff import Change, DiffReport, diff
     from fetchmill._destination.export import export
     from fetchmill._destination.history import JobHistory, history
-    from fetchmill._destination.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
+    from fetchmill._destination.objects import Object, Objects, open  # noqa: A004 - exported as fetchmill.open
     from fetchmill._destination.status import failures, skipped, status
     from fetchmill._destination.verify import Finding, VerifyReport, verify
     from fetchmill._job.check import CheckReport, check
     from fetchmill._job.get import get, resume
-    from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
+    from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - exported as fetchmill.list
     from fetchmill._job.report import (
         Failure,
         JobProgress,

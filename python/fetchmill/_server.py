@@ -150,7 +150,7 @@ class ServeOptions:
         if self.dest is not None:
             values["content"] = None
         elif self.folder is not None:
-            values["content"] = {"folder": os.path.abspath(self.folder)}  # noqa: PTH100 - keeps a final link
+            values["content"] = {"folder": os.path.abspath(self.folder)}  # noqa: PTH100 - does not resolve a final link
         else:
             values["content"] = {"synthetic": {"count": self.synthetic, "size": self.size}}
         values["allow_hosts"] = list(self.allow_hosts)

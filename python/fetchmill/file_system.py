@@ -96,7 +96,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
         # Store absolute paths, because a process that receives this object may have a different working folder.
         self.dest = os.path.abspath(place)  # noqa: PTH100 - does not resolve links
-        self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - as above
+        self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - does not resolve links
         self._open_destination()
 
     def _open_destination(self) -> None:
@@ -236,7 +236,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     # --- many objects: the names in all manifests are read -----------------------------------------------------------
 
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - a value of any option
         """List the direct entries of a directory, sorted. If the path is an object, list only that object."""
         path = self._strip_protocol(path)
         tree = kwargs.get("tree")
@@ -339,7 +339,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     pipe = pipe_file = put = put_file = touch = _refuse
 
     @classmethod
-    def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401 - a path or a list of them, as fsspec has it
+    def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401 - a path or a list of paths, as in fsspec
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
         return from_spelling(os.fspath(path).removeprefix("fetchmill://").rstrip("/"))

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal, Self, TypedDict, Unpack
 
-from fetchmill._native import S3 as NativeS3  # noqa: N811 - it is not a constant
+from fetchmill._native import S3 as NativeS3  # noqa: N811 - not a constant
 from fetchmill.errors import UsageError
 
 __all__ = ["S3Behaviour", "S3Options", "S3Store"]

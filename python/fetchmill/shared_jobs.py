@@ -95,7 +95,7 @@ def get(
     return _run(create_or_join(checked, lease, _silent, given), own_values(checked), on)
 
 
-def join(  # noqa: PLR0913 - options of a process, all by name
+def join(  # noqa: PLR0913 - keyword-only options
     job: str | os.PathLike[str],
     *,
     headers: "Mapping[str, str] | None" = None,

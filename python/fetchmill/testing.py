@@ -20,7 +20,7 @@ from fetchmill.world import World, WorldOptions
 __all__ = ["Fault", "S3Behaviour", "S3Store", "Server", "World", "s3", "serve", "synthetic_body", "world"]
 
 
-def serve(  # noqa: PLR0913 - each has its default
+def serve(  # noqa: PLR0913 - every parameter has a default
     folder: str | os.PathLike[str] | None = None,
     *,
     synthetic: int | None = None,
@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0913 - each has its default
     )
 
 
-def world(  # noqa: PLR0913 - each has its default
+def world(  # noqa: PLR0913 - every parameter has a default
     *,
     http_port: int = 0,
     https_port: int = 0,
@@ -149,7 +149,7 @@ def world(  # noqa: PLR0913 - each has its default
     )
 
 
-def s3(  # noqa: PLR0913 - each has its default
+def s3(  # noqa: PLR0913 - every parameter has a default
     objects: ObjectBodies | None = None,
     *,
     bucket: str = BUCKET,

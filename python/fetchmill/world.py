@@ -255,7 +255,7 @@ def sites(
     if not weights or min(weights.values()) < 0 or sum(weights.values()) <= 0:
         raise UsageError("mix: weights must be at least 0, and at least one must be above 0")
     expected = {name: _expected(name, redirects=redirects, patient=patient) for name in weights}
-    chance = random.Random(seed)  # noqa: S311 - a mixture, not a secret
+    chance = random.Random(seed)  # noqa: S311 - a mix of sites, not a secret
     return _mix(ports, count, list(weights), list(accumulate(weights.values())), chance, https, expected)
 
 

@@ -155,7 +155,7 @@ class PageServer:
             return _refusal(HTTPStatus.BAD_REQUEST, "the request must be HTTP/1.1 with exactly one Host field")
         try:
             reply = self._answer(head, writer.get_extra_info("sockname")[0])
-        except Exception:  # noqa: BLE001 - the page must not end with what it shows
+        except Exception:  # noqa: BLE001 - the page must survive errors of the job
             return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "cannot read the progress of the job")
         return reply.to_bytes(has_body=head.method != "HEAD")
 

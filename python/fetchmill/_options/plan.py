@@ -72,7 +72,7 @@ class PlanOptions(Options):
         """The kind of source, derived from its text."""
         return kind_of(str(self.source))
 
-    def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - options
+    def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - option values
         """Return the options of the probe's job, which makes the same requests as the planned job but writes elsewhere.
 
         Args:

@@ -76,7 +76,7 @@ class Options:
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401 - as its keyword
+        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401 - same type as the keyword
 
     _rows: ClassVar[Mapping[str, Option]]
 
@@ -184,7 +184,7 @@ def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
     return make
 
 
-def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
+def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - a value of any option
     """Convert a value to the core's form."""
     if value is None:
         return None

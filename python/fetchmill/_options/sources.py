@@ -61,7 +61,7 @@ def names_not_for(kind: SourceKind) -> tuple[str, ...]:
     return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
 
 
-def values_for(table: Any, options: Any, left_out: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - classes of options
+def values_for(table: Any, options: Any, left_out: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - option classes
     """Return a job's source, and those of the job's options that also exist in another options class.
 
     Args:

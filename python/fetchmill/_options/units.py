@@ -79,7 +79,7 @@ def format_count_of(count: int, noun: str) -> str:
 def format_bytes(count: float) -> str:
     """Format a size in bytes as `980 B` or `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:  # noqa: PLR2004 - the binary step
+        if count < 1024:  # noqa: PLR2004 - bytes in a KiB
             return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
@@ -87,7 +87,7 @@ def format_bytes(count: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Format a duration as `0.31 s`, `42 s`, `3 min 05 s` or `2 h 47 min`."""
-    if seconds < 10:  # noqa: PLR2004 - below ten, fractions are worth showing
+    if seconds < 10:  # noqa: PLR2004 - fractions matter only below ten
         return f"{seconds:.2f} s"
     whole = round(seconds)
     if whole < 60:  # noqa: PLR2004 - seconds in a minute

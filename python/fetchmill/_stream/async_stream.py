@@ -158,7 +158,7 @@ class _LoopReader:
             self._stream.end()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - raised where the replies are taken
+        except BaseException as error:  # noqa: BLE001 - re-raised where the replies are taken
             self.failed = error
         finally:
             self.is_feeding = self.failed is not None
@@ -169,7 +169,7 @@ class _LoopReader:
         if fed and self._stream.is_open():
             try:
                 self._stream.add(fed)
-            except Exception as error:  # noqa: BLE001 - raised where the replies are taken
+            except Exception as error:  # noqa: BLE001 - re-raised where the replies are taken
                 self.failed = error
                 self._wake()
 

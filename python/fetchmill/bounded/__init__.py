@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fetchmill.bounded.completion import as_completed
     from fetchmill.bounded.failures import Failed, ItemTimeoutError, Tally, WorkerDiedError
     from fetchmill.bounded.task_pool import TaskPool
-    from fetchmill.bounded.tasks import each, map  # noqa: A004 - as bounded.map
+    from fetchmill.bounded.tasks import each, map  # noqa: A004 - exported as bounded.map
 
 __all__ = [
     "Failed",

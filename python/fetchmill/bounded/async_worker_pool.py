@@ -152,7 +152,7 @@ class AsyncWorkerPool:
                         await self._change()
                     if self._is_failing:
                         break
-        except Exception as error:  # noqa: BLE001 - raised after the results
+        except Exception as error:  # noqa: BLE001 - re-raised after the results
             self._errors.append(error)
         finally:
             self._is_ended = True
@@ -205,7 +205,7 @@ class AsyncWorkerPool:
     async def _do(self, call: Call, started: tuple[Any, ...]) -> None:
         try:
             call.value = await self._function(*call.arguments, *started)
-        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+        except Exception as error:  # noqa: BLE001 - re-raised where the results are taken
             call.error = error
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
@@ -227,7 +227,7 @@ class AsyncWorkerPool:
             self._leaving.add(task)
         try:
             await _await(self._on_done(*started or (None,)))
-        except Exception as error:  # noqa: BLE001 - raised after the results
+        except Exception as error:  # noqa: BLE001 - re-raised after the results
             self._errors.append(error)
 
     async def _change(self) -> None:

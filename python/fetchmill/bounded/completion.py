@@ -231,7 +231,7 @@ class _Completion(Generic[T]):
             self._read += 1
         except StopIteration:
             self._end(None)
-        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+        except Exception as error:  # noqa: BLE001 - re-raised where the results are taken
             self._end(error)
         except BaseException:
             self._end(None)
@@ -331,7 +331,7 @@ class _Completion(Generic[T]):
                 self._wake()
                 while self._running >= self._limit or self._running + self._done.qsize() >= AHEAD * self._limit:
                     await self._change()
-        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+        except Exception as error:  # noqa: BLE001 - re-raised where the results are taken
             self._failure = error
         finally:
             self._end(None)

@@ -120,7 +120,7 @@ def map(
     chunksize: int = ...,
     **retries: Unpack[CallOptions],
 ) -> Results[R | Failed]: ...
-def map(  # noqa: PLR0913 - Executor.map's and each's together
+def map(  # noqa: PLR0913 - the parameters of both Executor.map and each
     function: Callable[..., Any],
     *iterables: Iterable[Any],
     limit: int,
@@ -180,7 +180,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     )
 
 
-def _results(  # noqa: PLR0913 - those of `map`
+def _results(  # noqa: PLR0913 - the parameters of `map`
     functions: WorkerFunctions,
     iterables: tuple[Iterable[Any], ...],
     *,

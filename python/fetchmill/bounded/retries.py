@@ -77,7 +77,7 @@ class Retrying:
     function: Callable[..., Any]
     policy: RetryPolicy
 
-    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - same types as the function
         """Call the function, up to `attempts` times."""
         for attempt in range(1, self.policy.attempts):
             try:
@@ -94,7 +94,7 @@ class RetryingCoroutines:
     function: Callable[..., Awaitable[Any]]
     policy: RetryPolicy
 
-    async def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the function
+    async def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - same types as the function
         """Await the function, up to `attempts` times."""
         for attempt in range(1, self.policy.attempts):
             try:
@@ -103,6 +103,6 @@ class RetryingCoroutines:
                 await asyncio.sleep(self.policy.wait_after(attempt))
         return await self._call(arguments)
 
-    async def _call(self, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the function
+    async def _call(self, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - same types as the function
         async with asyncio.timeout(self.policy.item_timeout):
             return await self.function(*arguments)

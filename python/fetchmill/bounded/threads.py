@@ -118,7 +118,7 @@ def map(
     chunksize: int = ...,
     **retries: Unpack[RetryOptions],
 ) -> Results[R | Failed]: ...
-def map(  # noqa: PLR0913 - Executor.map's and each's together
+def map(  # noqa: PLR0913 - the parameters of both Executor.map and each
     function: Callable[..., Any],
     *iterables: Iterable[Any],
     limit: int,

@@ -63,7 +63,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
     ignore_interrupts()
     try:
         started = functions.start()
-    except BaseException as error:  # noqa: BLE001 - raised in the parent
+    except BaseException as error:  # noqa: BLE001 - re-raised in the parent
         connection.send_bytes(_encode_error(error))
         return
     try:
@@ -89,14 +89,14 @@ def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]
     is_together = request.startswith(TOGETHER)
     values: list[Any] = []
     separate: dict[int, bytes] = {}
-    for item in pickle.loads(memoryview(request)[1:]):  # noqa: S301 - the parent's
+    for item in pickle.loads(memoryview(request)[1:]):  # noqa: S301 - sent by the parent
         try:
-            value = functions.call(item if is_together else pickle.loads(item), started)  # noqa: S301 - the parent's
+            value = functions.call(item if is_together else pickle.loads(item), started)  # noqa: S301 - sent by the parent
             if type(value) in _PLAIN_TYPES or is_plain(value):
                 values.append(value)
                 continue
             pickled = _encode_value(value)
-        except BaseException as error:  # noqa: BLE001 - raised in the parent
+        except BaseException as error:  # noqa: BLE001 - re-raised in the parent
             pickled = _encode_error(error)
         separate[len(values)] = pickled
         values.append(None)
@@ -106,7 +106,7 @@ def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]
 def _end(functions: WorkerFunctions, started: tuple[Any, ...]) -> bytes:
     try:
         functions.end(started)
-    except BaseException as error:  # noqa: BLE001 - raised in the parent
+    except BaseException as error:  # noqa: BLE001 - re-raised in the parent
         return _encode_error(error)
     return _encode_value(None)
 
@@ -120,7 +120,7 @@ def _encode_error(error: BaseException) -> bytes:
     text = "".join(traceback.format_exception(error))
     try:
         pickled = bytes(ForkingPickler.dumps((None, error, text)))
-        pickle.loads(pickled)  # noqa: S301 - our own
+        pickle.loads(pickled)  # noqa: S301 - pickled here
     except Exception:  # noqa: BLE001 - unpickling a user's class may raise anything
         instead = RuntimeError(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
         return pickle.dumps((None, instead, text))

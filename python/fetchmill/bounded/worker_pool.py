@@ -179,7 +179,7 @@ class WorkerPool:
         except StopIteration:
             self.end_input()
             return
-        except Exception as error:  # noqa: BLE001 - raised after the results of earlier items
+        except Exception as error:  # noqa: BLE001 - re-raised after the results of earlier items
             self._input_error = error
             self.end_input()
             return
@@ -259,7 +259,7 @@ class WorkerPool:
     def _work_with(self, worker: Worker, began: float) -> None:
         try:
             worker.start()
-        except BaseException as error:  # noqa: BLE001 - raised where the results are taken
+        except BaseException as error:  # noqa: BLE001 - re-raised where the results are taken
             with self._lock:
                 self._scaler.on_start_failed()
             self._done.put(error)
@@ -282,7 +282,7 @@ class WorkerPool:
                 call.value = worker.call(call.arguments)
             except WorkerDiedError as error:
                 call.error, is_lost = error, True
-            except BaseException as error:  # noqa: BLE001 - raised where the results are taken
+            except BaseException as error:  # noqa: BLE001 - re-raised where the results are taken
                 call.error = error
             with self._lock:
                 self._scaler.on_call_done(time.monotonic() - began)

@@ -78,7 +78,7 @@ def load_config(path: str | PathLike[str], command: Literal["get", "check", "lis
     return {name: value for name, value in values.items() if name not in _NOT_IN_PYTHON}
 
 
-def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
+def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - a value of any option
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -172,7 +172,7 @@ def _keys_of(option: click.Option) -> list[str]:
     return [*(name.lstrip("-").replace("-", "_") for name in long), *([alias] if alias else [])]
 
 
-def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option
+def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - a value of any option
     """Convert a TOML value to an option's value. Text is parsed as on the command line."""
     metadata = getattr(option, "metadata", None) or {}
     may_be_bool = option.is_flag or metadata.get("kind") == "answers"

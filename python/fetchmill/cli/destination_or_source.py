@@ -127,13 +127,13 @@ def _is_about_another_job(text: str, place: str) -> bool:
 
 def _is_list(place: str) -> bool:
     """Return whether a path is a file, a pipe, or a glob of list files."""
-    if os.path.exists(place):  # noqa: PTH110 - pathlib is loaded late
-        return not os.path.isdir(place)  # noqa: PTH112 - the same
+    if os.path.exists(place):  # noqa: PTH110 - pathlib is imported on demand
+        return not os.path.isdir(place)  # noqa: PTH112 - pathlib is imported on demand
     return any(char in place for char in "*?[{")
 
 
 def _hint_at_sources(place: str) -> str:
-    if os.path.isdir(place):  # noqa: PTH112 - pathlib is loaded late
+    if os.path.isdir(place):  # noqa: PTH112 - pathlib is imported on demand
         glob = quoted(f"{place.rstrip('/')}/*")
         return f"for a job started with --state, give --state DIR; for a folder of lists: fetchmill ls {glob}"
     return "for a source, give a URL, s3://BUCKET/PREFIX, or the path of a list"

@@ -57,7 +57,7 @@ class CliCommand(click.Command):
 
     def __init__(
         self,
-        *arguments: Any,  # noqa: ANN401 - those of click
+        *arguments: Any,  # noqa: ANN401 - passed on to click
         examples: str = "",
         matters: Sequence[str] = (),
         minor: Container[str] = (),

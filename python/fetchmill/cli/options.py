@@ -74,7 +74,7 @@ class TableOption(click.Option):
         alias: another name for the option in Python and in options files.
     """
 
-    def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - those of click
+    def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - passed on to click
         super().__init__(*arguments, **settings)
         self.metadata = metadata
         self.alias = alias

@@ -16,7 +16,7 @@ from fetchmill.cli.help_texts import CliCommand
 class ReachCommand(CliCommand):
     """A command with bucket access options, of which `-h` shows only the most important ones."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
+    def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - passed on to click
         self.own: list[click.Parameter] = []
         # The parameters in `own`, and the bucket access options. Click temporarily adds an option of its own.
         self._all: list[click.Parameter] = []

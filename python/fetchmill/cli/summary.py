@@ -150,7 +150,7 @@ def _kind_of(status: int) -> str:
         return "throttled"
     if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of the status
         return "server-error"
-    return "redirect" if status // 100 == 3 else "status"  # noqa: PLR2004 - the same
+    return "redirect" if status // 100 == 3 else "status"  # noqa: PLR2004 - the class of the status
 
 
 def _credential_lines(report: "Report | SyncReport") -> list[str]:

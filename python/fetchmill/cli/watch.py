@@ -75,7 +75,7 @@ class Signals:
             else:  # the job may never start, for example if its list is a pipe without a writer
                 signal.signal(signal.SIGALRM, self._give_up)
                 signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS_MAX)
-            if count < 2:  # noqa: PLR2004 - the second
+            if count < 2:  # noqa: PLR2004 - the second signal
                 if self._interrupts and self.job is None:
                     self._exit_early(number)
                 return

@@ -70,7 +70,7 @@ class EngineJob:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 - raised by `report`
+        except BaseException as error:  # noqa: BLE001 - re-raised by `report`
             self._error = error
             self._job.fail(f"the engine has ended: {error}")
 

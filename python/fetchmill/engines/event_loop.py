@@ -113,7 +113,7 @@ class _EventLoop:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - raised where the job waits
+        except BaseException as error:  # noqa: BLE001 - re-raised where the job waits
             self.answers.put(error)
 
     async def _serve(self) -> None:

@@ -170,6 +170,6 @@ def _read_messages(messages: Connection) -> bool:
             received.append(messages.recv_bytes())
     for pickled in received:
         if pickled != READY:
-            error = pickle.loads(pickled)  # noqa: S301 - our own process
+            error = pickle.loads(pickled)  # noqa: S301 - from our own process
             raise error if isinstance(error, BaseException) else FetchmillError(str(error))
     return bool(received)

@@ -125,7 +125,7 @@ class _ThreadPool:
                 self._fetch_all(state)
             finally:
                 self._transport.done(state)
-        except BaseException as error:  # noqa: BLE001 - raised where the job waits
+        except BaseException as error:  # noqa: BLE001 - re-raised where the job waits
             self.answers.put(error)
 
     def _fetch_all(self, state: object) -> None:

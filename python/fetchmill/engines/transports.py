@@ -88,7 +88,7 @@ class BlockingTransport(Protocol):
     def held(self) -> int:
         """Return the number of held replies across all threads. Called by the dispatcher's thread."""
 
-    def start(self) -> Any:  # noqa: ANN401 - the transport's own
+    def start(self) -> Any:  # noqa: ANN401 - the transport's own type
         """Return the state for the other methods. Called once by each thread or process before its first target."""
 
     def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401

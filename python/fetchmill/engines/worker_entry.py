@@ -45,7 +45,7 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
 
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        worker_main: WorkerMain = pickle.loads(pickled)  # noqa: S301 - the parent's
+        worker_main: WorkerMain = pickle.loads(pickled)  # noqa: S301 - sent by the parent
         collect_rarely()
         dispatcher = Dispatcher.join(
             parameters.options,
@@ -61,7 +61,7 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
             worker_main.run(dispatcher, *worker_main.arguments)
         finally:
             dispatcher.close()
-    except BaseException as error:  # noqa: BLE001 - raised in the parent
+    except BaseException as error:  # noqa: BLE001 - re-raised in the parent
         # If the job has ended, nothing reads the pipe.
         with contextlib.suppress(BrokenPipeError):
             messages.send_bytes(_pickle_error(error))

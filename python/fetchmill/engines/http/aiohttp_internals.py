@@ -204,7 +204,7 @@ class HoldingConnection(ResponseHandler):
             return False
         try:
             return self._parser.feed_eof() is not None
-        except Exception:  # noqa: BLE001 - any error for a partial reply
+        except Exception:  # noqa: BLE001 - a partial reply can cause any error
             return True
 
     def _note_surplus(self) -> None:

@@ -150,7 +150,7 @@ class BlockingAttempt:
             # No certificate can have this name.
             raise AttemptError("url", failure_kinds.error_text(error)) from None
 
-    def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's
+    def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's type
         """Record the connection for the next request."""
         self.connection = used
         self.is_reused = is_reused

@@ -95,7 +95,7 @@ class ClosedConnections:
         del error
         return "framing"
 
-    def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:  # noqa: ARG002 - any end will do
+    def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:  # noqa: ARG002 - every end is accepted
         """Check that this is the first reply of its connection.
 
         Raises:
