@@ -68,7 +68,7 @@ def _exit(code: int) -> "NoReturn":
 
     If Python threads or processes may still be running, exit normally so that the interpreter ends them.
     """
-    if "multiprocessing" in sys.modules or len(sys._current_frames()) > 1:  # noqa: SLF001 - counts threads without importing `threading`
+    if "multiprocessing" in sys.modules or len(sys._current_frames()) > 1:  # noqa: SLF001 - avoids `threading`
         sys.exit(code)
     atexit._run_exitfuncs()  # noqa: SLF001 - also called by `sys.exit`
     for stream in (sys.stdout, sys.stderr):

@@ -53,7 +53,8 @@ def test_no_command_changes_a_range(run: Run, attempt: Path, tmp_path: Path) -> 
         below = "/below" if "RANGE/below" in words else ""
         assert refused.err == (
             f"fetchmill: error: {place}{below} is part of the shared job in {tmp_path}/job, which other commands "
-            f"must not change\nhint: choose another destination, or join the shared job: fetchmill join {tmp_path}/job\n"
+            f"must not change\nhint: choose another destination, or join the shared job: fetchmill join {tmp_path}/job"
+            "\n"
         ), words
         assert content(tmp_path / "job") == before, words
 

@@ -68,7 +68,7 @@ class ProcessWorker:
         if self._is_given_up:
             raise WorkerDiedError("the pool was abandoned")
         seconds = None if self._call_timeout is None else self._call_timeout * len(chunk)
-        values, separate = pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds))  # noqa: S301 - from our own process
+        values, separate = pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds))  # noqa: S301 - our own process
         self._is_busy = False
         if not separate and not unsent:
             return Values(values)
@@ -185,7 +185,7 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - any return value
     """Return the value that the process sent, or raise its error with the process's traceback as the cause."""
-    value, error, text = pickle.loads(pickled)  # noqa: S301 - from our own process
+    value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):
         error.__cause__ = RemoteTraceback(f"\n{text}")
         try:

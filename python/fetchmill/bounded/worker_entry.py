@@ -89,9 +89,9 @@ def _answer(functions: WorkerFunctions, request: bytes, started: tuple[Any, ...]
     is_together = request.startswith(TOGETHER)
     values: list[Any] = []
     separate: dict[int, bytes] = {}
-    for item in pickle.loads(memoryview(request)[1:]):  # noqa: S301 - sent by the parent
+    for item in pickle.loads(memoryview(request)[1:]):  # noqa: S301 - our parent
         try:
-            value = functions.call(item if is_together else pickle.loads(item), started)  # noqa: S301 - sent by the parent
+            value = functions.call(item if is_together else pickle.loads(item), started)  # noqa: S301 - our parent
             if type(value) in _PLAIN_TYPES or is_plain(value):
                 values.append(value)
                 continue

@@ -34,9 +34,7 @@ command = TableCommand(
     short_help="Change a running shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),
-        click.Option(
-            ["--rate"], type=NUMBER, required=True, help="Maximum requests per second across all workers."
-        ),
+        click.Option(["--rate"], type=NUMBER, required=True, help="Maximum requests per second across all workers."),
         *reach_options(),
     ],
 )

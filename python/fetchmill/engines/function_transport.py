@@ -70,7 +70,7 @@ class UserFunction:
     on_done: Callable[[Any], object] | None = None
     first_calls: FirstCalls = field(default_factory=FirstCalls, compare=False)
 
-    def answer(self, target: Target, value: Any) -> Answer:  # noqa: ANN401 - its type is checked here
+    def answer(self, target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
         """Convert the result of a call to an answer.
 
         Raises:
@@ -90,7 +90,7 @@ class UserFunction:
         """Statistics about the origin's replies. No answers are held."""
         return OriginReplies()
 
-    def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - its type is checked here
+    def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
         """Convert the result of a call that started at `started` to an answer, and record its times."""
         answer = self.answer(target, value)
         if isinstance(answer, ReplyAnswer):
@@ -162,7 +162,7 @@ async def _await_if_needed(value: Any) -> Any:  # noqa: ANN401 - the user's type
     return await value if isawaitable(value) else value
 
 
-def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - its type is checked here
+def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
     """Convert a function's result to an answer.
 
     The result is either the body of a complete reply as bytes, or a reply with a status, a body and optional headers.

@@ -197,7 +197,7 @@ class AiohttpClient:
             return UncertainError(failure.kind, failure.detail)
         return failure
 
-    def _head_error(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - works like a table
+    def _head_error(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
         """Return the failure of an attempt without a head."""
         text = failure_kinds.error_text(error)
         match error:
