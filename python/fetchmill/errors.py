@@ -117,8 +117,8 @@ class StrayReplyError(FetchmillError):
     """A server sent an unsolicited response, so replies of the stream may belong to other requests.
 
     A stream raises this error instead of returning the next reply. With `certain=True`, the affected requests are
-    repeated before their replies are returned, so the error is raised only if the unsolicited response arrives too late
-    (docs/guide/streaming.md).
+    repeated before their replies are returned. The error is then raised only if the unsolicited response arrives too
+    late (docs/guide/streaming.md).
 
     Args:
         indexes: the input positions of all replies that may be wrong, including replies that were not returned yet.

@@ -192,8 +192,8 @@ class S3Store:
         Args:
             name: name of the bucket: 3 to 63 lower-case letters, digits, `-` and `.`.
             objects: the initial objects.
-            region: region of the bucket; None for the endpoint's region. For a bucket in another region, requests
-                signed for the endpoint's region get 301 PermanentRedirect, but requests signed for the bucket's region
+            region: region of the bucket; None for the endpoint's region. If the bucket is in another region, requests
+                signed for the endpoint's region get 301 PermanentRedirect. Requests signed for the bucket's region
                 succeed at this endpoint.
             synthetic: number of computed objects.
             size: size of a computed object in bytes.

@@ -131,8 +131,7 @@ def stream(
             replies that opted out (`opt_out`) never raise an error.
         state: a folder in which to store the progress of the loop. A later run with the same folder and the same items
             in the same order skips items that are done. An item is done once the loop requests the next reply. If the
-            program is killed, the next run repeats at most the items that were read but not done, and the items done in
-            the last second.
+            program is killed, the next run repeats only items that were read but not done, or done in the last second.
         certain: whether to hold each reply for up to a second, until it is certain to belong to its request. If True,
             up to `concurrency + 4096` items are read ahead. If False, replies are returned immediately, and
             `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`

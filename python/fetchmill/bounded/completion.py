@@ -47,7 +47,7 @@ def as_completed(
     With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run at a time, and at
     most `2 * limit` have been started but not yet taken. If the input raises an error, the loop first yields the
     results of everything read before, then raises the error. If the caller requests an awaitable before awaiting the
-    previous one, another awaitable is read from the input, and starts once fewer than `limit` are running. No result is
+    previous one, another awaitable is read from the input. It starts once fewer than `limit` are running. No result is
     lost if an awaitable is cancelled while it waits.
 
     Reading stops when `aclose()` is called, or when nothing refers to the iterator or its awaitables any more (after

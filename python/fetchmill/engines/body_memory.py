@@ -1,9 +1,9 @@
 """Limits the memory for bodies in an event loop, by limiting the requests in flight and the bodies being read.
 
-The size of a body is unknown until its head arrives, so each body in flight is assumed to be as large as the largest
-recent body. This estimate can be wrong: if objects are sorted by size, hundreds of requests may be in flight when the
-first large objects arrive. A body that arrives in pieces must therefore be admitted before it is read. Until then, the
-remainder of the body stays at the server, and timeouts are paused.
+The size of a body is unknown until its head arrives. Therefore, each body in flight is assumed to be as large as the
+largest recent body. This estimate can be wrong: if objects are sorted by size, hundreds of requests may be in flight
+when the first large objects arrive. A body that arrives in pieces must therefore be admitted before it is read. Until
+then, the remainder of the body stays at the server, and timeouts are paused.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Self
 
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
-# Maximum total size of bodies that are being received or were not yet taken by the dispatcher, for all event loops of a
-# job, and the minimum share of one loop. Each body is briefly in memory twice.
+# Maximum total size of bodies that are being received or wait for the dispatcher, for all event loops of a job together.
+# The second value is the minimum share of one loop. Each body is briefly in memory twice.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
 # Estimated body size before the first answers arrive, which allows 16 requests in flight.

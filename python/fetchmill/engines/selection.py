@@ -27,8 +27,8 @@ PROCESS_ENGINES = ("processes", "combo")
 # Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so additional threads would wait
 # for each other. Each thread's client and connection use about 1 MB.
 _THREADS_MAX = 256
-# Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor, so about
-# this many are in flight if each request takes half a second. A connection and its buffers use about 50 KB.
+# Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor. If each
+# request takes half a second, about this many are in flight. A connection and its buffers use about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
 # Default number of concurrent calls to the user's function. The limits of the servers that it calls are unknown.
 _FUNCTION_CALLS = 64

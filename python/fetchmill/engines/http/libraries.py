@@ -1,7 +1,7 @@
 """The libraries of the Python engines, which an extra installs, and which are imported when an engine is created.
 
-Each library has an inclusive range of tested versions. A version outside this range can differ in any way, so for such
-a version the transports use only the public API and close each connection after its reply.
+Each library has an inclusive range of tested versions. A version outside this range can differ in any way. With such a
+version, the transports use only the public API and close each connection after its reply.
 """
 
 import importlib
