@@ -1,4 +1,4 @@
-"""An error that names the supported platforms if fetchmill's native module cannot be loaded."""
+"""Explains which platforms fetchmill supports if its native module cannot be loaded."""
 
 import platform
 import sys

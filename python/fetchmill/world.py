@@ -59,8 +59,8 @@ def _fails(*kinds: str) -> Expected:
     return Expected(None, frozenset(kinds))
 
 
-# Expected results by behaviour. They assume a check that follows 3 to 29 redirects (but not from https to http), retries
-# busy hosts and offers HTTP/2. It also accepts bodies that end with the connection, and allows private addresses.
+# Expected results by behaviour. They assume a check that follows 3 to 29 redirects (but not from https to http),
+# retries busy hosts and offers HTTP/2. It also accepts bodies that end with the connection, and allows private addresses.
 BEHAVIOURS: dict[str, Expected] = {
     "good": OK,
     "slow": OK,

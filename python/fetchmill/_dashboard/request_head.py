@@ -1,4 +1,4 @@
-"""A strict parser for the head of a dashboard request. Everything after the head is ignored."""
+"""Parses the head of a dashboard request strictly. Everything after the head is ignored."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Conversion of options to header fields (credentials and User-Agent) and proxies.
+"""Converts options to header fields (credentials and User-Agent) and proxies.
 
 Credentials belong to one origin; the core does not send them to any other.
 """

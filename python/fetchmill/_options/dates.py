@@ -1,4 +1,4 @@
-"""Parsing of dates: a time with a time zone, or a day, which begins at 00:00 UTC."""
+"""Parses dates. A date is a time with a time zone, or a day, which begins at 00:00 UTC."""
 
 from datetime import UTC, date, datetime, timedelta
 

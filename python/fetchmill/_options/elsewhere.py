@@ -1,4 +1,4 @@
-"""Explanations of why a call or command lacks an option that others have."""
+"""Explains why a call or command lacks an option that others accept."""
 
 from collections.abc import Mapping
 

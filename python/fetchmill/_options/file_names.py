@@ -1,4 +1,4 @@
-"""Refusal of destinations that are named like a file, because fetchmill writes a folder of shards.
+"""Refuses destinations that are named like a file, because fetchmill writes a folder of shards.
 
 A folder named `out.parquet` would surprise users and most programs. Existing folders are accepted, because they may
 contain jobs of earlier releases.

@@ -1,4 +1,4 @@
-"""Refusal of destinations inside a shared job, whose objects only the job itself can change."""
+"""Refuses destinations inside a shared job, because only the job itself can change its objects."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Parsing and formatting of numbers with units.
+"""Parses and formats numbers with units.
 
 Sizes use binary units (`64KiB`, `1.5 GiB`). Durations are in seconds unless they have a unit (`50ms`, `2m`). Counts can
 be written as `1e9` or `1_000`. The parsers raise ValueError with a message that can follow an option's name.

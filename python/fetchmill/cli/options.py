@@ -165,7 +165,7 @@ class TableCommand(CliCommand):
 
 
 def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
-    """Return a hint if an option is followed by a value without the required `=`."""
+    """Return a hint if an option's value is given without the required `=`."""
     for name in _MAY_STAND_ALONE:
         at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
         if at < len(args) and f"({args[at]})" in error.format_message():

@@ -1,4 +1,4 @@
-"""Output to standard streams that may be closed. `fetchmill ... | head` must not end a job.
+"""Writes to standard streams that may be closed. `fetchmill ... | head` must not end a job.
 
 A stream that cannot be written to is redirected to /dev/null, so that later writes and the interpreter's own flush at
 exit succeed. A reader that has closed the stream is not an error. After any other error, such as a full disk, the

@@ -1,4 +1,4 @@
-"""SIGTERM handling for commands that do not run a job. Such commands clean up and end immediately."""
+"""Handles SIGTERM for commands that do not run a job. Such commands clean up and end immediately."""
 
 import signal
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Signals, progress and waiting for commands that run a job, such as `get` and `export`."""
+"""Handles signals, shows progress and waits for the end of a job, for commands such as `get` and `export`."""
 
 import contextlib
 import os

@@ -13,8 +13,8 @@ from typing import Self
 
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
-# Maximum total size of bodies that are being received or wait for the dispatcher, for all event loops of a job together.
-# The second value is the minimum share of one loop. Each body is briefly in memory twice.
+# Maximum total size of bodies that are being received or wait for the dispatcher, for all event loops of a job, and the
+# minimum share of each loop. Each body is briefly in memory twice.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
 # Estimated body size before the first answers arrive, which allows 16 requests in flight.

@@ -3,8 +3,8 @@
 import gc
 
 # Number of new objects that triggers a collection of the youngest generation. If all of them are garbage, they use a
-# few MB. Python's default of 700 is reached after one or two requests. Scanning the objects of 64 tasks that often would
-# use an eighth of the CPU time.
+# few MB. Python's default of 700 is reached after one or two requests. Scanning the objects of 64 tasks that often
+# would use an eighth of the CPU time.
 _YOUNGEST = 20_000
 _YOUNG, _OLD = 20, 50
 
