@@ -60,7 +60,7 @@ def _fails(*kinds: str) -> Expected:
 
 
 # Expected results by behaviour. They assume a check that follows 3 to 29 redirects (but not from https to http),
-# retries busy hosts and offers HTTP/2. It also accepts bodies that end with the connection, and allows private addresses.
+# retries busy hosts and offers HTTP/2. It also accepts bodies that end with the connection, and private addresses.
 BEHAVIOURS: dict[str, Expected] = {
     "good": OK,
     "slow": OK,

@@ -146,11 +146,11 @@ def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_pa
 
 def test_commands_that_need_the_whole_source_refuse_it(run: Run, dest: Path) -> None:
     """The sentence has the reason."""
-    reasons = {"sync": "would treat the remaining objects as deleted", "plan": "a plan is for the whole job"}
+    reasons = {"sync": "would treat the remaining objects as deleted", "plan": "a plan always covers the whole job"}
     for command, reason in reasons.items():
         ended = run(command, "http://127.0.0.1:9", dest, "--first", "1")
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert ended.err.startswith(f"fetchmill: error: --first: not an option of {command}: get and check have it; ")
         assert reason in ended.err
-    with pytest.raises(fetchmill.UsageError, match="`each` may raise an exception to end the list"):
+    with pytest.raises(fetchmill.UsageError, match="to end the listing early, raise an exception in `each`"):
         fetchmill.list("http://127.0.0.1:9", first=1)  # type: ignore[call-arg]

@@ -24,8 +24,8 @@ _REASONS = {
     ("list", "opt_out"): _ONLY_LISTS,
     ("sync", "opt_out"): _LATER,
     ("sync", "first"): _WHOLE,
-    ("list", "first"): "`each` may raise an exception to end the list",
-    ("plan", "first"): "a plan is for the whole job",
+    ("list", "first"): "to end the listing early, raise an exception in `each`",
+    ("plan", "first"): "a plan always covers the whole job",
     ("stream", "first"): "your program ends a stream by leaving the loop",
     ("check", "compressed"): _STORES_NOTHING,
 }
