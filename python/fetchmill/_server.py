@@ -1,4 +1,4 @@
-"""A file server with the list/get API, which serves a folder's files, a job's objects, or synthetic objects.
+"""A file server with the list/get API. It serves a folder's files, a job's objects, or synthetic objects.
 
 The server is meant for tests and benchmarks, and can delay replies and inject scripted faults. It is started by
 `fetchmill serve` and `fetchmill.testing.serve`.

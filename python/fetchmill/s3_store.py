@@ -1,11 +1,11 @@
-"""An S3 store on loopback, for tests and benchmarks, which checks signatures and can inject failures.
+"""An S3 store on loopback for tests and benchmarks. It checks signatures, and can inject failures.
 
     with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
         ...  # `store.url` is the endpoint, `store.environment()` configures another process to use it
         store.change(slow_down_above=None)
 
-`python -m fetchmill.s3_store` runs a store in a separate process, which prints its address as one JSON line and ends
-when its standard input ends.
+`python -m fetchmill.s3_store` runs a store in a separate process. The process prints its address as one JSON line, and
+ends when its standard input ends.
 """
 
 import argparse

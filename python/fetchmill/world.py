@@ -4,8 +4,8 @@
         for site in world.sites(1000):
             ...  # query the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
 
-`python -m fetchmill.world` runs a world in a separate process, which prints its addresses as one JSON line and ends
-when its standard input ends.
+`python -m fetchmill.world` runs a world in a separate process. The process prints its addresses as one JSON line, and
+ends when its standard input ends.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Streams, which take an iterable of URLs and return the replies in constant memory.
+"""Streams take an iterable of URLs and return the replies, in constant memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))

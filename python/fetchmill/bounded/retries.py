@@ -1,4 +1,4 @@
-"""Retries, which call a function again after an error, with a wait that doubles each time."""
+"""Retries a function after an error, with a wait that doubles each time."""
 
 import asyncio
 import random

@@ -14,9 +14,9 @@ from typing import Any
 
 from fetchmill.bounded.interrupts import ignore_interrupts
 
-# Message from the parent which says that there are no more items.
+# Sent by the parent when no items are left.
 END = b""
-# First byte of any other message, which says whether the items are pickled together or separately.
+# First byte of all other messages: whether the items are pickled together or separately.
 TOGETHER, SEPARATE = b"t", b"s"
 # Types whose values are immutable and can always be pickled, so that several values can safely be pickled together.
 _PLAIN_TYPES = frozenset((bool, bytes, float, int, str, type(None)))

@@ -1,4 +1,4 @@
-"""The command line, which converts flags to options, and errors to a one-line message and an exit code."""
+"""The command line. It converts flags to options, and errors to a one-line message and an exit code."""
 
 from fetchmill.cli.main import main
 

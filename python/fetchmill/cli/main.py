@@ -1,4 +1,4 @@
-"""The command `fetchmill`, which finds the subcommand and converts all errors to exit codes."""
+"""The command `fetchmill`. It finds the subcommand, and converts all errors to exit codes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Answers, which are the replies and failures that a Python engine's transport returns for targets.
+"""The answers that a Python engine's transport returns for targets: replies and failures.
 
 The native module derives a target's outcome from the answer, by the same rules as for native replies.
 """

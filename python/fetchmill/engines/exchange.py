@@ -26,7 +26,7 @@ AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
 class Workers(Protocol):
-    """The workers that make requests, which are threads or an event loop. The dispatcher's thread calls these methods.
+    """The workers that make requests: threads or an event loop. The dispatcher's thread calls these methods.
 
     Args:
         answers: the queue of answers. An empty list means that the workers have room for more targets.

@@ -15,7 +15,7 @@ from typing import Any
 from fetchmill.bounded.interrupts import ignore_interrupts
 from fetchmill.engines.garbage import collect_rarely
 
-# Message which says that the process has joined the job.
+# Sent when the process has joined the job.
 READY = b""
 
 

@@ -1,4 +1,4 @@
-"""The libraries of the Python engines, which an extra installs, and which are imported when an engine is created.
+"""The libraries of the Python engines. An extra installs them, and they are imported when an engine is created.
 
 Each library has an inclusive range of tested versions. A version outside this range can differ in any way. With such a
 version, the transports use only the public API and close each connection after its reply.
