@@ -53,8 +53,8 @@ class S3Behaviour(TypedDict, total=False):
             this key and claims that more keys follow, but does not contain a token.
         repeat_token: whether the page for a token endlessly returns the same token.
         ignore_start_after: whether every listing starts at its first key.
-        checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`, which is one of `crc64nvme`,
-            `crc32c`, `crc32`, `sha1` and `sha256`; None for no checksum.
+        checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,
+            `sha1` or `sha256`; None for no checksum.
         composite_checksums: whether the whole object's checksum is falsely labelled as a composite of the parts'
             checksums.
         encryption: value of `x-amz-server-side-encryption` for every object.

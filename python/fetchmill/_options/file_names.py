@@ -35,7 +35,7 @@ class FileName(NamedTuple):
 
     Args:
         name: the destination without trailing slashes.
-        folder: the folder to suggest instead, which is the name without its extension.
+        folder: the folder to suggest instead: the name without its extension.
         suffix: the extension, in lower case.
         kind: the output that the extension suggests.
     """

@@ -17,7 +17,7 @@ from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
 from fetchmill.errors import UsageError
 
-# Duration of a stall in seconds, which is longer than any client waits.
+# Duration of a stall in seconds, longer than any client waits.
 _STALL_SECONDS = 3600.0
 _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
 

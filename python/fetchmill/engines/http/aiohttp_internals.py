@@ -1,4 +1,4 @@
-"""All code that relies on private parts of aiohttp, which is used only with tested aiohttp versions.
+"""Contains all code that relies on private parts of aiohttp. It is used only with tested aiohttp versions.
 
 aiohttp hides the connection of a reply, retries requests on its own, and changes request lines. Only this module uses
 `ResponseHandler` and its buffers, the pool of `TCPConnector`, the steps of `ClientRequest`, and the exceptions of the

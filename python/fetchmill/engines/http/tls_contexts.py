@@ -1,4 +1,4 @@
-"""TLS contexts, which determine which certificates are trusted."""
+"""Creates TLS contexts, which determine the trusted certificates."""
 
 import functools
 import ssl
