@@ -1,5 +1,5 @@
-//! Values and rules of fetchmill: what to request, how to read a reply, and what to do next. This crate does no I/O and
-//! has no clock.
+//! The values and rules of fetchmill: what to request, how to read a reply, and what to do next. This crate does no I/O
+//! and has no clock.
 //!
 //! # Layout, from the bottom up
 //! - [`limits`], [`error`], [`panics`]: bounds, errors that stop a job, and the first panic of its threads

@@ -67,7 +67,7 @@ pub trait OptionValue {
         Value::Null
     }
 
-    /// Returns the number to which the bounds apply. `None` if the value is not a number or is not set.
+    /// Returns the number to which the bounds apply, or `None` if the value is not a number or is not set.
     fn number(&self) -> Option<f64> {
         self.json().as_f64()
     }

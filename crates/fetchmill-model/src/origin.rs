@@ -36,7 +36,7 @@ impl OriginKey {
         (!authority.is_empty()).then(|| (OriginKey { text: text.into(), is_tls, port }, path))
     }
 
-    /// Returns the path of a normalised URL at this origin. `None` for a URL at another origin.
+    /// Returns the path of a normalised URL at this origin, or `None` for a URL at another origin.
     pub fn path_of<'u>(&self, url: &'u str) -> Option<&'u str> {
         url.strip_prefix(self.text()).filter(|path| path.starts_with('/'))
     }
@@ -79,7 +79,7 @@ pub trait Authorize: std::fmt::Debug {
 
 /// Decides to which origins requests are signed.
 pub trait Authority: std::fmt::Debug + Send + Sync {
-    /// Returns the signer for an origin. `None` if the origin gets no credentials.
+    /// Returns the signer for an origin, or `None` if the origin gets no credentials.
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
 
     /// Returns whether the user has named an origin. If so, it may have a private address, even if only a list refers

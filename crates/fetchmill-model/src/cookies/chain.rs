@@ -1,14 +1,14 @@
-//! The cookies that replies have set since the first request for a target, across its redirects.
+//! Cookies that replies have set since the first request for a target, including its redirects.
 
 use super::cookie::{Cookie, CookieChange, RequestPlace, read_set_cookie};
 use crate::limits;
 
-/// Cookies of a chain of redirects: up to [`limits::CHAIN_COOKIES_MAX`] cookies with [`limits::CHAIN_COOKIE_BYTES_MAX`]
-/// bytes in total.
+/// Cookies of a redirect chain: at most [`limits::CHAIN_COOKIES_MAX`] cookies with a total size of
+/// [`limits::CHAIN_COOKIE_BYTES_MAX`].
 #[derive(Debug, Default, Clone)]
 pub struct ChainCookies {
     set: Vec<Cookie>,
-    /// Cookies of the cookie file that replies have removed.
+    /// Cookies from the cookie file that a reply has removed.
     removed: Vec<Cookie>,
 }
 
@@ -25,8 +25,8 @@ impl ChainCookies {
         }
     }
 
-    /// Reads the `Set-Cookie` fields of a reply to a request to `place`. `now` is in seconds since 1970. Cookies above
-    /// the limits are ignored.
+    /// Reads the `Set-Cookie` fields of a reply to a request to `place`. `now` is in seconds since 1970. Cookies that
+    /// exceed the limits are ignored.
     pub fn take<'f>(&mut self, fields: impl Iterator<Item = &'f [u8]>, place: &RequestPlace<'_>, now: u64) {
         let fields = fields.take(limits::SET_COOKIES_MAX);
         for change in fields.filter_map(|field| read_set_cookie(field, place, now)) {
@@ -52,8 +52,8 @@ impl ChainCookies {
         self.removed.retain(|other| !other.is_same(cookie));
     }
 
-    /// Returns the value of a request's `Cookie` field, including the cookies in `of_file` that no reply has replaced.
-    /// `None` if there are no cookies.
+    /// Returns the value of a request's `Cookie` field, including the cookies in `of_file` that no reply has replaced,
+    /// or `None` if there are no cookies.
     pub fn field(&self, place: &RequestPlace<'_>, of_file: &[Cookie]) -> Option<String> {
         let is_replaced =
             |cookie: &&Cookie| self.set.iter().chain(&self.removed).any(|own| own.is_same(cookie));
@@ -62,8 +62,8 @@ impl ChainCookies {
     }
 }
 
-/// Returns the value of the `Cookie` field, with longer paths first (RFC 6265, 5.4) and up to
-/// [`limits::COOKIE_FIELD_BYTES_MAX`].
+/// Returns the value of the `Cookie` field, which has at most [`limits::COOKIE_FIELD_BYTES_MAX`] bytes. Cookies with
+/// longer paths come first (RFC 6265, 5.4).
 pub(super) fn field_of<'c>(
     cookies: impl Iterator<Item = &'c Cookie>,
     place: &RequestPlace<'_>,
@@ -91,7 +91,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    /// Returns the `Cookie` field of a request to `to` after a reply from `from` with these fields.
+    /// Returns the `Cookie` field of a request to `to` after a reply from `from` with these `Set-Cookie` fields.
     fn after(from: &str, fields: &[&str], to: &str) -> String {
         let mut chain = ChainCookies::default();
         take(&mut chain, from, fields);

@@ -1,4 +1,4 @@
-//! A cookie, and the rules for which requests get it.
+//! A cookie, and the rules that decide which requests carry it.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub struct RequestPlace<'u> {
 }
 
 impl<'u> RequestPlace<'u> {
-    /// Creates the destination for a path at an origin. The path may have a query.
+    /// Creates the destination for a path at an origin. The path can include a query.
     pub fn at(origin: &'u OriginKey, path: &'u str) -> Self {
         let path = &path[..memchr::memchr2(b'?', b'#', path.as_bytes()).unwrap_or(path.len())];
         RequestPlace {
@@ -31,7 +31,7 @@ impl<'u> RequestPlace<'u> {
         self.path
     }
 
-    /// Returns the folder of the path, for cookies without a path (RFC 6265, 5.1.4).
+    /// Returns the folder of the path, which applies to cookies without a path (RFC 6265, 5.1.4).
     fn folder(&self) -> &'u str {
         match self.path.rfind('/') {
             Some(end) if end > 0 => &self.path[..end],
@@ -40,14 +40,14 @@ impl<'u> RequestPlace<'u> {
     }
 }
 
-/// A cookie. It is a secret, sent only where its domain, its path and `Secure` allow.
+/// A cookie. Its value is a secret. It is sent only where the cookie's domain, path and `Secure` attribute allow.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cookie {
     pub(super) name: Box<str>,
     pub(super) value: Box<str>,
     /// Domain in lower case, without a leading dot.
     pub(super) domain: Box<str>,
-    /// Whether hosts below the domain also get the cookie.
+    /// Whether subdomains also receive the cookie.
     pub(super) has_subdomains: bool,
     pub(super) path: Box<str>,
     pub(super) is_secure: bool,
@@ -72,14 +72,14 @@ pub(super) enum CookieChange {
 }
 
 impl Cookie {
-    /// Returns whether requests to a host get the cookie, for any path.
+    /// Returns whether the cookie is sent to this host, whatever the path.
     pub fn is_for_host(&self, place: &RequestPlace<'_>) -> bool {
         let is_host = place.host.eq_ignore_ascii_case(&self.domain)
             || (self.has_subdomains && is_below(place.host, &self.domain));
         is_host && (place.is_tls || !self.is_secure)
     }
 
-    /// Returns whether requests for a path get the cookie (RFC 6265, 5.1.4).
+    /// Returns whether the cookie is sent for this path (RFC 6265, 5.1.4).
     pub(super) fn is_for_path(&self, path: &str) -> bool {
         path.strip_prefix(&*self.path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/'))
@@ -96,8 +96,8 @@ impl Cookie {
     }
 }
 
-/// Parses a `Set-Cookie` field of a reply to a request to `place`. `None` if it is not a cookie or if this place may
-/// not set it. `now` is in seconds since 1970.
+/// Parses a `Set-Cookie` field from a reply to a request for `place`. Returns `None` if the field is not a cookie, or
+/// if `place` is not allowed to set it. `now` is in seconds since 1970.
 pub(super) fn read_set_cookie(field: &[u8], place: &RequestPlace<'_>, now: u64) -> Option<CookieChange> {
     let text = std::str::from_utf8(field).ok()?;
     let mut parts = text.split(';');
@@ -132,13 +132,13 @@ pub(super) fn read_set_cookie(field: &[u8], place: &RequestPlace<'_>, now: u64) 
     Some(if attributes.has_expired(now) { CookieChange::Remove(cookie) } else { CookieChange::Set(cookie) })
 }
 
-/// Attributes of a `Set-Cookie`. If an attribute is repeated, the last one counts.
+/// Attributes of a `Set-Cookie` field. If an attribute is repeated, the last value counts.
 #[derive(Default)]
 struct Attributes<'f> {
     domain: Option<&'f str>,
     path: Option<&'f str>,
     expires: Option<u64>,
-    /// Whether the cookie is alive according to `Max-Age`. `None` without `Max-Age`.
+    /// Whether `Max-Age` keeps the cookie alive. `None` if there is no `Max-Age`.
     lives: Option<bool>,
     is_secure: bool,
 }
@@ -176,7 +176,7 @@ impl<'f> Attributes<'f> {
     }
 }
 
-/// Returns whether a `Max-Age` is above 0. `None` if it is not a number.
+/// Returns whether `Max-Age` is greater than 0, or `None` if it is not a number.
 fn age_lives(value: &str) -> Option<bool> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -185,9 +185,9 @@ fn age_lives(value: &str) -> Option<bool> {
     Some(!value.starts_with('-') && digits.bytes().any(|byte| byte != b'0'))
 }
 
-/// Returns the domain of a cookie that a host sets for `domain`, and whether hosts below the domain get the cookie.
-/// `None` if the domain belongs to another host. If unrelated sites may share the domain, or if the host is an address,
-/// the cookie is only for the host itself.
+/// Returns the domain of a cookie that a host sets for `domain`, and whether subdomains also receive the cookie, or
+/// `None` if the domain belongs to another host. If unrelated sites can share the domain, or if the host is an IP
+/// address, the cookie is limited to the host itself.
 fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     let host = host.to_ascii_lowercase();
     let Some(domain) = domain.map(str::to_ascii_lowercase) else { return Some((host, false)) };
@@ -200,7 +200,7 @@ fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     Some((domain, true))
 }
 
-/// Returns whether a host is below a domain. An address is never below a domain.
+/// Returns whether a host is below a domain. An IP address is never below a domain.
 fn is_below(host: &str, domain: &str) -> bool {
     let Some(start) = host.len().checked_sub(domain.len() + 1) else { return false };
     let is_end = host.is_char_boundary(start + 1)
@@ -209,9 +209,11 @@ fn is_below(host: &str, domain: &str) -> bool {
     is_end && host.parse::<IpAddr>().is_err()
 }
 
-/// Returns whether unrelated sites may have names below a domain, that is, the domain has one label, or two as in
-/// `co.uk`. There is no list of such domains here. An unknown one, such as `github.io`, may get a cookie from a
-/// redirect chain that leads there, but never a cookie from the user.
+/// Returns whether unrelated sites can have names below a domain. Such a domain consists of one label, or of two labels
+/// as in `co.uk`.
+///
+/// This function does not use a list of public suffixes. A shared domain that it does not recognise, such as
+/// `github.io`, can receive a cookie from a redirect chain that leads there, but never a cookie from the user.
 pub(super) fn is_shared_suffix(domain: &str) -> bool {
     let mut labels = domain.trim_end_matches('.').rsplit('.');
     let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return true };

@@ -1,9 +1,9 @@
-//! Cookie files in the Netscape format with seven tab-separated columns, as written by curl, wget, yt-dlp and browser
-//! extensions.
+//! Cookie files in the Netscape format, which has seven tab-separated columns. curl, wget, yt-dlp and browser
+//! extensions write such files.
 
 use super::cookie::{Cookie, RequestPlace, is_name, is_value};
 
-/// Prefix that some programs put before the domain if the cookie is hidden from scripts.
+/// Prefix that some programs put before the domain of a cookie that is hidden from scripts.
 const HTTP_ONLY: &str = "#HttpOnly_";
 /// Number of columns in a line. The last column is missing if its value is empty.
 const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
@@ -13,7 +13,7 @@ const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
 pub struct CookieFile(Vec<Cookie>);
 
 impl CookieFile {
-    /// Parses the text of a file. `now` is in seconds since 1970. The error describes the problem without showing a
+    /// Parses the text of a file. `now` is in seconds since 1970. The error describes the problem but never shows a
     /// cookie.
     pub fn parse(text: &str, now: u64) -> Result<Self, String> {
         let mut cookies = Vec::new();
@@ -35,7 +35,7 @@ impl CookieFile {
         }
     }
 
-    /// Returns the cookies that requests to an origin may get, for any path.
+    /// Returns the cookies that can be sent to an origin, whatever the path.
     pub fn of_origin(&self, place: &RequestPlace<'_>) -> Vec<Cookie> {
         self.0.iter().filter(|cookie| cookie.is_for_host(place)).cloned().collect()
     }
@@ -66,7 +66,7 @@ fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     if !is_name(name) || !is_value(value) {
         return Err("has a name or value that cannot be sent in a request");
     }
-    // 0 means until the browser is closed.
+    // 0 marks a session cookie, which lasts until the browser is closed.
     if expires > 0 && expires.unsigned_abs() <= now {
         return Ok(None);
     }

@@ -1,6 +1,7 @@
-//! Cookies according to RFC 6265: which cookies a reply may set, and which requests get them. Cookies from a reply live
-//! as long as the redirects of its target. Cookies from a file live for the whole job. This code does no I/O and has no
-//! clock.
+//! Cookies (RFC 6265): which cookies a reply can set, and which requests carry them.
+//!
+//! Cookies from a reply last until the redirects of its target end. Cookies from a file last for the whole job. This
+//! module does no I/O and reads no clock.
 
 mod chain;
 mod cookie;

@@ -1,4 +1,4 @@
-//! Interface for the receiver of a body.
+//! The trait for receivers of a reply's body.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use super::head::Head;
 
 /// Receives the bytes of a body as they arrive, without the chunked framing. Pieces are never empty.
 pub trait BodySink {
-    /// Receives the final head before the body, in parsed form and as the bytes that were sent.
+    /// Receives the final head before the body, both parsed and as the raw bytes.
     fn head(&mut self, _head: &Head, _bytes: &[u8]) {}
 
     /// Receives the next bytes.
     fn piece(&mut self, bytes: &[u8]);
 
-    /// Returns whether the rest of the body is wanted. If not, the connection is closed. It is called after the head
-    /// and after each group of bytes that arrived together.
+    /// Returns whether to read the rest of the body. If not, the connection is closed. This method is called after the
+    /// head and after each group of bytes that arrived together.
     fn wants_more(&self) -> bool {
         true
     }
 
-    /// Returns how long to wait before reading more of the body. `None` for no wait. It is called after each group of
-    /// bytes that arrived together.
+    /// Returns how long to wait before reading more of the body. `None` means no wait. This method is called after each
+    /// group of bytes that arrived together.
     fn pause(&self) -> Option<Duration> {
         None
     }

@@ -1,4 +1,4 @@
-//! A part of an object: the bytes that are requested, and the bytes that a reply claims to contain.
+//! Byte ranges: the part of an object that is requested, and the part that a reply claims to contain.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,7 +26,7 @@ impl ByteRange {
         self.last - self.first + 1
     }
 
-    /// Returns the smallest range that contains both ranges, if the gap between them has at most `gap_max` bytes.
+    /// Returns the smallest range that contains both ranges, if the gap between them is at most `gap_max` bytes.
     pub fn join(self, other: Self, gap_max: u64) -> Option<Self> {
         let behind = self.first.max(other.first);
         let gap = behind.saturating_sub(self.last.min(other.last).saturating_add(1));
@@ -34,7 +34,7 @@ impl ByteRange {
         (gap <= gap_max).then_some(joined)
     }
 
-    /// Returns the position of this range within the bytes of `whole`, if `whole` contains it.
+    /// Returns the position of this range within the bytes of `whole`, or `None` if `whole` does not contain it.
     pub fn position_in(self, whole: Self) -> Option<Range<usize>> {
         if self.first < whole.first || self.last > whole.last {
             return None;
@@ -43,7 +43,7 @@ impl ByteRange {
         Some(start..start.checked_add(usize::try_from(self.length()).ok()?)?)
     }
 
-    /// Parses the text form. `None` for anything else.
+    /// Parses the value of a `Range` field. Returns `None` for anything but a single range with both ends.
     pub fn parse(text: &[u8]) -> Option<Self> {
         Self::of_ends(text.strip_prefix(b"bytes=")?)
     }
@@ -54,7 +54,7 @@ impl ByteRange {
         (first <= last && last <= LAST_MAX).then_some(ByteRange { first, last })
     }
 
-    /// Returns whether a `Content-Range` value states exactly this part. The object's length may be unknown.
+    /// Returns whether a `Content-Range` value states exactly this range. The object's length can be unknown.
     pub fn is_content_range(self, value: &[u8]) -> bool {
         let Some((unit, rest)) = value.split_at_checked(b"bytes ".len()) else { return false };
         let Some(slash) = memchr::memchr(b'/', rest) else { return false };
@@ -72,14 +72,14 @@ impl ByteRange {
         whole.is_content_range_of(value, length).then_some(length)
     }
 
-    /// Returns whether a `Content-Range` value states exactly this part of an object of this length.
+    /// Returns whether a `Content-Range` value states exactly this range of an object of this length.
     pub fn is_content_range_of(self, value: &[u8], length: u64) -> bool {
         let said = memchr::memrchr(b'/', value).and_then(|slash| number(&value[slash + 1..]));
         self.is_content_range(value) && said == Some(length)
     }
 }
 
-/// Formats the range as in a `Range` field.
+/// Formats the range as the value of a `Range` field.
 impl fmt::Display for ByteRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "bytes={}-{}", self.first, self.last)

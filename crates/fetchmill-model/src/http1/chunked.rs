@@ -1,8 +1,13 @@
-//! Decodes the chunked coding. Control bytes are read one by one, and data in slices.
+//! A decoder for the chunked transfer coding. It reads framing bytes one by one and data in slices.
 //!
-//! The decoder is strict where parsers differ. A size has 1 to 16 hex digits, followed by CR or `;`. Every line ends
-//! with CR LF. Only CR LF may follow the data, and the last chunk is required. Extensions and trailers are bounded and
-//! discarded. Old servers pad a size with blanks. A reply with such blanks is suspect.
+//! The decoder is strict where parsers differ:
+//! - A size consists of 1 to 16 hex digits, followed by CR or `;`.
+//! - Every line ends with CR LF.
+//! - The data of a chunk is followed by CR LF and nothing else.
+//! - The last chunk is required.
+//!
+//! Extensions and trailers are bounded and discarded. Old servers pad a size with blanks. A reply with such blanks is
+//! suspect.
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
@@ -10,13 +15,13 @@ use super::odd_head::is_text;
 use crate::http1::header_field::is_token;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
-/// State between two inputs.
+/// State that the decoder keeps between inputs.
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
     step: ChunkState,
-    /// Number of digits of the size so far.
+    /// Number of size digits read so far.
     digits: u8,
-    /// The size while it is being read, and then the number of remaining bytes in the chunk.
+    /// The size read so far while the decoder reads a size line, and after that the number of bytes left in the chunk.
     size: u64,
     /// Total size of all chunks whose size lines were read.
     total: u64,
@@ -26,7 +31,7 @@ pub(super) struct ChunkedDecoder {
     is_padded: bool,
 }
 
-/// State of the decoder: the element to which the next byte belongs.
+/// The element to which the next byte belongs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -52,7 +57,7 @@ impl ChunkedDecoder {
         self.step == ChunkState::Done
     }
 
-    /// Returns whether a size had blanks after it.
+    /// Returns whether any size was followed by blanks.
     pub(super) fn is_padded(&self) -> bool {
         self.is_padded
     }
@@ -62,8 +67,8 @@ impl ChunkedDecoder {
         self.total
     }
 
-    /// Passes the data in `input` to `body`. Returns the number of consumed bytes. Only the end of the body leaves
-    /// bytes unconsumed.
+    /// Passes the data in `input` to `body`. Returns the number of consumed bytes, which is less than the input only if
+    /// the body has ended.
     pub(super) fn read(
         &mut self,
         input: &[u8],

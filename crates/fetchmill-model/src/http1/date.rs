@@ -2,7 +2,7 @@
 
 use crate::text::dates::{number, parse_http_date};
 
-/// Time at which the server wants to receive the next request.
+/// Earliest time for the next request, as stated by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
     /// After this number of seconds.
@@ -17,7 +17,7 @@ pub enum RetryAfter {
 }
 
 impl RetryAfter {
-    /// Parses a `Retry-After` value. `None` if it is malformed. `date` is the value of the `Date` field.
+    /// Parses a `Retry-After` value. Returns `None` if it is malformed. `date` is the value of the `Date` field.
     pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
         let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         if value.first()?.is_ascii_digit() && value.iter().all(is_number) {
@@ -30,8 +30,8 @@ impl RetryAfter {
         Some(RetryAfter::Date { at: parse_http_date(value)?, sent: date.and_then(parse_http_date) })
     }
 
-    /// Returns how long to wait, in seconds. `now` (seconds since 1970 UTC) is used only if the server did not send its
-    /// own time, because the clocks may differ.
+    /// Returns how long to wait, in seconds. The two clocks can differ, so `now` (seconds since 1970 UTC) is used only
+    /// if the server did not send its own time.
     pub fn wait(self, now: u64) -> u64 {
         match self {
             RetryAfter::Seconds(seconds) => seconds,

@@ -1,4 +1,4 @@
-//! The meaning of a head: its status, the framing of the body, and whether the connection can be used again.
+//! Interpretation of a head: its status, the framing of the body, and whether the connection can be reused.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -9,18 +9,18 @@ use super::odd_head::{check, field_lines, kept_value};
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
-/// What marks the end of a body.
+/// How the end of a body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is no body, even if fields describe one.
+    /// There is no body, even if header fields describe one.
     None,
-    /// The stated length.
+    /// The body has the stated length.
     Length(u64),
-    /// The last chunk.
+    /// The last chunk ends the body.
     Chunked,
-    /// The end of the stream. A broken connection looks the same.
+    /// The end of the stream ends the body. A broken connection looks the same.
     Eof,
-    /// The last frame of an HTTP/2 stream. A broken connection looks different.
+    /// The last frame of an HTTP/2 stream ends the body. A broken connection looks different.
     EndOfStream,
 }
 
@@ -36,7 +36,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the version in its displayed form.
+    /// Returns the version as it is displayed.
     pub fn text(self) -> &'static str {
         match self {
             Version::Http10 => "1.0",
@@ -51,16 +51,16 @@ impl Version {
 pub struct Head {
     /// Version in the status line.
     pub version: Version,
-    /// Status: 200 to 999.
+    /// Status code, from 200 to 999.
     pub status: u16,
-    /// What marks the end of the body.
+    /// How the end of the body is marked.
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
-    /// Whether other parsers may see a different end of the reply, although RFC 9112, 6.3, defines it. Such a reply
-    /// counts only if it is the first one on its connection, which is then closed.
+    /// Whether other parsers could find a different end of the reply, although RFC 9112, 6.3, defines it. Such a reply
+    /// is accepted only if it is the first one on its connection. The connection is then closed.
     pub is_suspect: bool,
-    /// Time at which the server wants to receive the next try.
+    /// Earliest time for the next attempt, as stated by the server.
     pub retry_after: Option<RetryAfter>,
     /// Positions of the field values that packs store.
     pub kept: FieldSpans,
@@ -84,7 +84,7 @@ pub struct FieldSpans {
 }
 
 impl FieldSpans {
-    /// Copies the values from their head to the end of `to`, which must be empty. The returned spans refer to `to`.
+    /// Copies the values from `head` to the end of `to`, which must be empty. The returned spans refer to `to`.
     #[must_use]
     pub fn copy_values(self, head: &[u8], to: &mut Vec<u8>) -> Self {
         let mut copy = |span: Option<Span>| {
@@ -103,7 +103,7 @@ impl FieldSpans {
     }
 }
 
-/// A part of a head, which has at most 64 KiB.
+/// A range of bytes in a head, which has at most 64 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: u16,
@@ -111,7 +111,8 @@ pub struct Span {
 }
 
 impl Head {
-    /// Returns the head of a message from HTTP/2 frames. If no length is stated, the frames mark its end.
+    /// Converts the head to the head of a message in HTTP/2 frames. If no length is stated, the frames mark the end of
+    /// the body.
     pub(super) fn of_frames(self) -> Self {
         let head = Head { version: Version::Http2, ..self };
         match self.framing {
@@ -122,20 +123,20 @@ impl Head {
 }
 
 impl Span {
-    /// Returns the span of a value that is in `head`.
+    /// Returns the span of a value, which must be a slice of `head`.
     fn of(value: &[u8], head: &[u8]) -> Option<Self> {
         let start = (value.as_ptr() as usize).checked_sub(head.as_ptr() as usize)?;
         Some(Span { start: u16::try_from(start).ok()?, length: u16::try_from(value.len()).ok()? })
     }
 
-    /// Returns the bytes of the span in their head. Empty if the span does not fit the head.
+    /// Returns the bytes of the span in `head`, or an empty slice if the span does not fit into `head`.
     pub fn in_head(self, head: &[u8]) -> &[u8] {
         let start = usize::from(self.start);
         head.get(start..start + usize::from(self.length)).unwrap_or_default()
     }
 }
 
-/// A head that was read.
+/// A parsed head.
 #[derive(Clone, Copy)]
 pub(super) enum Message {
     /// A 1xx head. The final head follows.
@@ -144,10 +145,10 @@ pub(super) enum Message {
     Final(Head),
 }
 
-/// Number of bytes that `check_start` checks.
+/// Number of bytes that [`check_start`] checks.
 pub(super) const START_BYTES: usize = 9;
 
-/// Number of bytes of a status line before its reason.
+/// Number of bytes before the reason in a status line.
 const STATUS_BYTES: usize = START_BYTES + 4;
 
 /// Refuses anything but HTTP/1.0 or 1.1 as soon as the first bytes show it. `input` may contain fewer than
@@ -161,8 +162,8 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     }
 }
 
-/// Parses the head at the start of `input`. Returns the head and its length, or `None` if it is not complete. With
-/// `bodiless`, it is the reply to a `HEAD` request, so no body follows.
+/// Parses the head at the start of `input`. Returns the head and its length, or `None` if it is not complete. If
+/// `bodiless` is set, the reply answers a `HEAD` request, so no body follows.
 pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     #[cfg(test)]
     super::tests::count_parse();
@@ -182,7 +183,8 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
     Ok(Some((fields.message(version, status, &input[..length], bodiless)?, length)))
 }
 
-/// Parses a complete head, including its empty line. It may have odd lines (see [`odd_head`](super::odd_head)).
+/// Parses a complete head, including its empty line. The head can contain odd lines (see
+/// [`odd_head`](super::odd_head)).
 pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     let strict = parse(head, bodiless);
     if strict.is_ok() {
@@ -229,7 +231,7 @@ fn has_odd_reason(head: &[u8]) -> bool {
         && memchr::memmem::find(reason, b"HTTP/").is_none()
 }
 
-/// Returns the status and length of a head with odd lines at the start of `message`. `None` if such a head is not
+/// Returns the status and length of a head with odd lines at the start of `message`, or `None` if such a head is not
 /// accepted.
 pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
     let mut start = 0;
@@ -243,7 +245,7 @@ pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
     check(head).ok().map(|()| (status, length))
 }
 
-/// Returns the values of all fields with a name, in order. `head` must have been parsed successfully before.
+/// Returns the values of all fields with a name, in order. `head` must already have been parsed successfully.
 pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<Cow<'h, [u8]>> {
     field_lines(head).filter(|line| line.is(name)).map(|line| line.unfolded()).collect()
 }
@@ -302,8 +304,8 @@ impl<'a> HeadFields<'a> {
         Ok(found)
     }
 
-    /// Keeps only values that have one line and no control bytes. Control bytes in a `Location` are escaped when the
-    /// redirect is followed.
+    /// Keeps only single-line values without control bytes. Control bytes in a `Location` are escaped when the redirect
+    /// is followed.
     fn without_odd_values(self) -> Self {
         HeadFields {
             content_type: self.content_type.and_then(kept_value),
@@ -314,7 +316,7 @@ impl<'a> HeadFields<'a> {
     }
 
     /// Adds a `Content-Length`, which must consist of digits only. Repeated fields with the same value count once. A
-    /// list of values is refused, because nobody needs it and parsers treat it differently.
+    /// list of values is refused, because no server needs one and parsers disagree about its meaning.
     fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
         if self.length.is_some_and(|other| other != length) {
@@ -408,7 +410,7 @@ fn is(field: &httparse::Header<'_>, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }
 
-/// Parses up to 19 digits, which fit into a `u64`.
+/// Parses a number of up to 19 digits, which always fits into a `u64`.
 fn length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Fields that define the end of a message or the host, or that request replies that [`crate::http1::ReplyReader`]
+/// Fields that define the host or the end of a message, or that request replies which [`crate::http1::ReplyReader`]
 /// refuses.
 const REFUSED_FIELDS: &[&str] = &[
     "connection",
@@ -17,7 +17,7 @@ const REFUSED_FIELDS: &[&str] = &[
     "upgrade",
 ];
 
-/// Returns whether a field name or a method may contain a byte (RFC 9110, 5.6.2).
+/// Returns whether a byte is allowed in a field name or a method (RFC 9110, 5.6.2).
 pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -8,7 +8,7 @@ use crate::outcome::FailureKind;
 pub struct MalformedReply {
     /// Failure kind of the target.
     pub kind: FailureKind,
-    /// Reason in words.
+    /// Reason as text.
     pub reason: &'static str,
 }
 

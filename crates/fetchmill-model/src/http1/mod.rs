@@ -1,11 +1,11 @@
 //! HTTP/1.1 for a client: bytes in, bytes out, no I/O and no clock.
 //!
 //! Requests and replies are independent. [`RequestTemplate`] writes requests, and [`ReplyReader`] reads replies one
-//! after another from a stream of bytes. A transport may therefore use pipelining.
+//! after another from a stream of bytes. A transport can therefore pipeline its requests.
 //!
 //! # Rules
 //! - The body stored under a name must come from its own reply, never from a neighbouring one. A reply whose end is
-//!   ambiguous is refused. If RFC 9112, 6.3, resolves the ambiguity, it is only suspect ([`Head::is_suspect`]) instead.
+//!   ambiguous is refused. If RFC 9112, 6.3, resolves the ambiguity, the reply is only suspect ([`Head::is_suspect`]).
 //! - Lines of a head that do not define where the reply ends may be odd (see `odd_head`). They are checked only after
 //!   `httparse` has refused the head.
 //! - Every loop and counter is bounded by `limits`. The work is linear in the bytes received, however they are split.
@@ -17,8 +17,8 @@
 //!
 //! # Cost
 //!
-//! For a reply of 100 bytes with its head in one input, `httparse` runs once, with one pass over the field names (see
-//! `examples/http1_cost.rs`).
+//! If the head of a 100-byte reply arrives in one input, `httparse` runs once, and the field names are scanned once
+//! (see `examples/http1_cost.rs`).
 
 mod body_sink;
 pub mod byte_range;

@@ -3,9 +3,9 @@
 //!
 //! Such a line is dropped or read as intended. This must never change where a reply ends or to which request it
 //! belongs. A head is therefore refused if an odd line
-//! - names one of the fields in [`GUARDED_FIELDS`], in any spelling, or continues one,
+//! - names one of the fields in [`GUARDED_FIELDS`], in any spelling, or continues such a field,
 //! - begins with `HTTP/`, because another reply may begin there,
-//! - contains a NUL or a CR that does not end the line (also forbidden in a reason),
+//! - contains a NUL or a CR that does not end the line (also forbidden in a reason), or
 //! - contains only blanks, because some parsers consider it the end of the head.
 
 use std::borrow::Cow;
@@ -13,7 +13,8 @@ use std::borrow::Cow;
 use super::malformed::MalformedReply;
 use crate::http1::header_field::is_token;
 
-/// Letters of the names of fields that define where a body ends, which part of the object it is, and how it is encoded.
+/// Names, reduced to letters, of the fields that define where a body ends, which part of the object it is, and how it
+/// is encoded.
 const GUARDED_FIELDS: &[&str] =
     &["contentlength", "transferencoding", "connection", "contentrange", "contentencoding"];
 
@@ -22,12 +23,12 @@ const GUARDED_FIELDS: &[&str] =
 pub struct FieldLine<'h> {
     /// Name of the field, a token.
     pub name: &'h [u8],
-    /// Value without surrounding blanks. It may have folds and control bytes.
+    /// Value without surrounding blanks. It can contain folds and control bytes.
     pub value: &'h [u8],
 }
 
 impl<'h> FieldLine<'h> {
-    /// Returns whether the field has this name, regardless of case.
+    /// Returns whether the field has this name, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -48,7 +49,7 @@ impl<'h> FieldLine<'h> {
     }
 }
 
-/// Returns a value if it is to be kept. `None` if it has control bytes or several lines.
+/// Returns a value that can be kept, or `None` if it contains control bytes or several lines.
 pub fn kept_value(value: &[u8]) -> Option<&[u8]> {
     value.iter().all(|byte| is_text(*byte)).then_some(value)
 }
@@ -69,7 +70,7 @@ pub struct FieldLines<'h> {
 }
 
 impl<'h> FieldLines<'h> {
-    /// Returns the next line without its end. `None` at the end of the head.
+    /// Returns the next line without its end, or `None` at the end of the head.
     fn next_line(&mut self) -> Option<&'h [u8]> {
         let end = memchr::memchr(b'\n', self.rest)?;
         let (line, behind) = self.rest.split_at(end);
@@ -143,7 +144,7 @@ pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
     Ok(())
 }
 
-/// Returns whether a name has the letters of a guarded field. If the name is not a token, only its start is compared.
+/// Returns whether the letters of a name spell a guarded field. If the name is not a token, only its start is compared.
 fn is_guarded(name: &[u8], is_exact: bool) -> bool {
     GUARDED_FIELDS.iter().any(|guarded| {
         let mut letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
@@ -154,7 +155,7 @@ fn is_guarded(name: &[u8], is_exact: bool) -> bool {
     })
 }
 
-/// Returns whether a line begins like a status line, ignoring anything before it.
+/// Returns whether a line begins like a status line once leading punctuation and blanks are skipped.
 fn is_status_line(line: &[u8]) -> bool {
     let start = line.iter().position(u8::is_ascii_alphanumeric).unwrap_or(line.len());
     line[start..].get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/"))
@@ -168,7 +169,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Returns whether the value of a field may contain a byte (RFC 9110, 5.5).
+/// Returns whether a byte is allowed in the value of a field (RFC 9110, 5.5).
 pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

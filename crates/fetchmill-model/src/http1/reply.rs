@@ -1,4 +1,4 @@
-//! The state of a reply while it is being read: head, then body, then done.
+//! A reply while it is being read: head, then body, then done.
 
 use memchr::memchr_iter;
 
@@ -27,12 +27,12 @@ pub enum ReplyProgress {
     },
 }
 
-/// Meaning of the end of a stream for a reply that has not failed.
+/// Meaning of the end of the stream for a reply that has not failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The reply is complete. With [`Framing::Eof`], this is the only mark of its end.
+    /// The reply is complete. With [`Framing::Eof`], the end of the stream is the only mark of the reply's end.
     Complete,
-    /// No byte was received. A reused connection may have been closed by the server while the request was being sent.
+    /// No byte was received. The server may have closed a reused connection while the request was being sent.
     Unanswered,
 }
 
@@ -49,14 +49,14 @@ pub struct ReplyReader {
     interim_count: u32,
     /// Number of bytes of the unfinished head that were already searched for its end.
     scanned: usize,
-    /// Start of the last line in these bytes.
+    /// Start of the last line in the searched bytes.
     line_start: usize,
     /// Whether the reply answers `HEAD` and therefore has no body, even if fields describe one.
     is_bodiless: bool,
     /// Whether a part of the object was requested.
     may_be_partial: bool,
-    /// Number of bytes that the body must have. It is set if the status is 206 and `Content-Range` states that the
-    /// reply contains the whole object.
+    /// Required size of the body. It is set if the status is 206 and `Content-Range` states that the reply contains the
+    /// whole object.
     whole: Option<u64>,
 }
 
@@ -168,7 +168,7 @@ impl ReplyReader {
         }
     }
 
-    /// Reads one head, interim or final. `None` if its end has not arrived.
+    /// Reads one head, interim or final. Returns `None` if the end of the head has not arrived.
     ///
     /// A head is accepted or refused only when it is complete or exceeds a limit, so the result does not depend on how
     /// the bytes are split. Only a start that is not HTTP is refused immediately.
@@ -180,8 +180,8 @@ impl ReplyReader {
         if self.scanned < head::START_BYTES {
             head::check_start(&input[..input.len().min(left)])?;
         }
-        // Usually the whole head is available, and its lines need not be searched. If a head is longer than the maximum
-        // line, it is first checked line by line. Errors in it are reported only once its end has arrived.
+        // Usually the whole head is available, so its lines need not be searched. A head that is longer than the
+        // maximum line is first checked line by line. Errors in such a head are reported only once its end has arrived.
         if self.scanned == 0
             && let Ok(Some((message, length))) = head::parse(input, self.is_bodiless)
             && length <= left.min(HEAD_LINE_BYTES_MAX)
@@ -255,7 +255,7 @@ impl ReplyReader {
                 self.head = Some(head);
                 self.state = match framing {
                     Framing::None | Framing::Length(0) => ReplyState::Done,
-                    // A sink that wants no more data closes the connection itself and knows a better reason.
+                    // A sink that wants no more data closes the connection itself and reports a better reason.
                     Framing::Length(length) if length > self.max_body && body.wants_more() => {
                         return Err(body_too_large());
                     }

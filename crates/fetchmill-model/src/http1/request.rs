@@ -1,7 +1,7 @@
 //! Requests. Most are `GET` requests that differ only in their path.
 //!
 //! The constant parts of an origin's requests are built and checked once. Writing a request then takes only three
-//! copies. One of them percent-encodes the name, so nothing in a name can become part of the request's syntax.
+//! copies. One of the copies percent-encodes the name, so nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
 use crate::http1::header_field::check_field;
@@ -34,8 +34,8 @@ pub struct RequestTemplate {
 
 impl RequestTemplate {
     /// Creates a template. `host` is the value of the `Host` field. `prefix` and `suffix` surround a name and must be
-    /// encoded. The prefix must start with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
-    /// can replace the last two.
+    /// encoded. The prefix must start with `/`. `fields` are sent in addition to `Host`, `User-Agent` and
+    /// `Accept-Encoding`, and can replace the last two.
     ///
     /// Errors show the name of a field, never its value, because it may be a secret.
     pub fn new(host: &str, prefix: &str, suffix: &str, fields: &[(&str, &str)]) -> Result<Self> {
@@ -101,10 +101,10 @@ impl RequestTemplate {
         out.extend_from_slice(&self.after[..self.suffix_len]);
     }
 
-    /// Returns the template without secret fields, for stored requests.
+    /// Returns the template without secret fields, for use in stored requests.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        // The first line is the rest of the request line. Values contain no line ends.
+        // The first line is the remainder of the request line. Values contain no line ends.
         let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {
@@ -116,7 +116,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Appends the request for an encoded path with its query. Bytes that are invalid there are still encoded, so that
+    /// Appends the request for an encoded path with its query. Bytes that are invalid in a path are still encoded, so
     /// they cannot end the request line.
     pub fn write_path(&self, path: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before[..METHOD.len() + self.origin_len]);
@@ -135,22 +135,22 @@ impl RequestTemplate {
     }
 }
 
-/// The field with cookies.
+/// Name of the field that contains cookies.
 const COOKIE: &str = "Cookie";
 
-/// A URL for a request.
+/// A URL to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpUrl<'u> {
     /// The whole URL.
     pub whole: &'u [u8],
     /// Host and port.
     host: &'u [u8],
-    /// Path and query. Empty, or starting with a slash or a question mark.
+    /// Path and query. It is empty or begins with a slash or a question mark.
     path: &'u [u8],
 }
 
 impl<'u> HttpUrl<'u> {
-    /// Parses a URL. `None` if it is not an HTTP URL or contains a user name. A fragment is never sent.
+    /// Parses a URL. Returns `None` if it is not an HTTP URL or contains a user name. A fragment is never sent.
     pub fn parse(whole: &'u [u8]) -> Option<Self> {
         let behind = whole.strip_prefix(b"https://").or_else(|| whole.strip_prefix(b"http://"))?;
         let behind = behind.split(|byte| *byte == b'#').next()?;
@@ -178,9 +178,9 @@ pub struct RequestParts<'a> {
     pub path: &'a str,
     /// Fields of the call, checked by [`check_field`]. They replace template fields with the same name.
     pub fields: &'a [(String, String)],
-    /// Body. `None` for a method without one.
+    /// Body. `None` if the method has none.
     pub body: Option<&'a [u8]>,
-    /// All cookies of the call. `None` to use the cookies from a cookie file for the origin.
+    /// All cookies of the call. If `None`, cookies from a cookie file for the origin are used.
     pub cookies: Option<&'a str>,
 }
 
@@ -201,7 +201,7 @@ impl RequestTemplate {
             out.truncate(start);
             out.extend_from_slice(&kept);
         }
-        // The empty line must come last.
+        // The empty line must remain last.
         out.truncate(out.len() - 2);
         for (name, value) in call.fields {
             for part in [name, ": ", value, "\r\n"] {
@@ -269,7 +269,7 @@ pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str,
     Ok(all)
 }
 
-/// Appends an encoded path with its query. Bytes that are invalid there are still encoded, and so are the bytes in
+/// Appends an encoded path with its query. Bytes that are invalid in a path are still encoded, and so are the bytes in
 /// `also`.
 pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
@@ -281,12 +281,12 @@ pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns whether `Host`, which is a name or an address with a port, may contain a byte.
+/// Returns whether a byte is allowed in `Host`, which is a name or an address with a port.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte)
 }
 
-/// Returns whether a path with its query may contain a byte.
+/// Returns whether a byte is allowed in a path with its query.
 fn is_target(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }

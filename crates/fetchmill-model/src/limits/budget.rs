@@ -1,4 +1,4 @@
-//! Checks that bounds that share a budget stay within it.
+//! Checks that limits which share a budget stay within it.
 
 use super::MIB;
 use super::lists::{KEPT_BYTES_MAX, PAGE_BYTES_MAX, REQUEST_BYTES_MAX, URL_BYTES_MAX, WINDOW_NAME_BYTES_MAX};
@@ -11,8 +11,8 @@ use super::sinks::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BLOCKS_QUEUED_MAX, COMMIT_WI
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);
     assert!(BLOCKS_QUEUED_MAX * (BODY_MEMORY_BYTES_MAX + BLOCK_BYTES) <= BODIES_BYTES_MAX);
-    // A block contains at most its own maximum of bytes, the bytes that a connection held, and one outcome. Offsets in
-    // it are `u32`.
+    // A block contains at most `BLOCK_BYTES`, the bytes that a connection held, and one outcome. Offsets in a block
+    // are `u32`.
     assert!(
         BLOCK_BYTES
             + HELD_BYTES_EACH_MAX

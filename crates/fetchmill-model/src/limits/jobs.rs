@@ -7,8 +7,8 @@ use super::replies::REPLIES_BYTES_MAX;
 
 /// Descriptors of the process itself: standard streams, journal (4), listing (4), the lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
-/// Additional descriptors per transform process: its socket, and during its start also the other end of the socket and
-/// both ends of a pipe.
+/// Additional descriptors per transform process: its socket, and while the process starts also the other end of the
+/// socket and both ends of a pipe.
 pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
 /// Descriptors per worker and its sink: two for each of three event queues, 16 open folders, the stage, the
 /// destination, the failures file, and three that are open briefly.
@@ -41,8 +41,8 @@ pub const LOCAL_PORTS: u64 = 28_232;
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Interval between polls of values that change faster than once per sample.
 pub const SAMPLE_LOOK: Duration = Duration::from_millis(100);
-/// Maximum number of stored samples per job. Each covers one second or more. It takes 200 bytes in memory and 300 in
-/// the journal.
+/// Maximum number of stored samples per job. Each sample covers one second or more and takes 200 bytes in memory and
+/// 300 in the journal.
 pub const SAMPLES_MAX: usize = 720;
 /// Delay before the first test connection to a server that seems to be at its limit. The delay doubles each time.
 pub const CONNECT_PROBE_FIRST: Duration = Duration::from_secs(1);
@@ -52,24 +52,25 @@ pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Upper bound for a measured connection time. Slower connections count as this time.
 pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of requests that a stream has taken from its input in addition to those in flight. They are on their
-/// way to the fetching thread or back, a few batches in each direction.
+/// Maximum number of requests that a stream can take from its input in addition to the requests in flight. These
+/// requests are on their way to the fetching thread or back, a few batches in each direction.
 pub const STREAM_WINDOW: usize = 256;
-/// The same limit if replies are held until they are certain. It includes requests that are taken while connections
-/// rest for 50 ms.
+/// The same limit if replies are held until they are certain. The limit includes requests that are taken while
+/// connections rest for 50 ms.
 pub const STREAM_CERTAIN_WINDOW: usize = 4096;
-/// Maximum number of replies that a connection has passed on before they are certain. Their positions in the input are
-/// remembered. At this number the connection rests.
+/// Maximum number of replies that a connection passes on before they are certain. The stream remembers their positions
+/// in the input. At this number the connection rests.
 pub const STREAM_UNCERTAIN_MAX: usize = 16 * 1024;
 /// Maximum number of replies in one batch of a stream.
 pub const STREAM_BATCH_REPLIES: usize = 64;
-/// Maximum bytes of replies in one batch of a stream.
+/// Maximum total size of the replies in one batch of a stream.
 pub const STREAM_BATCH_BYTES: usize = MIB;
 /// Bodies of at least this size are passed on without a copy. Smaller ones are copied, so that a body that the program
 /// keeps does not keep a whole buffer alive.
 pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
-/// Maximum bytes of stream bodies in memory, whether they are still being received or wait to be taken. Above this
-/// limit no request starts. A body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the only one.
+/// Maximum total size of stream bodies in memory, whether they are still being received or are waiting to be taken.
+/// Above this limit, no request starts. A body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the
+/// only one.
 pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
 /// Maximum number of tries to get a descriptor or a port before the origin counts as unreachable. The tries are 200 ms
 /// apart, so they take 10 s in total.

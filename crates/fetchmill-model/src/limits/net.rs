@@ -4,39 +4,38 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// Maximum size of a `--ca-file`. A bundle of all public authorities has 220 KiB.
+/// Maximum size of a `--ca-file`. A bundle of all public authorities takes 220 KiB.
 pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
 /// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, 1.3 MiB in
-/// total. A ticket may have up to 64 KiB, so malicious servers can make a worker use 16 MiB.
+/// total. A ticket can be up to 64 KiB long, so malicious servers can make a worker use 16 MiB.
 pub const TLS_SESSIONS_MAX: usize = 256;
 /// Maximum number of requests in flight on one HTTP/2 connection, even if the server allows more.
 pub const HTTP2_STREAMS_MAX: usize = 256;
-/// The same maximum until the server announces its own. It is the value that the standard recommends every server to
-/// allow.
+/// The same maximum until the server announces its own. The standard recommends that every server allow this number.
 pub const HTTP2_STREAMS_FIRST: usize = 100;
 /// Flow-control window of an HTTP/2 stream. Bodies are read as they arrive, so these bytes are in transit, not in
 /// memory.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
-/// The same for all streams of a connection together. It is large because it also bounds the number of unread small
-/// frames (`docs/internals/decisions/0010`).
+/// Flow-control window of all streams of an HTTP/2 connection together. It is large because it also bounds the number
+/// of unread small frames (`docs/internals/decisions/0010`).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
-/// Maximum number of simultaneous lookups with one thread each. A hanging thread also counts.
+/// Maximum number of simultaneous lookups, each of which uses one thread. A hanging thread also counts.
 pub const DNS_THREADS_MAX: usize = 64;
-/// Maximum number of names that are being looked up by these threads or wait for one. Each takes 255 bytes and about as
-/// much again, 4 MiB in total.
+/// Maximum number of names that these threads are looking up or that are waiting for a thread. Each name takes 255
+/// bytes and about as much again in overhead, 4 MiB in total.
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Maximum number of addresses that are tried for a name.
 pub const DNS_ADDRESSES_MAX: usize = 8;
 /// Delay before the next address of a host is tried in parallel with earlier ones that have not answered. Opening a
-/// connection may therefore briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the attempt
-/// to connect ends and is repeated.
+/// connection may therefore briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the
+/// connection attempt ends and is repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of names whose addresses are cached. Each takes less than 0.6 KiB (255 bytes, 8 addresses of 17
 /// bytes, and overhead), 10 MiB in total.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
 /// Lifetime of cached addresses. The system's lookup does not report the TTL set by the name's owner.
 pub const DNS_TTL: Duration = Duration::from_secs(60);
-/// Time after a failed lookup during which it is not repeated.
+/// Time for which a failed lookup is not repeated.
 pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
 /// Default maximum number of requests in flight per host in a multi-host job, without `--limit-per-host`.
@@ -76,22 +75,22 @@ pub const DNS_FAST_MAX: usize = 256;
 /// (16 x 24). If all names have the maximum length, the total is (8,192 + 256) x 2 KiB = 16.5 MiB of the general
 /// budget. With usual names it is 5 MiB.
 pub const DNS_SLOW_MAX: usize = 8192;
-/// A lookup that takes longer than this is slow.
+/// A lookup that takes longer than this counts as slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
 /// Timeout of a lookup's first try. Each further try has 1.5 times the timeout of the previous one: 1.5 + 2.25 + 3.4 =
 /// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Upper bound for that timeout if it comes from the system's configuration.
+/// Upper bound for that timeout if the system's configuration sets it.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 /// Number of tries per lookup.
 pub const DNS_TRIES: u32 = 3;
-/// Upper bound for that number if it comes from the system's configuration.
+/// Upper bound for the number of tries if the system's configuration sets it.
 pub const DNS_TRIES_MAX: u32 = 5;
 /// Timeout of a whole lookup, including all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Extra wait for the second address family after the first one has arrived (RFC 8305, section 3).
+/// Extra wait for the addresses of the second family after the first family has arrived (RFC 8305, section 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
-/// The same wait for IPv4 addresses after IPv6 ones. It is long enough for the answer to a second try.
+/// The same wait for IPv4 addresses after IPv6 addresses. It is long enough for the answer to a second try.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
 /// Maximum number of name servers that are queried.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
@@ -104,28 +103,28 @@ pub const DNS_SOCKETS: usize = 4;
 /// Receive buffer of a socket in the kernel. It has room for the answers to all fast lookups: with the kernel's
 /// overhead, 256 x 2 x 2 KiB = 1 MiB.
 pub const DNS_RECEIVE_BYTES: usize = MIB;
-/// Maximum size of a UDP answer. Queries announce it, so that answers are not fragmented. Each socket has one buffer: 8
-/// servers x 4 x 2 KiB = 64 KiB per worker.
+/// Maximum size of a UDP answer. Queries announce this size, so that answers are not fragmented. Each socket has one
+/// buffer: 8 servers x 4 x 2 KiB = 64 KiB per worker.
 pub const DNS_UDP_PAYLOAD: u16 = 1232;
-/// See [`DNS_UDP_PAYLOAD`]. A longer answer is truncated and therefore malformed.
+/// Size of the buffer for a UDP answer (see [`DNS_UDP_PAYLOAD`]). A longer answer is cut off and therefore malformed.
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
-/// Maximum number of answers that are read from one socket before others get their turn.
+/// Maximum number of answers that are read from one socket before the other sockets are served.
 pub const DNS_UDP_BURST: usize = 64;
 /// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB, 2 MiB in
 /// total.
 pub const DNS_TCP_MAX: usize = 32;
-/// Maximum length of a chain of names (CNAME) in which each refers to the next.
+/// Maximum number of names in a chain (CNAME) in which each name refers to the next.
 pub const DNS_CHAIN_MAX: usize = 16;
-/// Minimum lifetime of cached addresses. Between the minimum and the maximum, the TTL set by the owner applies.
+/// Minimum lifetime of cached addresses. Between the minimum and the maximum, the TTL set by the name's owner applies.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
-/// See [`DNS_TTL_MIN`].
+/// Maximum lifetime of cached addresses. See [`DNS_TTL_MIN`].
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
 /// Maximum time for which a missing name is cached. From 1 s up to this time, the TTL set by the zone's owner applies.
 pub const DNS_ABSENT_TTL_MAX: Duration = Duration::from_secs(60);
-/// Number of random bytes that are obtained together, enough for about 50 queries.
+/// Number of random bytes that are fetched at a time, enough for about 50 queries.
 pub const DNS_RANDOM_BYTES: usize = 1024;
 
-/// Timeout of a name look-up.
+/// Timeout of a name lookup.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for opening a TCP connection, over all addresses of a host. The TLS handshake has a separate timeout of the
 /// same length.
@@ -133,11 +132,11 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a page waits for a free descriptor or local port. Five attempts together last longer than the minute
 /// for which a port stays blocked after its connection has ended.
 pub const EXHAUSTED_WAIT: Duration = Duration::from_secs(15);
-/// Pause between two tries in [`EXHAUSTED_WAIT`].
+/// Pause between two tries during [`EXHAUSTED_WAIT`].
 pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// Timeout from the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// Timeout of a body while no byte arrives.
+/// Timeout of a body from which no byte arrives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a whole attempt. One second is added for each 64 KiB of the body.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -145,51 +144,51 @@ pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 pub const BODY_RATE_MIN: u64 = 64 * 1024;
 /// Timeout of a listing page of any size.
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Timeout of the head of a store's reply for a small object of a job directory. After this time, the object is
-/// requested again.
+/// Timeout of the head of a store's reply to a request for a small object of a job directory. After this time, the
+/// object is requested again.
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time after which an idle connection is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same if more connections to an origin are open than requests may be in flight. This time is shorter, because
-/// some servers are slow with many connections. Before a connection rests, it collects replies for the same time.
+/// The same time if more connections to an origin are open than requests may be in flight. It is shorter because some
+/// servers are slow if they have many connections. Before a connection rests, it collects replies for the same time.
 /// Connections that are needed only while others rest therefore stay open.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
-/// The same immediately after the number of requests was lowered.
+/// The same time immediately after the number of requests in flight was lowered.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
 /// Interval between checks of deadlines, which determines their precision.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Time in which requests in flight may finish after a request to stop the job.
+/// Time in which requests in flight can finish after the job was told to stop.
 pub const DRAIN: Duration = Duration::from_secs(3);
 /// Minimum number of targets with an outcome before `--max-failed` with a percentage stops a job early. A smaller
-/// number says little about the rest.
+/// sample says little about the remaining targets.
 pub const FAILED_SHARE_TARGETS_MIN: u64 = 1000;
-/// Time in which other threads may end after a panic. A thread that waits for the panicked one is abandoned.
+/// Time in which other threads can end after a panic. A thread that waits for the panicked thread is abandoned.
 pub const PANIC_END: Duration = Duration::from_secs(3);
 
 /// Maximum size of a profile file, a token, a reply with credentials, or a command's output. In practice they are far
 /// smaller.
 pub const CREDENTIALS_BYTES_MAX: usize = MIB;
-/// Timeout from the request for credentials to the whole reply, including the connection.
+/// Timeout for obtaining credentials, from connecting to the end of the reply.
 pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of tries to obtain credentials before giving up. The wait between tries starts at `CREDENTIALS_WAIT` and
 /// doubles each time.
 pub const CREDENTIALS_TRIES: u32 = 3;
-/// See `CREDENTIALS_TRIES`.
+/// Wait before the second try. See [`CREDENTIALS_TRIES`].
 pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
-/// Timeout of the first request to the metadata service, which is tried only once. On a machine without the service,
-/// nothing answers.
+/// Timeout of the first request to the metadata service. The request is sent only once, because on a machine without
+/// the service, nothing answers.
 pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a `credential_process` or `--bearer-command`. The command may prompt for a password.
 pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a token that a command prints. The token is part of a request's head, for which servers rarely
 /// accept more than 16 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// The job stops after this number of consecutive refused tokens. It is less than `CORRECTIONS_MAX`, so no target has
-/// failed by then.
+/// The job stops after this number of consecutive refused tokens. The number is less than `CORRECTIONS_MAX`, so no
+/// target has failed by then.
 pub const TOKENS_REFUSED_MAX: u32 = 3;
 /// Maximum length of a chain of profiles. The role of each profile is assumed with the credentials of the next one.
 pub const PROFILES_CHAINED_MAX: usize = 8;
-/// Credentials are renewed at this time before they expire, or when a quarter of their lifetime is left if that is
+/// Credentials are renewed this long before they expire, or when a quarter of their lifetime is left, whichever is
 /// later.
 pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
 /// First wait between two tries to renew credentials. The wait doubles each time.
@@ -199,15 +198,16 @@ pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum number of cookies that replies may set while the redirects of one target are followed.
 pub const CHAIN_COOKIES_MAX: usize = 50;
-/// Maximum bytes of these cookies. Only redirected targets have any: 16 MiB if 1,024 of them are in flight.
+/// Maximum total size of these cookies. Only redirected targets have such cookies: 16 MiB if 1,024 of these targets are
+/// in flight.
 pub const CHAIN_COOKIE_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of `Set-Cookie` fields of one reply that are read.
 pub const SET_COOKIES_MAX: usize = 100;
-/// Maximum bytes of a cookie's name and value (RFC 6265, 6.1).
+/// Maximum size of a cookie's name and value together (RFC 6265, 6.1).
 pub const COOKIE_BYTES_MAX: usize = 4096;
-/// Maximum bytes of a cookie's path.
+/// Maximum size of a cookie's path.
 pub const COOKIE_PATH_BYTES_MAX: usize = 1024;
-/// Maximum bytes of a request's `Cookie` field. Cookies that do not fit are omitted. Servers accept about 8 to 32 KiB.
+/// Maximum size of a request's `Cookie` field. Cookies that do not fit are omitted. Servers accept about 8 to 32 KiB.
 pub const COOKIE_FIELD_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of a cookie file.
 pub const COOKIE_FILE_BYTES_MAX: u64 = 4 << 20;

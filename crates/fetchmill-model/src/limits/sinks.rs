@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// Size at which a block is passed to the sink's thread. One more body may exceed it, up to 2 MiB in total.
+/// Size at which a block is passed to the sink's thread. The last body can exceed it, up to 2 MiB in total.
 pub const BLOCK_BYTES: usize = 256 * 1024;
 /// Maximum number of outcomes in a block.
 pub const BLOCK_OUTCOMES_MAX: usize = 4096;
@@ -13,7 +13,7 @@ pub const BLOCK_OUTCOMES_MAX: usize = 4096;
 pub const BLOCKS_QUEUED_MAX: usize = 24;
 /// Number of empty blocks that a worker keeps for reuse: 4 x (1 MiB + 256 KiB) = 5 MiB.
 pub const BLOCKS_KEPT: usize = 4;
-/// Maximum bytes in a commit window.
+/// Maximum size of a commit window.
 pub const COMMIT_WINDOW_BYTES: u64 = 64 * MIB as u64;
 /// Maximum number of outcomes in a commit window. A sink keeps the sequence number of each, and for files also the
 /// name.
@@ -23,34 +23,35 @@ pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 
 /// Default size of a shard, without `--shard-size`.
 pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
-/// Default size of a Parquet shard. It is smaller because such a shard can be read only after it is complete.
+/// Default size of a Parquet shard. It is smaller because a Parquet shard can be read only after it is complete.
 pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
 /// Maximum number of a worker's shards that wait for their upload to a bucket. At this number, the worker begins no new
 /// shard until one is uploaded.
 pub const SHARDS_WAITING_MAX: usize = 2;
-/// Part size for uploads of larger shards. A shard is also read in pieces of this size.
+/// Shards larger than this are uploaded in parts of this size. A shard is also read in pieces of this size.
 pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
-/// Maximum number of parts in flight. Each is in memory twice, in its own buffer and in the unsent data of its socket.
-/// All parts share one buffer for the request: 8 MiB x (2 x 2 + 1) = 40 MiB.
+/// Maximum number of parts in flight. Each part is in memory twice, in its own buffer and in the unsent data of its
+/// socket. All parts share one buffer for the request: 8 MiB x (2 x 2 + 1) = 40 MiB.
 pub const UPLOAD_PARTS_IN_FLIGHT: usize = 2;
-/// Maximum size of an uploaded shard. A store accepts 10,000 parts per object, which is 80 GiB. A shard may exceed its
-/// size by its last window.
+/// Maximum size of an uploaded shard. A store accepts 10,000 parts per object, which is 80 GiB. A shard can exceed its
+/// configured size by its last window.
 pub const UPLOAD_SHARD_BYTES_MAX: u64 = 64 * 1024 * MIB as u64;
-/// Maximum bytes of index lines that are sorted in memory. More lines are sorted in parts, which are stored in a file
-/// in the meantime.
+/// Maximum total size of the index lines that are sorted in memory. If there are more lines, they are sorted in parts,
+/// which are stored in a file in the meantime.
 pub const INDEX_SORT_BYTES: usize = 16 * MIB;
-/// Bytes that are read together from each part when the parts are merged.
+/// Number of bytes that are read at a time from each part when the parts are merged.
 pub const INDEX_PART_READ_BYTES: usize = 16 * 1024;
 /// Default age at which a Parquet shard is sealed, without `--seal-after`. Until then, readers cannot see its rows, and
 /// each commit window adds a row group.
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);
-/// Number of bytes that are appended to a shard together. One more record may exceed it.
+/// Number of bytes that are appended to a shard at a time. The last record can exceed it.
 pub const SHARD_BUFFER_BYTES: usize = MIB;
-/// Maximum bytes of encoded row groups that are not written yet, for all workers together. A single row group has at
-/// most 16 MiB.
+/// Maximum total size of encoded row groups that are not written yet, for all workers together. A single row group has
+/// at most 16 MiB.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
 /// Maximum number of column chunks in the open shards of all workers together. Each takes about 0.6 KiB for the footer,
-/// 10 MiB in total. A shard with too many is sealed. With ten columns and two workers, that is at 819 row groups.
+/// 10 MiB in total. A shard with too many column chunks is sealed. With ten columns and two workers, that is at 819 row
+/// groups.
 pub const COLUMN_CHUNKS_MAX: usize = 16 * 1024;
 
 /// Returns the maximum number of row groups in a shard with these columns, for this number of workers.
@@ -63,7 +64,7 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
 /// Maximum number of objects in a shard. Its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
 /// Maximum number of objects in the open shards of all workers together. For each, a hash (8 bytes) and a sequence
-/// number (8 bytes) are in memory, 32 MiB in total. For tar, there is also a hash of the member, in tables that take up
+/// number (8 bytes) are in memory, 32 MiB in total. For tar, there is also a hash of the member, stored in tables that take up
 /// to 57 MiB while they grow.
 pub const OPEN_ROWS_MAX: u64 = 1 << 21;
 
@@ -74,7 +75,7 @@ pub const fn shard_rows_max(workers: usize) -> u64 {
     share.saturating_sub(BLOCK_OUTCOMES_MAX as u64)
 }
 
-/// Number of files in a folder of the stage. They have adjacent sequence numbers.
+/// Number of files in a folder of the stage. The files have adjacent sequence numbers.
 pub const STAGE_FOLDER_FILES: u64 = 64;
 /// Number of folders of a stage. A window has up to 100,000 outcomes.
 pub const STAGE_FOLDERS: u64 = 1024;
@@ -83,14 +84,14 @@ pub const PREFLIGHT_SAMPLE_MIN: u64 = 1000;
 
 /// Default number of replies that a transform's function receives together, without `--transform-batch`.
 pub const TRANSFORM_BATCH: usize = 256;
-/// Maximum bytes of these replies' bodies. One more body may exceed it. While a worker sends them, they are in memory
-/// twice.
+/// Maximum total size of these replies' bodies. The last body can exceed it. While a worker sends the bodies, they are
+/// in memory twice.
 pub const TRANSFORM_BATCH_BYTES: u64 = 4 * MIB as u64;
-/// Maximum bytes that a transform returns for the columns of one reply.
+/// Maximum number of bytes that a transform can return for the columns of one reply.
 pub const TRANSFORM_COLUMNS_BYTES_MAX: usize = MIB;
-/// Maximum bytes of a transform process's failure message. The rest is cut off.
+/// Maximum size of a transform process's failure message. A longer message is cut off.
 pub const TRANSFORM_DETAIL_BYTES_MAX: usize = 4096;
-/// Maximum number of times that a transform process is started if it ends before it is ready.
+/// Maximum number of times that a transform process is started if it always ends before it is ready.
 pub const TRANSFORM_STARTS_MAX: u32 = 3;
 /// Time in which a transform process must end by itself after the job has ended.
 pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
@@ -104,17 +105,17 @@ pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
 /// Maximum number of failed rows that a check shows at its end, with all their columns. A row has at most 64 KiB for
 /// its URL and 64 KiB for each of 20 redirects. If all have the maximum length, the rows take 27 MiB.
 pub const CHECK_FAILED_SHOWN: usize = 20;
-/// Bytes of list lines that are formatted and passed to the program together.
+/// Total size of list lines that are formatted and passed to the program together.
 pub const ROWS_CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of such chunks that wait for the program. With one more in preparation, they take 5 x (64 + 256 KiB)
-/// = 1.6 MiB, where 256 KiB is the longest line.
+/// Maximum number of such chunks that wait for the program. Together with one more chunk in preparation, they take 5 x
+/// (64 + 256 KiB) = 1.6 MiB, where 256 KiB is the longest line.
 pub const ROWS_CHUNKS_QUEUED_MAX: usize = 4;
 /// Maximum number of result rows in a batch of columns.
 pub const RESULTS_BATCH_ROWS: usize = 4096;
-/// Maximum bytes of result rows in a batch of columns. One more row may exceed it.
+/// Maximum size of a batch of columns with result rows. The last row can exceed it.
 pub const RESULTS_BATCH_BYTES: usize = MIB;
-/// Maximum number of rows of the first file that `diff` keeps in memory. Each takes 16 bytes, 128 MiB in total. With
-/// more rows, both files are read several times, each time for some of the rows.
+/// Maximum number of rows of the first file that `diff` keeps in memory. Each row takes 16 bytes, 128 MiB in total.
+/// With more rows, both files are read several times, each time for some of the rows.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
 /// Maximum number of distinct answers, statuses and kinds together. Each is represented by a 16-bit number, and its
 /// text has at most 64 bytes.

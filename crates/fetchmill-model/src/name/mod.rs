@@ -179,7 +179,7 @@ fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the output of [`encode`]. `None` for text that `encode` does not produce.
+/// Decodes the output of [`encode`]. Returns `None` for text that `encode` does not produce.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let name = unescape(text)?;
     let mut again = Vec::with_capacity(text.len());
@@ -187,7 +187,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (again == text).then_some(name)
 }
 
-/// Converts the output of [`to_path`] back to the name. `None` for a path that `to_path` does not produce.
+/// Converts the output of [`to_path`] back to the name. Returns `None` for a path that `to_path` does not produce.
 pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
     let folder = path.strip_suffix(EMPTY_LAST_SEGMENT).filter(|folder| is_folder(folder));
     let name = unescape(folder.unwrap_or(path))?;
@@ -220,7 +220,8 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     }
 }
 
-/// Converts the output of [`to_member`] back to the name. `None` for a member name that `to_member` does not produce.
+/// Converts the output of [`to_member`] back to the name. Returns `None` for a member name that `to_member` does not
+/// produce.
 pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     if member == EMPTY_MEMBER {
         return Some(Vec::new());
@@ -231,7 +232,7 @@ pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
     (again == member).then_some(name)
 }
 
-/// Decodes escaped bytes. `None` if an escape is malformed.
+/// Decodes escaped bytes. Returns `None` if an escape is malformed.
 pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;

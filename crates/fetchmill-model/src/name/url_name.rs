@@ -24,8 +24,8 @@ pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     recoded(name)
 }
 
-/// Returns the name of the object at a URL without a query, which is the decoded last segment. `None` if that segment
-/// is empty.
+/// Returns the name of the object at a URL without a query, which is the decoded last segment, or `None` if that
+/// segment is empty.
 pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     let last = &url[memchr::memrchr(b'/', url)? + 1..];
     (!last.is_empty()).then(|| of_url(last))

@@ -369,7 +369,7 @@ impl Runs {
             .collect()
     }
 
-    /// Decodes the output of [`Runs::to_blob`]. `None` if the blob is malformed.
+    /// Decodes the output of [`Runs::to_blob`]. Returns `None` if the blob is malformed.
     pub fn from_blob(blob: &[u8]) -> Option<Self> {
         let (words, []) = blob.as_chunks::<8>() else {
             return None;

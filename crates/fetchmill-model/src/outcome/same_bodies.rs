@@ -38,7 +38,7 @@ impl BodyCount {
 }
 
 impl SameBodies {
-    /// Counts the body of an object. `None` if the body is not in memory.
+    /// Counts the body of an object. Returns `None` if the body is not in memory.
     pub fn note(&mut self, body: Option<&[u8]>) {
         self.fetched += 1;
         if let Some(body) = body.filter(|body| body.len() <= SAME_BODY_BYTES_MAX) {

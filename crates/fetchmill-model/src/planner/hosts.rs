@@ -190,7 +190,7 @@ impl HostTable {
         HostTable { rules, interval, known: HashMap::new(), prompt: 0, others: 0, prompt_wanted_at: None }
     }
 
-    /// Returns why no target of a host may start now. `None` if the host neither rests nor is dead. Does not count a
+    /// Returns why no target of a host may start now, or `None` if the host neither rests nor is dead. Does not count a
     /// target as in flight.
     pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
         let host = self.known.get(&id).filter(|host| now < host.not_before)?;

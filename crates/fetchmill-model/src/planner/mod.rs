@@ -567,7 +567,7 @@ impl Planner {
         if is_paced { 0 } else { target.attempts }
     }
 
-    /// Returns the pace of the job's only origin in requests/s. `None` if the origin does not throttle.
+    /// Returns the pace of the job's only origin in requests/s, or `None` if the origin does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.origin.rate().filter(|_| self.routes.is_none())
     }
@@ -581,7 +581,7 @@ impl Planner {
         self.origin.observe(observed, can_be_asked, now);
     }
 
-    /// Returns why the job waits for the origin. `None` if it does not wait.
+    /// Returns why the job waits for the origin, or `None` if it does not wait.
     pub fn trouble(&self) -> Option<OriginTrouble> {
         self.origin.trouble()
     }
@@ -592,7 +592,7 @@ impl Planner {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
-    /// Returns the time before which handed-out targets must not start, except for the [`Planner::probe`]. `None` if
+    /// Returns the time before which handed-out targets must not start, except for the [`Planner::probe`], or `None` if
     /// they may start.
     pub fn held_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {
@@ -612,7 +612,7 @@ impl Planner {
         self.probing.last_fetched()
     }
 
-    /// Returns the end of the origin's rest or of a pause. `None` if there is neither, or during a probe.
+    /// Returns the end of the origin's rest or of a pause, or `None` if there is neither, or during a probe.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
         self.held_until(now).filter(|until| *until < Millis::MAX)
     }
@@ -622,7 +622,7 @@ impl Planner {
         self.origin.is_given_up(now)
     }
 
-    /// Returns where to load waiting targets from in the journal, and how many. `None` if there is no room.
+    /// Returns where to load waiting targets from in the journal, and how many, or `None` if there is no room.
     pub fn wants_waiting(&mut self) -> Option<(DueKey, usize)> {
         self.waiting.wants_load()
     }
@@ -638,7 +638,7 @@ impl Planner {
         self.waiting.held()
     }
 
-    /// Returns when the next waiting target is due, and the failure of its last attempt. `None` if no target waits.
+    /// Returns when the next waiting target is due, and the failure of its last attempt, or `None` if no target waits.
     pub fn next_waiting(&self) -> Option<(Millis, FailureKind)> {
         self.waiting.next()
     }

@@ -168,7 +168,7 @@ impl OriginState {
         }
     }
 
-    /// Returns the pace in requests/s. `None` if the origin does not throttle.
+    /// Returns the pace in requests/s, or `None` if the origin does not throttle.
     pub fn rate(&self) -> Option<f64> {
         self.congestion.rate()
     }

@@ -93,7 +93,7 @@ impl ByteRate {
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Returns how long to wait before more is requested. `None` for no wait.
+    /// Returns how long to wait before more is requested, or `None` for no wait.
     pub fn wait(&self, now: u64) -> Option<Duration> {
         let wait = self.due.load(Ordering::Relaxed).saturating_sub(now.saturating_mul(1000));
         (wait > 0).then(|| Duration::from_nanos(wait))

@@ -106,7 +106,7 @@ pub enum Shortage {
     },
 }
 
-/// Returns the insufficient resource. `None` if the job fits, or while that is unknown.
+/// Returns the insufficient resource, or `None` if the job fits, or while that is unknown.
 pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {

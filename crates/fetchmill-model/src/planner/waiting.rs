@@ -93,8 +93,8 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
     }
 
-    /// Returns where to continue loading from the journal, and how many rows to load. `None` if there is no room. The
-    /// caller then calls [`Self::loaded`].
+    /// Returns where to continue loading from the journal, and how many rows to load, or `None` if there is no room.
+    /// The caller then calls [`Self::loaded`].
     pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
         if self.during_load.is_some() || self.held.len() > self.held_max / 2 {

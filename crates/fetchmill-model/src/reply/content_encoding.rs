@@ -51,8 +51,8 @@ pub enum DecodeError {
 }
 
 impl ContentEncoding {
-    /// Reads the values of the `Content-Encoding` fields. `None` if the body is not encoded. Nested encodings are an
-    /// error, because they were not requested and each would need its own limit.
+    /// Reads the values of the `Content-Encoding` fields. Returns `None` if the body is not encoded. Nested encodings
+    /// are an error, because they were not requested and each would need its own limit.
     pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);

@@ -114,7 +114,7 @@ impl<'a> CheckRow<'a> {
         let _ = serde_json::to_writer(out, self);
     }
 
-    /// Reads the output of [`CheckRow::write_line`]. `None` for a line that `write_line` does not produce.
+    /// Reads the output of [`CheckRow::write_line`]. Returns `None` for a line that `write_line` does not produce.
     pub fn read_line(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }

@@ -52,7 +52,7 @@ struct GivenChecksums<'h> {
 }
 
 impl BodyChecksum {
-    /// Returns the checksum of the whole object from a reply's head. `None` if there is none. `head` must be in its
+    /// Returns the checksum of the whole object from a reply's head, or `None` if there is none. `head` must be in its
     /// original form.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let mut said = GivenChecksums::default();

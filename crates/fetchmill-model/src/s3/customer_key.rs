@@ -21,7 +21,7 @@ impl std::fmt::Debug for CustomerKey {
 }
 
 impl CustomerKey {
-    /// Parses the contents of a file, which must be the 32 bytes of a key or their Base64 form. `None` if it is
+    /// Parses the contents of a file, which must be the 32 bytes of a key or their Base64 form. Returns `None` if it is
     /// neither.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let key = if bytes.len() == KEY_BYTES {

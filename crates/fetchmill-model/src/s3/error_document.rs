@@ -125,7 +125,7 @@ impl ErrorDocument {
         }
     }
 
-    /// Returns advice for the user as one clause. `None` if there is none or if the message already contains it.
+    /// Returns advice for the user as one clause, or `None` if there is none or if the message already contains it.
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {

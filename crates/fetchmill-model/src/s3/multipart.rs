@@ -109,7 +109,7 @@ pub fn upload_id(document: &[u8]) -> Option<String> {
     text_of(document, "UploadId").filter(|id| !id.is_empty())
 }
 
-/// Reads a page of open uploads. `None` if the document is not a page of uploads.
+/// Reads a page of open uploads. Returns `None` if the document is not a page of uploads.
 pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     let mut uploads = Vec::new();
     // Stores send the two in either order.

@@ -34,7 +34,7 @@ options! {
 }
 
 impl KeyBounds {
-    /// Returns the bounds as text for the identity of a job. `None` without bounds.
+    /// Returns the bounds as text for the identity of a job, or `None` without bounds.
     pub fn text(&self) -> Option<String> {
         let bounds = [
             ("size from", self.size_from),
@@ -71,8 +71,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the reason why a key is not a target. `None` if it is one. Folder markers are not targets, because they
-    /// have no bytes and cannot be file names.
+    /// Returns the reason why a key is not a target, or `None` if it is one. Folder markers are not targets, because
+    /// they have no bytes and cannot be file names.
     pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
         let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {

@@ -73,7 +73,7 @@ impl Robots {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
 
-    /// Returns the decoded rule that forbids a path. `None` if the path may be requested.
+    /// Returns the decoded rule that forbids a path, or `None` if the path may be requested.
     pub fn forbidding(&self, path: &[u8]) -> Option<String> {
         self.rules.iter().find(|rule| rule.fits(path)).filter(|rule| !rule.is_allowed).map(Rule::text)
     }

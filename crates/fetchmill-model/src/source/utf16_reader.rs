@@ -12,7 +12,7 @@ pub(super) struct Utf16Reader<R> {
     left: Vec<u8>,
 }
 
-/// Returns the byte order of text that begins with `start`: `true` for big-endian. `None` if the text is not UTF-16.
+/// Returns the byte order of text that begins with `start`: `true` for big-endian, or `None` if the text is not UTF-16.
 pub(super) fn byte_order(start: &[u8]) -> Option<bool> {
     match start {
         [0xfe, 0xff, ..] => Some(true),
@@ -27,7 +27,7 @@ impl<R: BufRead> Utf16Reader<R> {
         Utf16Reader { reader, is_big_endian, high: None, left: Vec::new() }
     }
 
-    /// Returns the next two bytes. `None` at the end; a single last byte is dropped.
+    /// Returns the next two bytes, or `None` at the end; a single last byte is dropped.
     fn unit(&mut self) -> Result<Option<u16>> {
         let mut bytes = [0; 2];
         for byte in &mut bytes {

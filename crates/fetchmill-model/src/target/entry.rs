@@ -108,7 +108,7 @@ impl<'a> ListEntry<'a> {
         self.request.filter(|_| !self.url.is_empty())
     }
 
-    /// Returns why a line has no URL. `None` if it has one.
+    /// Returns why a line has no URL, or `None` if it has one.
     pub fn reason(&self) -> Option<&'a [u8]> {
         if self.url.is_empty() { Some(self.kept.unwrap_or_default()) } else { None }
     }
@@ -206,7 +206,7 @@ impl Naming {
         !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed | Naming::Item)
     }
 
-    /// Returns the key with which a target with this URL gets the name. `None` if the target has this name without a
+    /// Returns the key with which a target with this URL gets the name, or `None` if the target has this name without a
     /// key.
     pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
         match self {

@@ -100,7 +100,7 @@ impl ColumnType {
         all.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Parses a text as a value of the column. `None` if the text is not such a value.
+    /// Parses a text as a value of the column. Returns `None` if the text is not such a value.
     pub fn read(self, text: &[u8]) -> Option<TypedValue<'_>> {
         if self == ColumnType::String {
             return Some(TypedValue::String(text));

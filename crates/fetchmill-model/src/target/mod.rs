@@ -80,7 +80,7 @@ impl Names {
         blob
     }
 
-    /// Decodes the output of [`Names::to_blob`]. `None` if the blob is malformed.
+    /// Decodes the output of [`Names::to_blob`]. Returns `None` if the blob is malformed.
     pub fn from_blob(blob: &[u8]) -> Option<Self> {
         let (count, rest) = blob.split_first_chunk::<4>()?;
         let table = (u32::from_le_bytes(*count) as usize).checked_mul(4)?;

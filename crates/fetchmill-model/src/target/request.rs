@@ -53,8 +53,8 @@ impl<'a> TargetRequest<'a> {
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// Reads the output of [`TargetRequest::write`]. `None` for other bytes, or if a method or a field could change the
-    /// meaning of a request.
+    /// Reads the output of [`TargetRequest::write`]. Returns `None` for other bytes, or if a method or a field could
+    /// change the meaning of a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();

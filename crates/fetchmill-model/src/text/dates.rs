@@ -50,7 +50,7 @@ pub fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
-/// Parses the output of [`write_utc`]. `None` for text that `write_utc` does not produce.
+/// Parses the output of [`write_utc`]. Returns `None` for text that `write_utc` does not produce.
 pub fn parse_utc(text: &[u8]) -> Option<u64> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
@@ -67,7 +67,7 @@ pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     parse_date(date).filter(|_| is_end)
 }
 
-/// Parses the output of [`write_utc_micros`]. `None` for text that `write_utc_micros` does not produce.
+/// Parses the output of [`write_utc_micros`]. Returns `None` for text that `write_utc_micros` does not produce.
 pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
     if fraction.len() != 6 {
@@ -206,8 +206,8 @@ fn zone_of(word: &str) -> Option<i64> {
     Some(sign * seconds as i64)
 }
 
-/// Returns the seconds since 1970 for a date and a time such as `2026-11-20` and `21:08:00`, in the zone of the input.
-/// `None` if the month does not have this day.
+/// Returns the seconds since 1970 for a date and a time such as `2026-11-20` and `21:08:00`, in the zone of the input,
+/// or `None` if the month does not have this day.
 pub(crate) fn parse_date_and_time(day: &[u8], time: &[u8]) -> Option<u64> {
     parse_date(&[day, b"T", time].concat())
 }
@@ -225,7 +225,7 @@ pub fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses `2026-11-20T21:08:00`. `None` if the month does not have this day.
+/// Parses `2026-11-20T21:08:00`. Returns `None` if the month does not have this day.
 fn parse_date(text: &[u8]) -> Option<u64> {
     let (year, month, day) = (text.get(..4)?, text.get(5..7)?, text.get(8..10)?);
     let seconds = seconds_of(number(year)?, number(month)?, number(day)?, text.get(11..)?)?;

@@ -70,7 +70,7 @@ impl ExpectedPart {
         }
     }
 
-    /// Returns why a reply with a body of this length is not the part. `None` if its status already says so.
+    /// Returns why a reply with a body of this length is not the part, or `None` if its status already says so.
     pub(super) fn trouble(&self, length: u64) -> Option<(FailureKind, Box<str>)> {
         match &self.reply {
             PartReply::Neither => None,

@@ -31,8 +31,8 @@ pub enum ResumedReply {
 }
 
 impl Resumption {
-    /// Reads a head from its bytes. `None` if the rest of its body cannot be requested or a request for it is not
-    /// worthwhile.
+    /// Reads a head from its bytes. Returns `None` if the rest of its body cannot be requested or a request for it is
+    /// not worthwhile.
     pub fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
         let Framing::Length(length) = head.framing else { return None };
         if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {

@@ -43,7 +43,7 @@ impl StoreReply<'_> {
         region.filter(|region| is_region(region))
     }
 
-    /// Returns the failure if the reply contains an error in place of an object. `None` if it is not an error.
+    /// Returns the failure if the reply contains an error in place of an object, or `None` if it is not an error.
     pub(super) fn error_in_place(&self) -> Option<FailureKind> {
         let document = ErrorDocument::read(self.start)?;
         let is_throttled = document.meaning(200) == StoreError::Throttled;

@@ -113,7 +113,7 @@ impl LimitSearch {
         self.climb(Climb::default(), measured)
     }
 
-    /// Returns the next limit to try. `None` if no other limit can be better.
+    /// Returns the next limit to try, or `None` if no other limit can be better.
     fn next_trial(&mut self, latency: f64) -> Option<usize> {
         let is_free = latency <= self.floor * FREE;
         let is_crowded = latency > self.floor * CROWDED;

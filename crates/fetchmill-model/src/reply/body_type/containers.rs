@@ -42,7 +42,7 @@ fn brand_of(start: &[u8]) -> Option<Brand> {
     })
 }
 
-/// Returns the document type of an EBML header. `None` if there is no EBML header.
+/// Returns the document type of an EBML header, or `None` if there is no EBML header.
 pub(super) fn ebml_document(start: &[u8]) -> Option<&'static [u8]> {
     const DOC_TYPE: &[u8] = b"\x42\x82";
     if !has(start, 0, b"\x1a\x45\xdf\xa3") {
@@ -55,7 +55,7 @@ pub(super) fn ebml_document(start: &[u8]) -> Option<&'static [u8]> {
     [b"webm".as_slice(), b"matroska"].into_iter().find(|name| memchr::memmem::find(value, name).is_some())
 }
 
-/// Returns whether the first stream of an Ogg file is video. `None` if it is neither video nor audio, or not Ogg.
+/// Returns whether the first stream of an Ogg file is video, or `None` if it is neither video nor audio, or not Ogg.
 pub(super) fn ogg_codec(start: &[u8]) -> Option<bool> {
     if !has(start, 0, b"OggS\0") {
         return None;

@@ -49,7 +49,7 @@ pub(super) enum Markup {
 }
 
 impl Markup {
-    /// Returns the format of a document from the start of its body. `None` if it is not markup.
+    /// Returns the format of a document from the start of its body, or `None` if it is not markup.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         let mut rest = after_mark_and_blanks(start);
         let mut is_xml = false;

@@ -68,7 +68,7 @@ impl ItemTypes {
     }
 }
 
-/// Returns the type of a value. `None` for null.
+/// Returns the type of a value, or `None` for null.
 fn type_of(value: &str) -> Option<ColumnType> {
     match value.as_bytes().first() {
         Some(b'n') => None,
@@ -156,7 +156,7 @@ fn add_name(names: &mut String, name: &str) {
     names.push_str(name);
 }
 
-/// Returns a value's text for a column of this type. `None` if the value is null or does not fit.
+/// Returns a value's text for a column of this type, or `None` if the value is null or does not fit.
 fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     let first = value.as_bytes().first();
     match (kind, first) {

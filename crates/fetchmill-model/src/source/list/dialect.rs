@@ -33,7 +33,7 @@ impl Dialect {
     pub(super) const OURS: Dialect =
         Dialect { delimiter: b',', is_detected: false, quotes: Quotes::Strict(b'"') };
 
-    /// Returns the dialect of a list. `None` for a format without fields. `label` names the list in messages.
+    /// Returns the dialect of a list, or `None` for a format without fields. `label` names the list in messages.
     pub(super) fn of(label: &str, format: ListFormat, options: &ListOptions) -> Result<Option<Self>> {
         let delimiter = options.delimiter.as_deref().map(parse_delimiter).transpose()?;
         let quotes = options.quote.as_deref().map(parse_quote).transpose()?;

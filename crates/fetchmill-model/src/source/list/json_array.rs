@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind, Read};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Maximum bytes of white space before the first value. With more, the input does not count as an array.
+/// Maximum size of white space before the first value. With more, the input does not count as an array.
 const BLANK_BYTES_MAX: usize = 4096;
 /// Replaces a bare newline in a string, which JSON forbids. The value stays invalid, but on one line.
 const NEWLINE_IN_STRING: u8 = 0x1f;

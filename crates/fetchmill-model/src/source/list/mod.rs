@@ -107,7 +107,7 @@ pub enum CsvHeader {
 }
 
 impl CsvHeader {
-    /// Returns the user's choice. `None` for automatic detection.
+    /// Returns the user's choice, or `None` for automatic detection.
     fn said(self) -> Option<bool> {
         (self != CsvHeader::Auto).then_some(self == CsvHeader::Yes)
     }

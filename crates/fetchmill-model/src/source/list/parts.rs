@@ -86,7 +86,7 @@ impl PartRecords {
         })
     }
 
-    /// Returns the records of the current file. Opens the file if necessary. `None` after the last file.
+    /// Returns the records of the current file. Opens the file if necessary. Returns `None` after the last file.
     fn records(&mut self) -> Result<Option<&mut (dyn Records + 'static)>> {
         if self.at == self.parts.count() {
             return Ok(None);

@@ -10,7 +10,7 @@ pub(super) enum ReadShare {
 }
 
 impl ReadShare {
-    /// Returns the fraction of an input of `length` bytes that has been read, from 0 to 1. `None` if the length is
+    /// Returns the fraction of an input of `length` bytes that has been read, from 0 to 1, or `None` if the length is
     /// unknown.
     pub(super) fn of(self, length: Option<u64>) -> Option<f64> {
         let part = match self {

@@ -212,7 +212,7 @@ impl ListReader {
         ListReader { length, ..self }
     }
 
-    /// Returns the fraction of the list that has been read, from 0 to 1. `None` if unknown.
+    /// Returns the fraction of the list that has been read, from 0 to 1, or `None` if unknown.
     pub fn share_read(&self) -> Option<f64> {
         self.records.read_share()?.of(self.length)
     }

@@ -59,7 +59,7 @@ pub(super) trait Records: Send {
         None
     }
 
-    /// Returns how much of the list has been read. `None` if the records cannot tell.
+    /// Returns how much of the list has been read, or `None` if the records cannot tell.
     fn read_share(&self) -> Option<ReadShare> {
         None
     }
@@ -106,7 +106,7 @@ impl RecordValues {
         self.places[column] = None;
     }
 
-    /// Returns the value of a column. `None` if the record has none.
+    /// Returns the value of a column, or `None` if the record has none.
     pub(super) fn get(&self, column: usize) -> Option<&[u8]> {
         self.places.get(column)?.clone().map(|place| &self.bytes[place])
     }

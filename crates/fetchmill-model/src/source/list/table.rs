@@ -68,7 +68,7 @@ impl TableReader {
         }
     }
 
-    /// Returns the value of the wanted column at a position. `None` if it is null.
+    /// Returns the value of the wanted column at a position, or `None` if it is null.
     pub fn value(&self, column: usize) -> Option<&[u8]> {
         self.values.get(column)
     }

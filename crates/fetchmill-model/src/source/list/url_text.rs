@@ -113,8 +113,8 @@ fn why(error: url::ParseError) -> &'static str {
     }
 }
 
-/// Returns the origin of a normalised URL: scheme, host, and the port if it is not the scheme's default. `None` if the
-/// text is not a normalised URL.
+/// Returns the origin of a normalised URL: scheme, host, and the port if it is not the scheme's default, or `None` if
+/// the text is not a normalised URL.
 pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
     let start = memchr::memmem::find(url, b"://")? + 3;
     let end = memchr::memchr2(b'/', b'?', &url[start..])? + start;
