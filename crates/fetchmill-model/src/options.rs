@@ -1,5 +1,5 @@
 //! Options as rows. Each option is a field of a group, with a default and bounds. It is defined once and read from JSON
-//! by its name. The caller refuses names that are in no group.
+//! by its name. Names that belong to no group are refused by the caller.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Values of options, by their names.
+/// Values of options, indexed by name.
 pub type OptionValues = Map<String, Value>;
 
 /// The smallest number that counts as positive: a nanosecond, or for rates, one request in 31 years.
@@ -40,7 +40,7 @@ impl Bounds {
         Bounds { minimum, maximum: Some(maximum), unit }
     }
 
-    /// Refuses a number that is out of bounds. The error shows the option's name as users write it.
+    /// Refuses a number that is out of bounds. The error shows the name of the option as users write it.
     pub fn check(&self, name: &str, number: Option<f64>) -> Result<()> {
         let is_within = |number: f64| {
             number.is_finite() && number >= self.minimum && self.maximum.is_none_or(|most| number <= most)
@@ -60,9 +60,9 @@ impl Bounds {
     }
 }
 
-/// Types that the field of an option may have.
+/// Types that an option's field can have.
 pub trait OptionValue {
-    /// Returns the value in JSON. Null for a value that is set by omitting the option.
+    /// Returns the value in JSON, or null if the value is set by omitting the option.
     fn json(&self) -> Value {
         Value::Null
     }
@@ -92,7 +92,7 @@ impl OptionValue for f64 {
     }
 
     fn number(&self) -> Option<f64> {
-        // JSON has no infinity, but the bounds must check it.
+        // JSON has no infinity, but the bounds still have to be checked.
         Some(*self)
     }
 }
@@ -129,12 +129,12 @@ macro_rules! words {
 impl<T> OptionValue for Vec<T> {}
 impl OptionValue for PathBuf {}
 
-/// Description of an option, for people and for other languages.
+/// Description of an option, for people and for other programming languages.
 #[derive(Debug, Clone, Serialize)]
 pub struct OptionRow {
-    /// Its name.
+    /// Name of the option.
     pub name: &'static str,
-    /// The type of its field.
+    /// Type of the option's field.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Unit of a number. Empty if there is none.
@@ -171,7 +171,7 @@ pub trait Options: DeserializeOwned {
     /// Returns all options.
     fn rows() -> Vec<OptionRow>;
 
-    /// Returns the names of the options, with their numbers and bounds.
+    /// Returns the names of the options, each with its number and its bounds.
     fn numbers(&self) -> Vec<(&'static str, Option<f64>, Option<Bounds>)>;
 
     /// Refuses numbers that are out of bounds. `written` converts an option's name to the form in which users write it.
@@ -205,7 +205,7 @@ pub fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<O
     seconds(from).map(Some)
 }
 
-/// Defines a group of options. Each row is a field: the name of the option, its type, its default, and for numbers its
+/// Defines a group of options. Each row is a field: the name of the option, its type, its default and, for numbers, its
 /// bounds. Fields after `and` are not options.
 #[macro_export]
 macro_rules! options {

@@ -7,7 +7,7 @@ use crate::http1::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 use crate::options::OptionValue;
 
-/// An origin as text: `http://host[:port]` or `https://host[:port]`, in the form in which a normalised URL begins.
+/// An origin as text: `http://host[:port]` or `https://host[:port]`, exactly as a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OriginKey {
     text: Box<str>,
@@ -71,19 +71,19 @@ impl OriginKey {
     }
 }
 
-/// Adds a signature to each request to an origin when the request is sent. Each thread has its own instance.
+/// Signs each request to an origin when the request is sent. Each thread has its own instance.
 pub trait Authorize: std::fmt::Debug {
     /// Appends header lines, each with its line end. `target` contains the path and query as sent.
     fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
 }
 
-/// Decides to which origins requests are signed.
+/// Decides for which origins requests are signed.
 pub trait Authority: std::fmt::Debug + Send + Sync {
     /// Returns the signer for an origin, or `None` if the origin gets no credentials.
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
 
-    /// Returns whether the user has named an origin. If so, it may have a private address, even if only a list refers
-    /// to it.
+    /// Returns whether the user has named an origin. A named origin may have a private address, even if only a list
+    /// refers to it.
     fn is_named(&self, key: &OriginKey) -> bool;
 }
 
@@ -98,7 +98,7 @@ pub struct OriginFields {
 }
 
 impl OriginFields {
-    /// Creates the fields for an origin. Without an origin, only fields that every origin may receive are allowed.
+    /// Creates the fields for an origin. Without an origin, only fields that can be sent to every origin are allowed.
     pub fn new(origin: Option<OriginKey>, fields: Vec<(String, String)>) -> Result<Self> {
         for (name, value) in &fields {
             check_field(name, value)?;
@@ -132,7 +132,7 @@ impl OriginFields {
         fields.chain(self.encodings.map(|encodings| (ACCEPT_ENCODING, encodings))).collect()
     }
 
-    /// Returns whether requests to an origin carry fields that may be secret. `None` means the only origin that
+    /// Returns whether requests to an origin carry fields that can be secret. `None` stands for the only origin that
     /// receives such fields.
     pub fn has_secrets(&self, key: Option<&OriginKey>) -> bool {
         (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
@@ -158,7 +158,7 @@ impl std::fmt::Debug for OriginFields {
     }
 }
 
-/// Returns whether a field may be sent to every origin.
+/// Returns whether a field can be sent to every origin.
 pub fn is_open(name: &str) -> bool {
     OPEN_FIELDS.iter().any(|open| open.eq_ignore_ascii_case(name))
 }

@@ -1,6 +1,6 @@
-//! Handling of panics. The first panic in a job's threads is recorded in one line for the caller that waits for the
-//! job. Only the panic hook sees every panic: if a task panics, the event queue drops the panic, and the task's targets
-//! would never get an outcome.
+//! Handling of panics. The first panic in a job's threads is recorded as one line for the caller that waits for the
+//! job. Only the panic hook sees every panic. If a task panics, the event queue drops the panic, and the task's targets
+//! would otherwise never get an outcome.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// The first panic in a group of threads. The hook writes it without taking a lock, because its thread may already hold
-/// one.
+/// The first panic in a group of threads. The hook writes it without taking a lock, because the panicking thread may
+/// already hold one.
 #[derive(Debug, Default)]
 pub struct PanicNote {
     message: OnceLock<String>,
@@ -17,7 +17,7 @@ pub struct PanicNote {
 
 thread_local! {
     static NOTE: RefCell<Option<Arc<PanicNote>>> = const { RefCell::new(None) };
-    /// Whether a library may panic now. Such panics are caught and become errors.
+    /// Whether a library is expected to panic now. Such panics are caught and become errors.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -27,8 +27,8 @@ impl PanicNote {
         self.message.get().map(|message| Error::Internal(message.clone()))
     }
 
-    /// Runs a function on this thread. Panics in the function, in its tasks and in threads that it starts with
-    /// [`inherited`] are recorded here. Returns `None` after a panic.
+    /// Runs a function on this thread. Panics in the function, in its tasks, and in threads that the function starts
+    /// with [`inherited`] are recorded here. Returns `None` after a panic.
     pub fn watch<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Option<T> {
         install_hook();
         let outer = NOTE.replace(Some(Arc::clone(self)));
@@ -47,8 +47,8 @@ pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs code that may panic on damaged input. Returns `None` after a panic. Values that the code used may then only be
-/// dropped.
+/// Runs code that may panic on damaged input. Returns `None` after a panic. After that, values that the code used can
+/// only be dropped.
 pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     install_hook();
     let outer = IS_EXPECTED.replace(true);
@@ -81,13 +81,13 @@ fn write(note: Option<&PanicNote>, panic: &PanicHookInfo<'_>) -> bool {
     let thread = thread.name().unwrap_or("without a name");
     let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
     let why = panic.payload_as_str().unwrap_or("no message");
-    // A later panic may be a consequence of the first one.
+    // Keep only the first panic, because a later one may be a consequence of it.
     let _ = note.message.set(format!("the thread {thread} has panicked{place}: {why}"));
     true
 }
 
-/// Locks a mutex whose holder may have panicked. This is safe, because a panic ends the job anyway and the data is
-/// plain.
+/// Locks a mutex whose holder may have panicked. This is safe, because a panic ends the job anyway and the data has no
+/// invariants.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -64,8 +64,8 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
 /// Maximum number of objects in a shard. Its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
 /// Maximum number of objects in the open shards of all workers together. For each, a hash (8 bytes) and a sequence
-/// number (8 bytes) are in memory, 32 MiB in total. For tar, there is also a hash of the member, stored in tables that take up
-/// to 57 MiB while they grow.
+/// number (8 bytes) are in memory, 32 MiB in total. For tar, a hash of each member is also stored, in tables that take
+/// up to 57 MiB while they grow.
 pub const OPEN_ROWS_MAX: u64 = 1 << 21;
 
 /// Returns the maximum number of objects in one shard. One more block may be added before the shard is sealed.

@@ -1,17 +1,15 @@
-//! Names from outside: their form in requests and their paths on disk. This is the only module that turns bytes from a
-//! server into a path.
+//! Names from outside the program: their form in requests and their paths on disk. This is the only module that turns
+//! bytes from a server into a path.
 //!
 //! # Rules
-//! - A name is bytes. It is not decoded, normalised, shortened, hashed or fanned out.
+//! - A name is a sequence of bytes. It is not decoded, normalised, shortened, hashed or fanned out.
 //! - A name is refused or escaped segment by segment. Bytes are never removed, because the bytes around them could then
 //!   form `..`.
 //! - Escaping is reversible: different names have different paths.
 //!
-//! # Never
-//! Opens or checks a file. The second barrier is the sink, which opens paths only beneath its destination.
+//! # Never Opens or checks a file. The second barrier is the sink, which opens paths only beneath its destination.
 //!
-//! # Cost
-//! One pass without allocation for a name of plain ASCII.
+//! # Cost One pass without allocation for a name of plain ASCII.
 
 mod text;
 pub mod url_name;
@@ -22,16 +20,16 @@ use crate::text::redacted::hide_secrets;
 
 pub use text::{from_text, to_text};
 
-/// Folder in a destination for the state of the job.
+/// Folder in a destination that contains the state of the job.
 pub const STATE_FOLDER: &str = ".fetchmill";
-/// Archive member name for an empty name. No escaped byte looks like it.
+/// Archive member name for an empty name. No escaped byte looks like this.
 const EMPTY_MEMBER: &[u8] = b"%empty";
-/// File name on disk for an empty last segment. No escaped byte looks like it.
+/// File name on disk for an empty last segment. No escaped byte looks like this.
 const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
 /// Approximate length to which a name in a message is truncated.
 const DISPLAY_BYTES_MAX: usize = 200;
 
-/// Reason why a name cannot be a path.
+/// Reason why a name cannot become a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The name is empty.
@@ -43,7 +41,7 @@ pub enum NameError {
     /// The name has two consecutive slashes.
     #[error("it has an empty segment")]
     EmptySegment,
-    /// The name has a segment `.` or `..`.
+    /// The name contains a segment `.` or `..`.
     #[error("it has a segment . or ..")]
     DotSegment,
     /// The name contains a NUL.
@@ -67,7 +65,7 @@ impl From<NameError> for FailureKind {
 }
 
 /// Appends a name as part of a request's path. All characters except unreserved ones (RFC 3986, 2.3) and `/` are
-/// percent-encoded. A segment `.` or `..` is also encoded, so that no client resolves it.
+/// percent-encoded. A segment `.` or `..` is also encoded, so no client resolves it.
 pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     if !has_dot_segment(name) {
         return escape(name, &SENT_AS_IS, out);
@@ -89,14 +87,14 @@ pub(crate) fn encode_whole(name: &[u8], out: &mut Vec<u8>) {
     escape(name, &UNRESERVED, out);
 }
 
-/// Returns whether a name contains half of a UTF-16 surrogate pair, as three bytes that UTF-8 never contains. Such a
-/// name comes from JSON that was made from bytes that are not text. The original name is lost, so the object cannot be
-/// requested.
+/// Returns whether a name contains half of a UTF-16 surrogate pair, encoded as three bytes that never occur in UTF-8.
+/// Such a name comes from JSON that was made from bytes that are not text. The original name is lost, so the object
+/// cannot be requested.
 pub fn has_surrogate(name: &[u8]) -> bool {
     memchr::memchr_iter(0xed, name).any(|at| name.get(at + 1).is_some_and(|next| *next >= 0xa0))
 }
 
-/// Returns whether a name is a folder's name. In a listing this is a mistake, but a URL may have this form.
+/// Returns whether a name is the name of a folder. Such a name is a mistake in a listing but can occur in a URL.
 pub fn is_folder(name: &[u8]) -> bool {
     name.ends_with(b"/")
 }
@@ -140,7 +138,7 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
     match segment {
         b"" => Err(NameError::EmptySegment),
         b"." | b".." => Err(NameError::DotSegment),
-        // Escaping never shortens a segment, so check the length before copying. A name may be a megabyte long.
+        // Escaping never shortens a segment, so check the length before copying. A name can be a megabyte long.
         _ if segment.len() > NAME_SEGMENT_BYTES_MAX => Err(NameError::SegmentTooLong),
         _ if memchr::memchr(0, segment).is_some() => Err(NameError::Nul),
         _ => {
@@ -197,8 +195,9 @@ pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Appends the archive member name for a name. Every result can be unpacked safely beneath a folder. If [`to_path`]
-/// accepts the name and the name is not a folder's, the result is the path. Otherwise more is escaped: a segment `.` or
-/// `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes `%empty`.
+/// accepts the name, and the name is not the name of a folder, the result is the path. Otherwise more bytes are
+/// escaped: a segment `.` or `..`, and a `/` at the start, at the end or after another `/`. The empty name becomes
+/// `%empty`.
 pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     if name.is_empty() {
         return member.extend_from_slice(EMPTY_MEMBER);
@@ -210,7 +209,7 @@ pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
             b".." => member.extend_from_slice(b"%2E%2E"),
             _ => escape_segment(segment, position == 0, member),
         }
-        // This includes the slash after the segment. The last segment does not have one.
+        // `end` includes the slash after the segment. The last segment has no slash.
         end += segment.len() + 1;
         if segment.is_empty() && end <= name.len() || end == name.len() {
             member.extend_from_slice(&escaped(b'/'));
@@ -249,14 +248,14 @@ pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// Returns a name in the form for messages on a terminal. Control characters, characters that change the writing
+/// Returns a name as it is shown in messages on a terminal. Control characters, characters that change the writing
 /// direction, and bytes that are not UTF-8 are escaped. A long name is truncated. Signatures and tokens in URLs are
 /// redacted.
 pub fn for_display(name: &[u8]) -> String {
     printable(name, DISPLAY_BYTES_MAX)
 }
 
-/// Returns about `bytes_max` bytes at most of a text in the form of [`for_display`].
+/// Returns a text in the form of [`for_display`], truncated to about `bytes_max` bytes.
 pub fn printable(text: &[u8], bytes_max: usize) -> String {
     use std::fmt::Write;
 
@@ -280,7 +279,7 @@ pub fn printable(text: &[u8], bytes_max: usize) -> String {
     hide_secrets(&text).into_owned()
 }
 
-/// Returns whether this is a control character or changes how the surrounding text is shown.
+/// Returns whether a character is a control character or changes how the surrounding text is shown.
 fn is_misleading(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -299,7 +298,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The reverse of [`to_hex`].
+/// Converts the output of [`to_hex`] back to bytes.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
         return None;
@@ -317,7 +316,7 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// Copies the bytes in `as_is` unchanged, and escapes all others.
+/// Appends the bytes in `as_is` unchanged, and escapes all others.
 fn escape(bytes: &[u8], as_is: &[bool; 256], out: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(position) = rest.iter().position(|byte| !as_is[*byte as usize]) {

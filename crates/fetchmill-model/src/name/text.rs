@@ -8,19 +8,19 @@ use super::{encode_whole, unescape};
 /// Prefix for a name that is not UTF-8. The percent-encoded name follows it.
 const BYTES: &str = "%bytes:";
 
-/// Returns the text of a name: the name itself, or `%bytes:` and the percent-encoded name if it is not UTF-8. A name
-/// that begins with `%bytes:` is also encoded, so that no two names have the same text.
+/// Returns the text of a name: the name itself if it is UTF-8, and otherwise `%bytes:` and the percent-encoded name. A
+/// name that begins with `%bytes:` is also encoded, so that no two names have the same text.
 pub fn to_text(name: &[u8]) -> Cow<'_, str> {
     if let Some(text) = std::str::from_utf8(name).ok().filter(|text| !text.starts_with(BYTES)) {
         return Cow::Borrowed(text);
     }
     let mut text = BYTES.as_bytes().to_vec();
     encode_whole(name, &mut text);
-    // Percent-encoding leaves ASCII only.
+    // Percent-encoding leaves only ASCII.
     Cow::Owned(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Converts the output of [`to_text`] back to the name. A text that `to_text` does not produce is itself the name.
+/// Converts the output of [`to_text`] back to the name. A text that `to_text` does not produce is returned unchanged.
 pub fn from_text(text: &[u8]) -> Cow<'_, [u8]> {
     let name = text.strip_prefix(BYTES.as_bytes()).and_then(unescape);
     match name.filter(|name| to_text(name).as_bytes() == text) {

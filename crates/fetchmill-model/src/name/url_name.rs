@@ -1,14 +1,15 @@
-//! File names made from URLs, which are decoded so that people can read them.
+//! File names made from URLs. The URLs are decoded so that people can read the names.
 //!
 //! # Rules
-//! - The same recoding works in both directions: it decodes encoded bytes that are never bare in a URL, and encodes
-//!   such bytes if they are bare. Every URL therefore has its own name, for any bytes, and every name can be converted
-//!   back to its URL.
+//! - The same recoding works in both directions. Bytes that are never bare in a URL are decoded if they are encoded,
+//!   and encoded if they are bare. Every URL therefore has its own name, whatever bytes it contains, and every name can
+//!   be converted back to its URL.
 //! - These stay encoded: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, and therefore dot segments; escapes
 //!   with lower-case digits.
 //! - If a segment contains a byte that is always encoded, `:` and similar characters in it are usually also encoded, as
-//!   by `encodeURIComponent`. In other segments and in queries, these characters are usually bare.
-//! - If no two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays.
+//!   with `encodeURIComponent`. In other segments and in queries, these characters are usually bare.
+//! - If no two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays
+//!   unchanged.
 
 use std::borrow::Cow;
 
@@ -24,14 +25,14 @@ pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     recoded(name)
 }
 
-/// Returns the name of the object at a URL without a query, which is the decoded last segment, or `None` if that
-/// segment is empty.
+/// Returns the name of the object at a URL without a query: the decoded last segment. Returns `None` if that segment is
+/// empty.
 pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
     let last = &url[memchr::memrchr(b'/', url)? + 1..];
     (!last.is_empty()).then(|| of_url(last))
 }
 
-/// Converts a prefix that a user gives as the start of a URL or of a name to a prefix of names.
+/// Converts a prefix of URLs or of names, as given by a user, to a prefix of names.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }
@@ -54,7 +55,7 @@ fn recoded(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// A part of a text.
+/// A piece of a text.
 enum EscapePiece<'t> {
     /// `%XX` with upper-case digits.
     Encoded(u8),
@@ -86,7 +87,7 @@ fn are_digits(digits: &[u8]) -> bool {
     digits.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Returns whether a segment contains a byte that URLs must percent-encode. The byte may be encoded or bare here.
+/// Returns whether a segment contains a byte that URLs must percent-encode. The byte can be encoded or bare here.
 fn is_encoded(mut segment: &[u8]) -> bool {
     while let Some((piece, rest)) = split_piece(segment) {
         segment = rest;
@@ -100,7 +101,7 @@ fn is_encoded(mut segment: &[u8]) -> bool {
     false
 }
 
-/// Appends a text in which the bytes of a set are swapped: bare ones are encoded, and encoded ones are decoded.
+/// Appends a text after swapping the bytes of a set: bare bytes are encoded, and encoded bytes are decoded.
 fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     while let Some((piece, rest)) = split_piece(text) {
         text = rest;
@@ -120,9 +121,9 @@ fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
 }
 
 /// Bytes that are never bare in a normalised URL: control characters, space, `"`, `<`, `>`, and non-ASCII bytes. NUL is
-/// excluded, because no name contains it.
+/// excluded because no name contains it.
 const ALWAYS_ENCODED: [bool; 256] = never_bare([false; 256]);
-/// [`ALWAYS_ENCODED`], and the bytes that may be bare in a path but are encoded by `encodeURIComponent`.
+/// [`ALWAYS_ENCODED`], and the bytes that can be bare in a path but that `encodeURIComponent` encodes.
 const ENCODED_IN_COMPONENTS: [bool; 256] = never_bare(without_alphanumeric(byte_set(b":;@&=+$,[]{}|^`")));
 
 const fn never_bare(mut table: [bool; 256]) -> [bool; 256] {
@@ -189,7 +190,7 @@ mod tests {
         ] {
             assert_eq!(name_of(url), url);
         }
-        // It has the other form, because the usual one already has that name.
+        // This URL gets the other form because another URL already has the usual name.
         assert_eq!(name_of("h/%C3%BC:b"), "h/\u{fc}%3Ab");
         assert_eq!(name_of("h/100%"), "h/100%25");
     }
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn spellings_of_one_url_have_files_of_their_own() {
         let mut seen = HashMap::new();
-        // The last one is the empty name.
+        // The last URL is empty.
         let urls = "a%3Ab a:b a%3ab %41 A %2541 %252541 % %25 %2525 %25%25 %%25 %2F %252F %5C %255C %2E %2e \
                     %252E %01 %2501 %7F %C2%80 %25C2%2580 %FF %ff %25FF %C3%BC %c3%bc %C3%bc %25C3%25BC \
                     u%CC%88 %C3%BC%3A %C3%BC: %C3%BC%3a %C3%BC%253A a%20 a a%2520 a+ a. a%2E %00 %2500 \
@@ -241,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Generates text in which bytes with a special meaning are frequent and often adjacent.
+    /// Generates text in which bytes with special meanings are frequent and often adjacent.
     fn any_text() -> impl Strategy<Value = Vec<u8>> {
         let pieces = [
             "%", "%2", "25", "%25", "%3A", ":", "%3a", "%2F", "/", "%5C", "\\", "%C3", "%BC", "%c3",

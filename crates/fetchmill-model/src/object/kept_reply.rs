@@ -1,5 +1,5 @@
-//! Replies that are not objects, as stored by `--keep-failed`: redirects, replies for absent and failed targets, and
-//! replies for unchanged objects. The replies for a target are stored together with its outcome, in one value.
+//! Replies that are not objects, as stored by `--keep-failed`: redirects, the replies for absent and failed targets,
+//! and the replies for unchanged objects. The replies for a target are stored together with its outcome, in one value.
 
 use crate::limits::{HOPS_KEPT_BYTES_MAX, KEPT_BODY_BYTES_MAX};
 use crate::object::Micros;
@@ -7,13 +7,13 @@ use crate::target::extra_columns::{extra_values, write_extra};
 
 /// Number of stored values per reply.
 const VALUES: usize = 5;
-/// Value that marks a reply whose body was truncated. It is the reply's last value.
+/// Value that marks a reply whose body was truncated. This is the last value of the reply.
 const CUT: &[u8] = b"cut";
 
 /// One reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptReply<'r> {
-    /// Requested URL. `None` if it follows from the target's name.
+    /// Requested URL. `None` if it can be derived from the target's name.
     pub url: Option<&'r [u8]>,
     /// Time when the reply was complete.
     pub fetched_at: Micros,
@@ -26,7 +26,7 @@ pub struct KeptReply<'r> {
 }
 
 impl<'r> KeptReply<'r> {
-    /// Appends the reply to those of its target.
+    /// Appends the reply to the other replies for its target.
     pub fn write(&self, out: &mut Vec<u8>) {
         let at = self.fetched_at.to_le_bytes();
         let cut = self.is_cut.then_some(CUT);
@@ -49,7 +49,7 @@ impl<'r> KeptReply<'r> {
         }
     }
 
-    /// Iterates over the replies for a target in order. Ends at bytes that [`KeptReply::write`] does not produce.
+    /// Iterates over the replies for a target in order. Stops at bytes that [`KeptReply::write`] does not produce.
     pub fn all(bytes: &'r [u8]) -> impl Iterator<Item = KeptReply<'r>> {
         let mut values = extra_values(bytes);
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A fetched object in the form in which packs store and return it.
+//! A fetched object in the form in which sinks store it and readers return it.
 
 pub mod kept_reply;
 
@@ -9,8 +9,8 @@ pub type Micros = u64;
 /// Seconds since 1970 UTC.
 pub type Seconds = u64;
 
-/// Facts about an object in addition to its bytes. A fact that a format does not store is unknown when the object is
-/// read back.
+/// Facts about an object in addition to its bytes. If a format does not store a fact, the fact is unknown when the
+/// object is read back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
     /// Status of the reply. 0 if unknown.
@@ -33,16 +33,16 @@ pub struct Facts<'a> {
     pub url: Option<&'a [u8]>,
     /// Values of the kept columns: see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
-    /// The list entry ([`crate::target::entry::ListEntry`]), for a possible failure row. It is set if the request is
-    /// not a plain `GET` and the target may still fail. No format stores it.
+    /// The list entry ([`crate::target::entry::ListEntry`]), in case a failure row is needed. It is set if the request
+    /// is not a plain `GET` and the target can still fail. No format stores it.
     pub entry: Option<&'a [u8]>,
-    /// The listed name, if the object is stored under a different name and may still fail. No format stores it.
+    /// The listed name, if the object is stored under a different name and can still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
     /// The redirects before the object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
-/// An object that is written to a pack or read from one.
+/// An object that is written to a shard or read from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object<'a> {
     /// Sequence number of the target in the job.
@@ -57,7 +57,7 @@ pub struct Object<'a> {
     pub facts: Facts<'a>,
 }
 
-/// A target without a stored object. Its row explains why there is no object.
+/// A target without a stored object. The target's row explains why there is no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedTarget<'a> {
     /// Sequence number of the target in the job.
@@ -78,7 +78,7 @@ pub struct UnfetchedTarget<'a> {
     pub url: Option<&'a [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'a [u8]>,
-    /// Replies in place of an object ([`crate::object::kept_reply`]), for WARC.
+    /// Replies received in place of an object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
@@ -112,7 +112,7 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Returns the object for a pack, with a sequence number.
+    /// Returns the object, with a sequence number, in the form in which sinks take it.
     pub fn as_object(&self, sequence: Sequence) -> Object<'_> {
         Object {
             sequence,

@@ -14,7 +14,7 @@ use crate::outcome::opt_out_rule::OptOutRule;
 use crate::source::robots::PRODUCT_TOKEN;
 use crate::verdict::fields_in;
 
-/// Directives that reserve an object, each with its rule for the header field and its rule for `meta`. `none` means
+/// Directives that reserve an object, each with one rule for the header field and one for `meta`. `none` means
 /// `noindex` and `nofollow`.
 const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noai", OptOutRule::FieldNoAi, OptOutRule::MetaNoAi),
@@ -23,7 +23,7 @@ const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
     (b"noimageindex", OptOutRule::FieldNoImageIndex, OptOutRule::MetaNoImageIndex),
     (b"none", OptOutRule::FieldNone, OptOutRule::MetaNone),
 ];
-/// A directive that is followed by a colon and a value. A colon may also follow the name of a program.
+/// A directive that is followed by a colon and a value. A colon can also follow the name of a program.
 const DATED: &[u8] = b"unavailable_after";
 const TDM: &str = "tdm-reservation";
 
@@ -46,7 +46,7 @@ impl OptOut {
     }
 }
 
-/// Searches a reply for a reservation. It takes [`OPT_OUT_HTML_BYTES_MAX`] of memory for each body in transit.
+/// Searches a reply for a reservation. Each body in transit needs [`OPT_OUT_HTML_BYTES_MAX`] of memory.
 #[derive(Debug, Default)]
 pub struct OptOutReader {
     found: Option<OptOut>,
@@ -55,7 +55,7 @@ pub struct OptOutReader {
 }
 
 impl OptOutReader {
-    /// Prepares for another reply.
+    /// Resets the reader for another reply.
     pub fn start(&mut self) {
         self.found = None;
         self.is_html = false;
@@ -78,7 +78,8 @@ impl OptOutReader {
         }
     }
 
-    /// Returns the header field or `meta` that reserves the object, if there is one. Call it when the body is complete.
+    /// Returns the header field or `meta` that reserves the object, if there is one. Must be called after the body is
+    /// complete.
     pub fn found(&mut self) -> Option<OptOut> {
         let html = std::mem::take(&mut self.html);
         self.found.take().or_else(|| reserving_meta(&html))
@@ -124,19 +125,19 @@ fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     })
 }
 
-/// Returns the rules of a directive that reserves an object, for the header field and for `meta`.
+/// Returns the two rules of a directive that reserves an object: one for the header field and one for `meta`.
 fn rules_of(directive: &[u8]) -> Option<(OptOutRule, OptOutRule)> {
     let known = RESERVING.iter().find(|(name, ..)| directive.eq_ignore_ascii_case(name));
     known.map(|(_, of_field, of_meta)| (*of_field, *of_meta))
 }
 
-/// Returns the first `meta` that reserves an HTML page, among the bytes that are read.
+/// Returns the first `meta` that reserves an HTML page, if it is among the bytes that are read.
 fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     if html.is_empty() {
         return None;
     }
     let mut emitter = DefaultEmitter::default();
-    // The text of scripts does not contain tags.
+    // Text inside scripts must not be parsed as tags.
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).find_map(|token| {
         let Ok(Token::StartTag(tag)) = token else { return None };
@@ -158,7 +159,7 @@ fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     })
 }
 
-/// Returns a value for people, shortened to one line.
+/// Returns a value in displayable form, shortened to one line.
 fn shown(value: &[u8]) -> String {
     let start = &value[..value.len().min(OPT_OUT_EVIDENCE_BYTES_MAX)];
     String::from_utf8_lossy(start)

@@ -1,5 +1,5 @@
-//! The rules of a host's robots.txt for the targets of a list (`--robots`). Replies are interpreted as in RFC 9309,
-//! 2.3.1.
+//! The rules of a host's robots.txt for the targets of a list (`--robots`). Replies are interpreted according to RFC
+//! 9309, 2.3.1.
 
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
 use crate::opt_out::OptOut;
@@ -15,15 +15,15 @@ pub const ROBOTS_PATH: &str = "/robots.txt";
 /// The robots.txt of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostRobots {
-    /// The rules. Empty if the host has no robots.txt.
+    /// The rules, which are empty if the host has no robots.txt.
     Rules(Robots),
-    /// The server failed to send its robots.txt, so nothing may be requested. Contains the reason in words.
+    /// The server failed to send its robots.txt, so nothing may be requested. Contains the reason as text.
     Forbidden(String),
     /// No complete reply was received, so the rules are unknown.
     Unknown(FailureKind, String),
 }
 
-/// Decision on whether a target may be requested.
+/// Decision whether a target may be requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RobotsVerdict {
     /// The target may be requested.
@@ -35,7 +35,8 @@ pub enum RobotsVerdict {
 }
 
 impl HostRobots {
-    /// Interprets the final reply to a request for a robots.txt. `body` must be decoded, and only its start counts.
+    /// Interprets the final reply to a request for a robots.txt. `body` must be decoded. Only the start of the body
+    /// counts.
     pub fn of_reply(status: u16, body: &[u8]) -> Self {
         match status {
             200..300 => HostRobots::Rules(Robots::parse(body, PRODUCT_TOKEN)),
@@ -45,7 +46,7 @@ impl HostRobots {
         }
     }
 
-    /// Returns the decision for a target with this path and query, as in its URL.
+    /// Returns the decision for a target with this path and query, as they appear in the target's URL.
     pub fn verdict(&self, path: &str) -> RobotsVerdict {
         match self {
             HostRobots::Rules(robots) if robots.is_empty() => RobotsVerdict::Allowed,
@@ -76,7 +77,7 @@ impl HostRobots {
     }
 }
 
-/// Returns the start of a rule on one line.
+/// Returns the start of a rule as a single line.
 fn cut(rule: &str) -> String {
     let shown = rule.chars().map(|shown| if shown.is_control() { '\u{fffd}' } else { shown });
     shown.take(OPT_OUT_EVIDENCE_BYTES_MAX).collect()

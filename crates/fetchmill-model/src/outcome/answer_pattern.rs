@@ -1,4 +1,4 @@
-//! Patterns that select answers, for `--fail-on` and `--retry-failed`: failure kinds, statuses, status classes, globs
+//! Patterns that select answers for `--fail-on` and `--retry-failed`: failure kinds, statuses, status classes, globs
 //! for kinds, and `any`.
 
 use globset::{Glob, GlobMatcher};
@@ -6,19 +6,19 @@ use globset::{Glob, GlobMatcher};
 use crate::error::{Error, Result};
 use crate::outcome::FailureKind;
 
-/// The lowest status that is a failure.
+/// Lowest status that counts as a failure.
 const FIRST_FAILURE: u16 = 400;
 
-/// See the module.
+/// A pattern that selects answers. See the module.
 #[derive(Debug, Clone)]
 pub struct AnswerPattern(Meaning);
 
 #[derive(Debug, Clone)]
 enum Meaning {
-    /// Every failure.
+    /// All failures.
     Any,
     Status(u16),
-    /// First digit of the statuses.
+    /// All statuses with this first digit.
     Class(u16),
     Kinds(GlobMatcher),
 }

@@ -13,8 +13,8 @@ use crate::outcome::same_bodies::SameBodies;
 use crate::outcome::skips::{SkipReason, Skips};
 use crate::text::file_name::FileName;
 
-/// Number of a target, in the order in which targets became durable in the journal. It identifies a target only within
-/// a job.
+/// Number of a target, in the order in which targets became durable in the journal. It identifies the target only
+/// within its job.
 pub type Sequence = u64;
 
 /// Outcome of a target.
@@ -22,11 +22,11 @@ pub type Sequence = u64;
 pub enum Outcome {
     /// A complete 2xx reply.
     Fetched,
-    /// 404 or 410.
+    /// The server replied with 404 or 410.
     Absent,
-    /// Any other final result, with its kind.
+    /// Any other final result, with its failure kind.
     Failed(FailureKind),
-    /// Skipped on purpose.
+    /// The target was skipped on purpose.
     Skipped(SkipReason),
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
 
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
-        /// Reason why an attempt failed. The list is closed.
+        /// Reason why an attempt failed. The list is closed: no other kinds exist.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
@@ -61,7 +61,7 @@ macro_rules! failure_kinds {
                 match self { $(FailureKind::$variant => $name,)* }
             }
 
-            /// Returns whether and how the target is tried again.
+            /// Returns whether the target is tried again, and how.
             pub fn class(self) -> FailureClass {
                 match self { $(FailureKind::$variant => FailureClass::$class,)* }
             }
@@ -69,14 +69,14 @@ macro_rules! failure_kinds {
     };
 }
 
-/// Treatment of a failure kind.
+/// How targets with a failure kind are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
-    /// Tried again soon.
+    /// The target is tried again soon.
     Transient,
-    /// Tried again after the pause that the server requests.
+    /// The target is tried again after the pause that the server requests.
     Throttle,
-    /// Failed immediately.
+    /// The target fails immediately.
     Final,
 }
 
@@ -85,7 +85,7 @@ failure_kinds! {
     Refused = "refused", Transient;
     /// There is no route, or the network refused the connection.
     Unreachable = "unreachable", Transient;
-    /// The name could not be looked up, for a reason not listed below.
+    /// The name lookup failed for a reason not listed below.
     Dns = "dns", Transient;
     /// The lookup was not answered in time.
     DnsTimeout = "dns-timeout", Transient;
@@ -95,7 +95,7 @@ failure_kinds! {
     DnsNotFound = "dns-not-found", Final;
     /// The name exists but has no address.
     DnsEmpty = "dns-empty", Final;
-    /// The address is not public, but the target may use only public ones (`--allow-private`).
+    /// The address is not public, but the target may use only public addresses (`--allow-private`).
     PrivateAddress = "private-address", Final;
     /// The proxy cannot be reached, could not reach the origin, or is overloaded (408, 429, 5xx).
     Proxy = "proxy", Transient;
@@ -105,9 +105,9 @@ failure_kinds! {
     Credentials = "credentials", Transient;
     /// The TLS handshake was not completed in time.
     TlsTimeout = "tls-timeout", Transient;
-    /// The TLS handshake failed, for a reason not listed below.
+    /// The TLS handshake failed for a reason not listed below.
     Tls = "tls", Final;
-    /// The certificate or another one in its chain has expired or is not yet valid.
+    /// The certificate, or another one in its chain, has expired or is not yet valid.
     TlsExpired = "tls-expired", Final;
     /// The certificate belongs to a different host.
     TlsWrongName = "tls-wrong-name", Final;
@@ -115,8 +115,8 @@ failure_kinds! {
     TlsSelfSigned = "tls-self-signed", Final;
     /// The certificate is not signed by a trusted certificate authority.
     TlsUnknownCa = "tls-unknown-ca", Final;
-    /// The certificate or another one in its chain must not be used: its key or signature is too weak, it is not meant
-    /// for servers, or it breaks a rule of its chain.
+    /// The certificate, or another one in its chain, must not be used: its key or signature is too weak, it is not
+    /// meant for servers, or it breaks a rule of its chain.
     TlsCertificate = "tls-certificate", Final;
     /// The connection broke before the head of the reply was complete.
     Reset = "reset", Transient;
@@ -144,9 +144,9 @@ failure_kinds! {
     HeadTooLarge = "head-too-large", Final;
     /// The body is larger than `--max-size`.
     BodyTooLarge = "body-too-large", Final;
-    /// The body has no stated length, so nobody can tell whether it is complete.
+    /// The body has no stated length, so it is impossible to tell whether it is complete.
     UnverifiedLength = "unverified-length", Final;
-    /// The object's size or `ETag` differs from the listing, because the object was replaced in the meantime.
+    /// The object's size or `ETag` differs from the listing, so the object was replaced in the meantime.
     Changed = "changed", Final;
     /// The server ignored `Range`: a part of the object was requested, but the successful reply contains something
     /// else.
@@ -155,9 +155,9 @@ failure_kinds! {
     RangeUnsatisfied = "range-unsatisfied", Final;
     /// The reply contains a different part than the requested one.
     BadRange = "bad-range", Final;
-    /// The body has an encoding that was not requested, or does not match its encoding.
+    /// The body has an encoding that was not requested, or it does not match its encoding.
     BadEncoding = "bad-encoding", Final;
-    /// The first bytes of the body show that it has none of the types in `--accept`.
+    /// The first bytes of the body show that it is none of the types in `--accept`.
     UnexpectedType = "unexpected-type", Final;
     /// A 3xx reply that is not followed.
     Redirect = "redirect", Final;
@@ -167,7 +167,7 @@ failure_kinds! {
     RedirectLoop = "redirect-loop", Final;
     /// A redirect is not followed, because it leads from https to http or to something that is not a URL.
     RedirectRefused = "redirect-refused", Final;
-    /// A 4xx reply that does not mean absent and is not tried again.
+    /// A 4xx reply that does not mean that the object is absent, and that is not retried.
     Status = "status", Final;
     /// A line of a list has no valid URL.
     Url = "url", Final;
@@ -197,12 +197,12 @@ impl FailureKind {
         matches!(self, TlsExpired | TlsSelfSigned | TlsUnknownCa | TlsWrongName | TlsCertificate)
     }
 
-    /// Returns whether another attempt may help.
+    /// Returns whether another attempt can help.
     pub fn is_retryable(self) -> bool {
         self.class() != FailureClass::Final
     }
 
-    /// Returns what a complete reply with this status means: a final outcome, or a failure.
+    /// Returns the meaning of a complete reply with this status: a final outcome or a failure.
     pub fn of_status(status: u16) -> Result<Outcome, FailureKind> {
         match status {
             200..=299 => Ok(Outcome::Fetched),
@@ -290,13 +290,13 @@ impl KindCounts {
     }
 }
 
-/// Number of failed targets by status, for failures that the status alone determines. There are up to 900 entries,
-/// because a status has three digits.
+/// Number of failed targets by status, for targets that failed only because of their status. There are up to 900
+/// entries, because a status has three digits.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCounts(BTreeMap<u16, u64>);
 
 impl StatusCounts {
-    /// Counts an outcome whose last reply had this status, if the target failed because of the status.
+    /// Counts an outcome whose last reply had this status if the target failed because of the status.
     pub fn note(&mut self, outcome: Outcome, status: u16) {
         if let Outcome::Failed(kind) = outcome
             && (100..1000).contains(&status)
@@ -317,7 +317,7 @@ impl StatusCounts {
     }
 }
 
-/// Sequence numbers as runs (first number and length), in ascending order and not adjacent.
+/// Sequence numbers as runs (first number and length). The runs are in ascending order and never adjacent.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs(Vec<(Sequence, u64)>);
 
@@ -385,10 +385,10 @@ impl Runs {
     }
 }
 
-/// A shard file and its durable end.
+/// A shard file and the position up to which it is durable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// File of the shard, in the state folder for files of its kind.
+    /// File of the shard, relative to the state folder for files of its kind.
     pub path: FileName,
     /// Number of valid bytes. Everything after them is ignored.
     pub end: u64,
@@ -396,7 +396,7 @@ pub struct ShardEnd {
     pub crc32c: u32,
 }
 
-/// Number of a sealed shard, in the order of sealing.
+/// Number of a sealed shard. Shards are numbered in the order in which they are sealed.
 pub type ShardNumber = u64;
 
 /// A shard that is being written, up to its durable end. Paths are relative to the folder of open shards.
@@ -408,7 +408,8 @@ pub struct OpenShard {
     pub manifest: ShardEnd,
 }
 
-/// A complete and durable shard. Paths are relative to the folder of open shards until it is renamed to its number.
+/// A complete and durable shard. Paths are relative to the folder of open shards until the shard is renamed to its
+/// number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedShard {
     /// The shard.
@@ -417,14 +418,14 @@ pub struct SealedShard {
     pub manifest: ShardEnd,
     /// Number of objects in the shard.
     pub objects: u64,
-    /// Total bytes of their bodies.
+    /// Total size of the objects' bodies in bytes.
     pub bytes: u64,
-    /// Shards whose objects this shard also contains. The transaction that seals this shard removes them.
+    /// Shards whose objects this shard also contains. The transaction that seals this shard removes those shards.
     pub replaces: Vec<ShardNumber>,
 }
 
-/// A complete and durable file with the targets that have no object. Its path is relative to the folder of open shards
-/// until it is renamed.
+/// A complete and durable file that lists the targets without an object. Its path is relative to the folder of open
+/// shards until the file is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfetchedFile {
     /// The file.
@@ -443,14 +444,14 @@ pub struct Receipt {
     pub worker: u32,
     /// Sequence numbers that are now finished.
     pub settled: Runs,
-    /// Counts of their outcomes. `listed` is 0.
+    /// Counts of the outcomes of the settled targets. `listed` is 0.
     pub tally: Tally,
-    /// Failed targets among them, by kind.
+    /// Failed targets among the settled ones, by kind.
     pub kinds: KindCounts,
-    /// Targets among them that failed because of their status, counted by status.
+    /// Settled targets that failed because of their status, counted by status.
     #[serde(default)]
     pub statuses: StatusCounts,
-    /// Skipped targets among them, by reason.
+    /// Skipped targets among the settled ones, by reason.
     #[serde(default)]
     pub skips: Skips,
     /// Sequence numbers that are now staged. The next receipt finishes them (`files` only).
@@ -465,7 +466,7 @@ pub struct Receipt {
     pub removed: Vec<ShardNumber>,
     /// The manifest of `files`, if it has grown.
     pub manifest: Option<ShardEnd>,
-    /// Counts of bodies since the last receipt, before any transform. Not stored in the journal.
+    /// Counts of bodies since the last receipt, taken before any transform. They are not stored in the journal.
     #[serde(default)]
     pub same_bodies: SameBodies,
 }

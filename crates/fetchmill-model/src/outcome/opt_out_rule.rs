@@ -1,4 +1,4 @@
-//! The rules by which content is reserved, as a closed list, and the number of objects that each rule has reserved.
+//! The closed list of rules by which content is reserved, and the number of objects that each rule has reserved.
 
 use std::collections::BTreeMap;
 
@@ -57,14 +57,14 @@ opt_out_rules! {
 }
 
 impl OptOutRule {
-    /// Returns whether the rule comes from a robots.txt, which applies to a whole host.
+    /// Returns whether the rule comes from a robots.txt and therefore applies to a whole host.
     pub fn is_of_host(self) -> bool {
         matches!(self, OptOutRule::Robots | OptOutRule::RobotsError)
     }
 }
 
 /// Number of objects that opted out, by rule. Objects that opted out because of a robots.txt are also counted by host,
-/// but only for the first [`OPT_OUT_HOSTS_MAX`] hosts.
+/// although only for the first [`OPT_OUT_HOSTS_MAX`] hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutCounts {
     rules: BTreeMap<OptOutRule, u64>,
@@ -83,7 +83,7 @@ impl OptOutCounts {
         *self.rules.entry(rule).or_default() += count;
     }
 
-    /// Counts objects that opted out because of the robots.txt of a host. Returns whether the host is counted.
+    /// Counts objects that opted out because of a host's robots.txt. Returns whether this host is counted separately.
     pub fn add_host(&mut self, host: &str, count: u64) -> bool {
         let host = &host[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
         if let Some(known) = self.hosts.get_mut(host) {
@@ -97,7 +97,7 @@ impl OptOutCounts {
         true
     }
 
-    /// Notes that some hosts are not counted.
+    /// Records that some hosts are not counted.
     pub fn note_other_hosts(&mut self) {
         self.has_other_hosts = true;
     }

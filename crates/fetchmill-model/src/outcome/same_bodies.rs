@@ -1,5 +1,5 @@
-//! Detects that most objects of a run have the same bytes. A server that requires a login answers most requests with
-//! its login page.
+//! Detects runs in which most objects have the same bytes. For example, a server that requires a login answers most
+//! requests with its login page.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::limits::{SAME_BODIES_KEPT, SAME_BODIES_TOLD_MIN, SAME_BODY_BYTES_MAX};
 use crate::text::counts::with_commas;
 
-/// Counts the most frequent bodies without storing them, with the Space-Saving algorithm of Metwally, Agrawal and El
+/// Counts the most frequent bodies without storing them, using the Space-Saving algorithm of Metwally, Agrawal and El
 /// Abbadi. A body that makes up more than `1 / SAME_BODIES_KEPT` of all bodies is always counted. Only
 /// [`SAME_BODIES_KEPT`] counts are kept in memory.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,9 +21,9 @@ pub struct SameBodies {
 struct BodyCount {
     hash: u64,
     length: u64,
-    /// Upper bound of the number.
+    /// Upper bound of this number.
     most: u64,
-    /// Part of `most` that may belong to other bodies whose entry this body has taken over.
+    /// Part of `most` that may have come from other bodies, whose entry this body has taken over.
     doubtful: u64,
 }
 
@@ -38,7 +38,7 @@ impl BodyCount {
 }
 
 impl SameBodies {
-    /// Counts the body of an object. Returns `None` if the body is not in memory.
+    /// Counts the body of an object. `body` is `None` if the body is not in memory.
     pub fn note(&mut self, body: Option<&[u8]>) {
         self.fetched += 1;
         if let Some(body) = body.filter(|body| body.len() <= SAME_BODY_BYTES_MAX) {
@@ -47,7 +47,7 @@ impl SameBodies {
         }
     }
 
-    /// Adds the counts of another value.
+    /// Adds the counts in `other`.
     pub fn add(&mut self, other: &SameBodies) {
         self.fetched += other.fetched;
         other.counts.iter().for_each(|count| self.count(*count));

@@ -1,34 +1,35 @@
-//! Targets that were skipped on purpose, counted by reason, with some of their names for each reason.
+//! Targets that were skipped on purpose, counted by reason. Some of their names are kept for each reason.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
 use crate::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 
-/// Reason why a target is skipped. It is found in the listing or in the reply.
+/// Reason why a target is skipped. The reason is found in the listing or in the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SkipReason {
-    /// A filter, a sample or a limit set by the user excludes it.
+    /// A filter, a sample or a limit that the user has set excludes the target.
     Filter,
-    /// Its origin differs from that of SOURCE.
+    /// The target's origin differs from the origin of SOURCE.
     OtherOrigin,
-    /// It has the same origin but is not in the folder. It is elsewhere on the server, or is a view of a file.
+    /// The target has the same origin but is not in the folder: it is elsewhere on the server, or it is a view of a
+    /// file.
     OtherPath,
-    /// robots.txt forbids it.
+    /// robots.txt forbids the target.
     Robots,
-    /// It is a marker that represents an empty folder in a bucket. Consoles create such markers.
+    /// The target is a marker for an empty folder in a bucket. Consoles create such markers.
     FolderMarker,
-    /// It is not an object: it is neither a file nor a folder, or it is an old version in a bucket.
+    /// The target is not an object: it is neither a file nor a folder, or it is an old version in a bucket.
     NoObject,
     /// The server answered a conditional request with 304.
     Unchanged,
-    /// A transform dropped its reply.
+    /// A transform dropped the reply.
     Dropped,
-    /// Its reply opts it out of machine learning or indexing (`--opt-out`), or its host's robots.txt does (`--robots`).
+    /// The reply opts out of machine learning or indexing (`--opt-out`), or the host's robots.txt does (`--robots`).
     OptedOut(OptOutRule),
-    /// Its store has archived it and must restore it before it can be read.
+    /// The store has archived the target and must restore it before it can be read.
     Archived,
-    /// Its line repeats an earlier line of the list.
+    /// The line repeats an earlier line of the list.
     Duplicate,
 }
 
@@ -51,7 +52,7 @@ impl SkipReason {
         SkipReason::Duplicate,
     ];
 
-    /// Returns whether the reason was found in the reply, not in the listing.
+    /// Returns whether the reason was found in the reply rather than in the listing.
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,
@@ -124,7 +125,8 @@ impl Skips {
         }
     }
 
-    /// Counts a target that was added because of its host's robots.txt for that host.
+    /// Also counts a target by its host. The target must already be counted as opted out because of the host's
+    /// robots.txt.
     pub fn add_host(&mut self, host: &str) {
         self.0.get_or_insert_default().opt_outs.add_host(host, 1);
     }

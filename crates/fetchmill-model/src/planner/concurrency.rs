@@ -1,19 +1,19 @@
 //! Finds the number of simultaneous requests that maximises an origin's goodput, and no more.
 //!
-//! Clock-free: time is an argument. A round is a period at one limit in which goodput and mean latency are measured.
-//! All decisions are based on rounds.
-//! - Climb: the limit doubles each round while goodput grows with it or latency does not. TCP's slow start and BBR's
+//! The search has no clock: time is an argument. A round is a period at one limit in which goodput and mean latency are
+//! measured. All decisions are based on rounds.
+//! - Climb: the limit doubles each round while goodput grows or latency stays the same. TCP's slow start and BBR's
 //!   startup work in the same way.
-//! - Shrink: the limit is lowered by 29 % at a time as long as goodput does not fall. Requests that only wait in a
-//!   queue gain nothing.
-//! - Hold: at intervals, a trial alternates the held limit with a slightly higher or lower one, and the better one is
-//!   kept. If goodput or latency at the held limit changes, the search climbs again. Other clients may have caused the
-//!   change. A doubled limit must therefore increase goodput clearly, and a limit that costs other clients more than it
-//!   gains is lowered again.
+//! - Shrink: the limit is lowered by 29 % at a time until goodput falls. Requests that only wait in a queue gain
+//!   nothing.
+//! - Hold: at intervals, a trial alternates the held limit with a slightly higher or lower one, and the better of the
+//!   two is kept. If goodput or latency at the held limit changes, the search climbs again. Other clients may have
+//!   caused the change. A doubled limit must therefore increase goodput clearly, and a limit that costs other clients
+//!   more than it gains is lowered again.
 //!
-//! Rounds in which something else limited the job (no targets, a full sink, a pace) are ignored, with one exception. If
-//! targets have run out while requests wait in a queue, the listing's pages wait in the same queue, so the limit is
-//! lowered (`docs/internals/decisions/0029`).
+//! Rounds in which something else limited the job (no targets, a full sink, a pace) are ignored, with one exception:
+//! targets have run out while requests wait in a queue. The listing's pages then wait in the same queue, so the limit
+//! is lowered (`docs/internals/decisions/0029`).
 
 mod climb;
 mod hold;
@@ -27,7 +27,7 @@ pub use limit_search::{ConcurrencyBounds, ListingState};
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
 
-/// Minimum duration of a round. `COMPARED_MIN` applies to a round that is compared with only a few others.
+/// Minimum duration of a round. `COMPARED_MIN` applies to a round that is compared with only a few other rounds.
 const ROUND_MIN: Millis = 200;
 const COMPARED_MIN: Millis = 400;
 /// Minimum number of replies in a round.
@@ -35,31 +35,31 @@ const ROUND_REPLIES: f64 = 16.0;
 /// Minimum number of replies in a trial's round, unless they take longer than `TRIAL_MAX`.
 const TRIAL_REPLIES: f64 = 400.0;
 const TRIAL_MAX: Millis = 3_000;
-/// Time after which a round ends without a result, or a multiple of the latency if that is longer.
+/// Time after which a round ends without a result. If a multiple of the latency is longer, that multiple applies.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
-/// Latency at or above this multiple of the lowest latency indicates an overload.
+/// Latency at or above this multiple of the lowest latency indicates overload.
 const OVERLOADED: f64 = 8.0;
 /// Share of requests that may still be waiting for their connections to open when a round begins.
 const CONNECTING: f64 = 0.125;
-/// Maximum wait for these connections: a time, or a multiple of the latency if that is longer. On a full link they may
-/// never open.
+/// Maximum wait for these connections. If a multiple of the latency is longer, that multiple applies. On a full link,
+/// the connections may never open.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
 /// Goodput follows a change of the limit only after one latency, plus the time in which the last connections open. A
-/// climb up to `CAREFUL` requests does not wait for that. Above `CAREFUL`, it waits for `CAREFUL_LATENCIES` latencies,
+/// climb up to `CAREFUL` requests does not wait for this. Above `CAREFUL`, it waits for `CAREFUL_LATENCIES` latencies,
 /// but at most `CAREFUL_LAG` milliseconds.
 const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
 /// Memory for requests in flight. A connection has room for its next body and keeps some bodies until they are certain.
-/// For every two active connections, another one rests. Each request therefore counts as two and a half bodies plus the
-/// connection itself. Bodies above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
+/// For every two active connections, one connection rests. Each request therefore counts as two and a half bodies plus
+/// the connection itself. Bodies above `COUNTED_BODY_MAX` have a separate budget (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;
 const CONNECTION_BYTES: f64 = 6.0 * 1024.0;
 
-/// See the module.
+/// The limit for an origin, and the search that sets it. See the module.
 #[derive(Debug, Clone)]
 pub struct ConcurrencyLimit {
     search: LimitSearch,
@@ -104,13 +104,13 @@ impl ConcurrencyLimit {
         matches!(self.phase, Phase::Climb(_) | Phase::Shrink(_) | Phase::Raise(_))
     }
 
-    /// Records the state of the listing.
+    /// Records whether the listing has targets to hand out.
     pub fn note_listing(&mut self, listing: ListingState) {
         self.search.listing = listing;
         self.search.climbed_beside_pages |= listing == ListingState::ReadsAhead;
     }
 
-    /// Records a worker's report. `is_paced` means that the origin's pace limits the job.
+    /// Records a worker's report. `is_paced` states whether the origin's pace limits the job.
     pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
         let Some(state) = self.workers.get_mut(worker) else { return };
         state.note(load, now);
@@ -121,14 +121,14 @@ impl ConcurrencyLimit {
         if self.round.begun.is_none() {
             return self.begin_round(now);
         }
-        // Extrapolate from this worker to all workers.
+        // Extrapolates from this worker to all workers.
         self.round.behind += u32::from(load.is_starved && self.search.listing == ListingState::Behind);
         self.round.add(load, load.in_flight as usize * self.workers.len());
         self.end_round(now);
     }
 
-    /// Begins a round once all workers know the limit and have opened their connections. Except in a climb up to
-    /// `CAREFUL`, it also waits until goodput follows the new limit.
+    /// Begins a round once all workers know the limit and have opened their connections. Unless this is a climb up to
+    /// `CAREFUL`, the round also waits until goodput follows the new limit.
     fn begin_round(&mut self, now: Millis) {
         let waited = now.saturating_sub(self.round.since);
         let have_heard = self.workers.iter().all(|worker| worker.said_at > self.round.since);
@@ -165,8 +165,8 @@ impl ConcurrencyLimit {
         ROUND_MAX.max((self.round_latency() * ROUND_MAX_LATENCIES) as Millis)
     }
 
-    /// Returns the latency in milliseconds from which the length of rounds is computed. It is limited so that long
-    /// queues after an overload do not make rounds equally long.
+    /// Returns the latency, in milliseconds, from which the length of a round is computed. The value is capped so that
+    /// long queues after an overload do not make rounds just as long.
     fn round_latency(&self) -> f64 {
         self.latency.min(self.search.floor * OVERLOADED) / 1000.0
     }
@@ -174,7 +174,7 @@ impl ConcurrencyLimit {
     fn end_round(&mut self, now: Millis) {
         let Some(begun) = self.round.begun else { return };
         let took = now.saturating_sub(begun);
-        // Replies come in waves, and a round of several latencies contains whole waves.
+        // Replies come in waves, and a round that lasts several latencies contains whole waves.
         let (latencies, least, enough) = match self.phase {
             Phase::Climb(_) => (1.0, ROUND_MIN, ROUND_REPLIES),
             Phase::Hold(_) => (2.0, ROUND_MIN, ROUND_REPLIES),

@@ -1,10 +1,10 @@
 //! The pace for an origin that throttles: cubic increase, multiplicative decrease.
 //!
-//! Clock-free: time is an argument. There is no pace until a request is refused. The first refusals set the pace to the
-//! rate of successes at that time: an origin that refuses requests above a rate still serves that rate. From there the
-//! pace returns to the last refused rate within some seconds, slowly near it and faster beyond it, like CUBIC's window
-//! (RFC 9438). Far above that rate the pace is removed. Refusals that occur at every pace do not indicate a rate and
-//! are tolerated (docs/internals/decisions/0018).
+//! This module has no clock: time is an argument. There is no pace until a request is refused. The first refusals set
+//! the pace to the rate of successes at that time, because an origin that refuses requests above a certain rate still
+//! serves that rate. From there the pace returns to the last refused rate within a few seconds. It grows slowly near
+//! that rate and faster beyond it, like CUBIC's window (RFC 9438). Far above that rate the pace is removed. Refusals
+//! that occur at every pace do not indicate a rate limit and are tolerated (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 
@@ -13,55 +13,57 @@ use crate::limits;
 
 /// Length of the slots in which replies are counted.
 const SLOT: Millis = 50;
-/// Time for which slots are kept.
+/// Time for which the slots are kept.
 const KEPT: Millis = 4000;
-/// Time that a measurement covers. At a slow pace it is longer.
+/// Time that a measurement covers. At a slow pace, a measurement takes longer.
 const LATELY: Millis = 1000;
-/// Time after a cut during which replies to earlier requests still arrive: one report interval and one round trip.
+/// Time after a cut during which replies to earlier requests still arrive: one report interval plus one round trip.
 const STALE: Millis = 150;
 /// Minimum time of the first measurement, without a pace.
 const FIRST_MEASURED: Millis = 100;
 /// Minimum time of a measurement after a cut.
 const MEASURED: Millis = 300;
-/// Minimum number of replies for measuring the rate. `SHARE_REPLIES` is the number for measuring the refused share.
+/// Minimum number of replies needed to measure the rate. `SHARE_REPLIES` replies are needed to measure the refused
+/// share.
 const MEASURED_REPLIES: f64 = 20.0;
 const SHARE_REPLIES: f64 = 100.0;
 /// A cut sets the pace to this fraction of the rate of successes. Without any success, it multiplies the pace by
 /// `BLIND_CUT`.
 const CUT: f64 = 0.95;
 const BLIND_CUT: f64 = 0.5;
-/// Refusals up to this share leave the pace unchanged. A larger share causes a cut.
+/// A refused share up to this value leaves the pace unchanged. A larger share causes a cut.
 const HELD_SHARE: f64 = 0.01;
-/// Growth of the pace: t seconds after its plateau it is 1 + t³ x `GROWTH` times the plateau. Growing by 5 % takes 3
-/// seconds.
+/// Growth of the pace: t seconds after its plateau, the pace is 1 + t³ x `GROWTH` times the plateau. Growing by 5 %
+/// takes 3 seconds.
 const GROWTH: f64 = 0.05 / 27.0;
 /// Factor by which the first pace grows in a second.
 const GUESS_GROWTH: f64 = 2.0;
 /// Above this multiple of the plateau, the pace grows like the first pace.
 const FAR_ABOVE: f64 = 4.0;
-/// Above `FAR_ABOVE`, the pace is removed once less than this fraction of it is used.
+/// If the pace is above `FAR_ABOVE` and less than this fraction of it is used, the pace is removed.
 const UNUSED: f64 = 0.5;
-/// A measured rate confirms the previous one if it is at least this fraction of it. Otherwise one of the two was
-/// measured at a bad moment.
+/// A measured rate confirms the previous one if it is at least this fraction of the previous rate. Otherwise one of the
+/// two was measured at a bad moment.
 const CONFIRMED: f64 = 0.7;
 /// After this number of consecutive useless cuts, refusals are assumed not to depend on the pace.
 const USELESS_CUTS: u32 = 3;
-/// Minimum number of refusals in these cuts. Fewer may be a coincidence.
+/// Minimum number of refusals in these cuts. A smaller number may be a coincidence.
 const USELESS_REFUSED: f64 = 10.0;
 /// A cut is useless if it changes the refused share by a factor between `UNCHANGED` and `1 / UNCHANGED`.
 const UNCHANGED: f64 = 0.6;
-/// Cuts count as useless only if the request rate also fell to this fraction or less. Otherwise they hardly took
+/// Cuts count as useless only if the request rate also fell to this fraction or less. Otherwise the cuts hardly took
 /// effect.
 const LOWERED: f64 = 0.9;
-/// Time for which refusals are tolerated after the first useless cuts. It doubles each time, up to `PUT_UP_MAX`.
+/// Time for which refusals are tolerated after the first useless cuts. The time doubles with each further series of
+/// useless cuts, up to `PUT_UP_MAX`.
 const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
 /// Largest refused share that is tolerated.
 const PUT_UP_SHARE: f64 = 0.5;
-/// A time without reports counts as this much at most.
+/// A longer time without reports counts as this much.
 const STEP_MAX: Millis = 1000;
 
-/// Replies in a short period.
+/// Replies in one slot.
 #[derive(Debug, Clone, Copy, Default)]
 struct TimeSlot {
     number: u64,
@@ -97,12 +99,12 @@ impl ReplyCounts {
     }
 }
 
-/// A pace in force.
+/// The pace currently in force.
 #[derive(Debug, Clone, Copy)]
 struct ActivePace {
     /// Requests/s.
     rate: f64,
-    /// Rate at which requests were last refused, as far as known. Growth is slowest there.
+    /// Rate at which requests were last refused, as far as known. The pace grows most slowly near this rate.
     plateau: f64,
     /// Seconds of growth since the plateau was reached. Negative before that.
     grown: f64,
@@ -133,7 +135,7 @@ impl ActivePace {
     }
 }
 
-/// Consecutive cuts.
+/// A series of consecutive cuts.
 #[derive(Debug, Clone, Copy, Default)]
 struct CutSeries {
     /// Requests/s before the first cut.
@@ -142,8 +144,8 @@ struct CutSeries {
     share: f64,
     /// Replies between the first and the last cut.
     since: ReplyCounts,
-    /// Number of cuts without effect. Cuts are judged by all their replies together, because at a slow pace a single
-    /// cut has few.
+    /// Number of cuts without effect. All replies of a series are judged together, because at a slow pace a single cut
+    /// covers only a few replies.
     useless: u32,
 }
 
@@ -157,8 +159,7 @@ struct UnrelatedRefusals {
 }
 
 impl UnrelatedRefusals {
-    /// Returns the share of these replies that may be refused, which is the tolerated share plus two standard
-    /// deviations.
+    /// Returns how large a share of these replies may be refused: the tolerated share plus two standard deviations.
     fn allowed(&self, replies: &ReplyCounts, now: Millis) -> f64 {
         if now >= self.until {
             return 0.0;
@@ -168,12 +169,12 @@ impl UnrelatedRefusals {
     }
 }
 
-/// See the module.
+/// The pace of an origin, and the measurements that set it. See the module.
 #[derive(Debug, Clone)]
 pub struct Congestion {
     slots: VecDeque<TimeSlot>,
     held: Option<ActivePace>,
-    /// Start of the measurement: the first reply, or after a cut the time when stale replies have ended.
+    /// Start of the measurement: the first reply or, after a cut, the time when stale replies no longer arrive.
     since: Option<Millis>,
     seen_at: Millis,
     series: CutSeries,
@@ -199,12 +200,13 @@ impl Congestion {
         self.held.map(|held| held.rate)
     }
 
-    /// Begins with the pace of an earlier run. The pace grows from there and is removed if it is not needed.
+    /// Begins with the pace of an earlier run. The pace grows from there and is removed if it turns out to be
+    /// unnecessary.
     pub fn resume(&mut self, rate: f64) {
         self.held = Some(ActivePace::below(rate, rate * CUT));
     }
 
-    /// Records numbers of successes and refusals.
+    /// Records these numbers of successes and refusals.
     pub fn observe(&mut self, successes: u32, refused: u32, now: Millis) {
         if successes == 0 && refused == 0 {
             return;
@@ -225,7 +227,7 @@ impl Congestion {
         }
     }
 
-    /// Discards the measurements after a rest of the origin.
+    /// Discards the measurements. It is called after the origin has rested.
     pub fn forget(&mut self, now: Millis) {
         self.slots.clear();
         self.since = Some(now);
@@ -284,7 +286,7 @@ impl Congestion {
     }
 
     /// Returns the time from which the rate is measured. Without a pace, this is the first refusal, because fewer
-    /// requests were sent before it.
+    /// requests were sent before the refusal.
     fn counted_from(&self, now: Millis) -> Millis {
         let from = now.saturating_sub(self.window(MEASURED_REPLIES));
         if self.held.is_some() {
@@ -314,11 +316,11 @@ impl Congestion {
         self.since = Some(now + STALE);
     }
 
-    /// Counts this cut. Returns whether refusals must be tolerated because enough cuts were useless.
+    /// Counts this cut. Returns whether enough cuts were useless, so that refusals must be tolerated.
     fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
         let series = &mut self.series;
         series.since.add(measured);
-        // Judge a single cut if it has many replies, and all cuts together otherwise.
+        // Judges a single cut if it covers many replies, and all cuts together otherwise.
         let expected = measured.replies() * series.share;
         let seen = if expected >= USELESS_REFUSED { measured } else { series.since };
         if !(UNCHANGED..=1.0 / UNCHANGED).contains(&(seen.share() / series.share)) {
@@ -339,12 +341,12 @@ impl Congestion {
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        // The best rate is unknown, because refusals or a busy machine allowed only few requests.
+        // The best rate is unknown, because refusals or a busy machine allowed only a few requests.
         self.held = Some(ActivePace { is_guess: true, ..ActivePace::below(before, before) });
         self.since = Some(now + STALE);
     }
 
-    /// Holds the pace. If there are only a few refusals, the pace is the origin's rate.
+    /// Keeps the pace unchanged. If there are only a few refusals, the pace matches the origin's rate.
     fn hold(&mut self) {
         if let Some(held) = &mut self.held {
             *held = ActivePace::below(held.rate, held.rate);
@@ -354,7 +356,7 @@ impl Congestion {
     fn grow(&mut self, step: Millis, lately: ReplyCounts) {
         let Some(held) = &mut self.held else { return };
         held.grow(step as f64 / 1000.0);
-        // If there are few replies, the absence of refusals may be a coincidence.
+        // With only a few replies, the absence of refusals may be a coincidence.
         if held.grown >= 0.0 && lately.replies() >= MEASURED_REPLIES {
             self.series = CutSeries::default();
         }

@@ -1,16 +1,16 @@
 //! The hosts of a multi-host job: how many requests each host may receive now, and which hosts are dead.
 //!
-//! Clock-free: time is an argument. Each host belongs to one worker ([`HostId::worker`]), so a table has one owner and
-//! needs no lock. A host consists of scheme, name and port, like an [origin](super::origin).
+//! The module has no clock: time is an argument. Each host belongs to one worker ([`HostId::worker`]), so a table has
+//! one owner and needs no lock. A host consists of a scheme, a name and a port, like an [origin](super::origin).
 //!
 //! - Limits: requests in flight, and requests per second (the generic cell rate algorithm, ITU-T I.371).
-//! - After a 429 or 503, the host gets no requests until the time that it named. If it named none, it rests, twice as
-//!   long each time.
-//! - Prompt hosts always get a place. While there are targets on prompt hosts, all other hosts share the remaining
-//!   places, so slow hosts cannot take every place.
+//! - Throttling: after a 429 or 503, the host gets no requests until the time that it named. If it named none, it
+//!   rests, and each rest is twice as long as the one before it.
+//! - Places: prompt hosts always get a place. While there are targets on prompt hosts, all other hosts share the
+//!   remaining places, so slow hosts cannot take every place.
 //! - Breaker: a host rests after several consecutive failures to reach it, if these are at least half of its latest
-//!   results. After each rest, one target tests the host. If these tests fail as often as a target may be tried, the
-//!   host is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
+//!   results. After each rest, one target tests the host. If as many tests fail as a target may have attempts, the host
+//!   is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,12 @@ use super::origin::Millis;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 
-/// Burst that a host may get after a quiet time, expressed as time: the requests of a tenth of a second.
+/// Burst that a host may receive after a quiet time, expressed as a time: the requests of a tenth of a second.
 const BURST_MICROS: u64 = 100_000;
 /// Number of results that are remembered for a host, one bit each.
 const HISTORY: u32 = 20;
 
-/// A host, identified by the hash of its origin's text. If two hosts have the same hash, they share their limits, which
-/// is harmless.
+/// A host, identified by the hash of its origin. Two hosts with the same hash share their limits, which is harmless.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(u64);
 
@@ -34,13 +33,13 @@ impl HostId {
         HostId(xxhash_rust::xxh3::xxh3_64(origin_text(url)))
     }
 
-    /// Returns which of `workers` workers owns the host.
+    /// Returns the index of the worker that owns the host, out of `workers` workers.
     pub fn worker(self, workers: usize) -> usize {
         // Use the upper bits, because the lower bits determine the position in the tables.
         ((self.0 >> 32) % workers.max(1) as u64) as usize
     }
 
-    /// Returns the host as a number, so that other code can store it.
+    /// Returns the host as a number that other code can store.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -61,17 +60,17 @@ fn origin_text(url: &[u8]) -> &[u8] {
 /// Limits that apply to every host.
 #[derive(Debug, Clone, Copy)]
 pub struct HostRules {
-    /// Maximum number of requests in flight to a host. 0 for no limit.
+    /// Maximum number of requests in flight to a host. 0 means no limit.
     pub connections: u32,
-    /// Maximum number of requests/s to a host. `None` for no limit.
+    /// Maximum number of requests/s to a host. `None` means no limit.
     pub rate: Option<f64>,
-    /// Number of tests of an unreachable host before it is dead.
+    /// Number of tests of an unreachable host before it counts as dead.
     pub probes: u32,
     /// Time for which a dead host is not tested again.
     pub dead_for: Millis,
-    /// Number of hosts whose state is kept.
+    /// Maximum number of hosts whose state is kept.
     pub held_max: usize,
-    /// Maximum number of requests in flight to all hosts together. 0 for no limit.
+    /// Maximum number of requests in flight to all hosts together. 0 means no limit.
     pub places: usize,
 }
 
@@ -82,25 +81,25 @@ pub enum Admission {
     Go,
     /// The target may start after another target of the host has left.
     Full,
-    /// The target may start after a target on another host that is not known to be prompt has left
+    /// The target may start after a target on another host has left, if that host is not known to be prompt
     /// ([`HostTable::has_room`]).
     Crowded,
-    /// The target may start at this time, because of the rate.
+    /// The target may start at this time, because the host's rate does not allow it earlier.
     Later(Millis),
-    /// The target may start at this time, which is far away, because the host requested a pause or rests.
+    /// The target may start at this time, which is far in the future, because the host requested a pause or is resting.
     Resting(Millis),
-    /// The target may never start, because the host is dead. Contains the failure kind.
+    /// The target can never start, because the host is dead. Contains the failure kind.
     Closed(FailureKind),
 }
 
 /// Result of a request, as far as it concerns the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Unknown: there was no request, or its result says nothing about the host.
+    /// Nothing is known: there was no request, or its result says nothing about the host.
     Nothing,
     /// The host answered.
     Answer,
-    /// The host throttles. Contains the time that it named, if any.
+    /// The host throttles requests. Contains the time that the host named, if any.
     Throttled(Option<Millis>),
     /// There was no complete reply.
     Failure(FailureKind),
@@ -111,37 +110,37 @@ struct HostState {
     /// Time at which the rate allows the next request, in microseconds.
     due: u64,
     not_before: Millis,
-    /// Failures among the last requests, one bit per request, with the latest request in the lowest bit. `seen` is the
-    /// number of these requests, at most [`HISTORY`].
+    /// Results of the latest requests, one bit per request. A set bit is a failure, and the lowest bit is the latest
+    /// request. `seen` is the number of these requests, at most [`HISTORY`].
     history: u32,
     seen: u8,
-    /// Consecutive failures to reach the host.
+    /// Number of consecutive failures to reach the host.
     failures: u8,
-    /// Consecutive rests without an answer.
+    /// Number of consecutive rests without an answer.
     rests: u8,
     kind: Option<FailureKind>,
-    /// Whether the host is dead, that is, not tested for a long time.
+    /// Whether the host is dead, which means that it is not tested for a long time.
     is_dead: bool,
     /// Start of the last rest.
     rested_at: Millis,
-    /// Whether a target is testing the host.
+    /// Whether a target is currently testing the host.
     is_probed: bool,
     /// Whether the last reply was prompt.
     is_prompt: bool,
     in_flight: u32,
 }
 
-/// See the module.
+/// The hosts of a worker. See the module.
 #[derive(Debug)]
 pub struct HostTable {
     rules: HostRules,
-    /// Time between two requests to a host, in microseconds. 0 for no rate.
+    /// Time between two requests to a host, in microseconds. 0 means that there is no rate.
     interval: u64,
     known: HashMap<HostId, HostState>,
-    /// Number of requests in flight to prompt hosts. `others` counts those to all other hosts.
+    /// Number of requests in flight to prompt hosts. `others` is the number for all other hosts.
     prompt: usize,
     others: usize,
-    /// Time of the last request for a prompt host.
+    /// Time at which a target on a prompt host last asked to start.
     prompt_wanted_at: Option<Millis>,
 }
 
@@ -163,7 +162,7 @@ impl HostState {
         }
     }
 
-    /// Returns whether the state can be forgotten without any effect.
+    /// Returns whether the state of the host can be forgotten without any effect.
     fn is_plain(&self, now: Millis) -> bool {
         self.in_flight == 0
             && self.rests == 0
@@ -176,7 +175,7 @@ impl HostState {
         self.seen = (self.seen + 1).min(HISTORY as u8);
     }
 
-    /// Returns whether the breaker opens.
+    /// Returns whether the breaker must open.
     fn cannot_be_reached(&self) -> bool {
         u32::from(self.failures) >= limits::HOST_FAILURES_MAX
             && self.history.count_ones() * 2 >= u32::from(self.seen)
@@ -190,8 +189,8 @@ impl HostTable {
         HostTable { rules, interval, known: HashMap::new(), prompt: 0, others: 0, prompt_wanted_at: None }
     }
 
-    /// Returns why no target of a host may start now, or `None` if the host neither rests nor is dead. Does not count a
-    /// target as in flight.
+    /// Returns why no target of a host may start now, or `None` if the host neither rests nor is dead. Unlike
+    /// [`Self::admit`], counts no target as in flight.
     pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
         let host = self.known.get(&id).filter(|host| now < host.not_before)?;
         Some(match host.kind {
@@ -200,7 +199,7 @@ impl HostTable {
         })
     }
 
-    /// Lets a target test a dead host again if the host's last rest began before the target was due.
+    /// Allows a target to test a dead host again if the host's last rest began before the target was due.
     pub fn doubt(&mut self, id: HostId, due: Millis, now: Millis) {
         if let Some(host) = self.known.get_mut(&id).filter(|host| host.is_dead && host.rested_at < due) {
             host.not_before = host.not_before.min(now);
@@ -242,7 +241,7 @@ impl HostTable {
     }
 
     /// Returns whether a host that is not known to be prompt may have one more request in flight. While targets on
-    /// prompt hosts keep coming, these hosts get one more place than they use, up to a quarter of all places.
+    /// prompt hosts keep arriving, prompt hosts get one more place than they use, up to a quarter of all places.
     pub fn has_room(&self, now: Millis) -> bool {
         let lately = limits::PROMPT_WITHIN.as_millis() as Millis;
         let is_wanted = self.prompt_wanted_at.is_some_and(|at| now.saturating_sub(at) < lately);
@@ -255,7 +254,7 @@ impl HostTable {
         self.known.get(&id).is_some_and(|host| host.is_prompt)
     }
 
-    /// Ends a target that was in flight for `took`.
+    /// Records that a target has left after being in flight for `took`.
     pub fn left_after(&mut self, id: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
         let is_prompt = match seen {
             RequestOutcome::Nothing => None,
@@ -280,7 +279,7 @@ impl HostTable {
         self.left(id, seen, now);
     }
 
-    /// Ends a target that was in flight.
+    /// Records that a target is no longer in flight.
     pub fn left(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let Some(host) = self.known.get_mut(&id) else { return };
         if host.in_flight > 0 {
@@ -326,9 +325,9 @@ impl HostTable {
                 host.remember(true);
                 host.failures = host.failures.saturating_add(1);
                 host.is_probed = false;
-                // Requests sent before a rest may fail during the rest. They show nothing new.
+                // Requests sent before a rest may fail during the rest. Such failures show nothing new.
                 if host.cannot_be_reached() && now >= host.not_before {
-                    // If another attempt would not help, a rest would not help either.
+                    // If another attempt cannot help, a rest cannot help either.
                     let probes = if kind.is_retryable() { rules.probes } else { 0 };
                     host.rest(kind, probes, rules.dead_for, now);
                 }
@@ -336,13 +335,13 @@ impl HostTable {
         }
     }
 
-    /// Returns the time between two requests to a host, in microseconds. 0 for no rate.
+    /// Returns the time between two requests to a host, in microseconds. 0 means that there is no rate.
     pub fn interval(&self) -> u64 {
         self.interval
     }
 
-    /// Returns the earliest time at which a target that arrives now may start, for callers that defer the target.
-    /// `ahead` targets of the same host start before it.
+    /// Returns the earliest time at which a target that arrives now can start if `ahead` targets of the same host start
+    /// before it. Used by callers that defer the target.
     pub fn outlook(&self, id: HostId, ahead: usize, now: Millis) -> Millis {
         let Some(host) = self.known.get(&id) else { return now };
         let by_rate =
@@ -350,7 +349,8 @@ impl HostTable {
         host.not_before.max(by_rate / 1000)
     }
 
-    /// Forgets hosts without relevant state. If too many hosts remain, forgets all hosts without requests in flight.
+    /// Forgets hosts whose state no longer matters. If too many hosts remain, forgets all hosts without requests in
+    /// flight.
     fn make_room(&mut self, now: Millis) {
         if self.known.len() < self.rules.held_max {
             return;
@@ -380,8 +380,8 @@ fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Mi
     (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
 }
 
-/// Returns whether a failure means that no request can reach the host. A name that does not exist fails immediately and
-/// costs nothing, so it needs no breaker.
+/// Returns whether a failure means that no request can reach the host. A name that does not exist is not such a
+/// failure. It fails immediately and costs nothing, so it needs no breaker.
 fn tells_of_host(kind: FailureKind) -> bool {
     use FailureKind::{
         ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
@@ -392,19 +392,19 @@ fn tells_of_host(kind: FailureKind) -> bool {
     ) || kind.is_untrusted()
 }
 
-/// Returns whether a target with this failure may be dead. Alternatively, it may be unreachable only now or only from
-/// here.
+/// Returns whether a target with this failure may be dead. Otherwise, another attempt or another network would not
+/// change the result.
 pub fn may_be_dead(kind: FailureKind) -> bool {
     use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
     let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);
     tells_of_host(kind) || is_silent || matches!(kind, DnsEmpty | DnsNotFound)
 }
 
-/// Returns what a failed attempt shows about its host. `until` is the end of the pause that the host requested.
+/// Returns what a failed attempt says about its host. `until` is the end of the pause that the host requested.
 pub fn seen(kind: FailureKind, until: Option<Millis>) -> RequestOutcome {
     match (kind, kind.class()) {
         (_, FailureClass::Throttle) => RequestOutcome::Throttled(until),
-        // A complete reply with a status is a sign of life.
+        // A complete reply with a status shows that the host is alive.
         (FailureKind::Status | FailureKind::Redirect | FailureKind::ServerError, _) => RequestOutcome::Answer,
         _ => RequestOutcome::Failure(kind),
     }
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 0), Admission::Go);
         hosts.left_after(id(1), RequestOutcome::Answer, 5, 5);
 
-        // From now on, one more place than the host uses is reserved for it.
+        // From now on, one more place is reserved for the host than it uses.
         assert_eq!(hosts.admit(id(1), 5), Admission::Go);
         for number in 0..4 {
             hosts.left_after(slow(number), RequestOutcome::Failure(FailureKind::HeadTimeout), 4000, 10);
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 10), Admission::Go);
         assert_eq!(hosts.admit(slow(30), 10), Admission::Crowded);
 
-        // If no target needs it, no place is reserved.
+        // If no target on a prompt host has asked for a second, no place is reserved.
         assert!(!hosts.has_room(1_009));
         assert!(hosts.has_room(1_010));
         assert_eq!(hosts.admit(slow(30), 1_010), Admission::Go);
@@ -567,7 +567,7 @@ mod tests {
 
         hosts.doubt(id(1), 1_000, 20_998);
         assert_eq!(hosts.admit(id(1), 20_998), closed);
-        // The caller's clock may be a tick behind the clock of the thread that set the time.
+        // The caller's clock can be one tick behind the clock of the thread that set the time.
         hosts.doubt(id(1), 21_003, 20_999);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Go);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Full);

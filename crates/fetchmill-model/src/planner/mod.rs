@@ -1,8 +1,8 @@
 //! The planner. It decides which targets to fetch next, which must wait, and when the job is done.
 //!
-//! It does no I/O and has no clock: time is an argument. A single lock protects it and is taken once per batch. A
-//! target is first announced (listed, but not yet in the journal), then ready, then outstanding (with a worker), then
-//! finished. An outstanding target may also wait and become outstanding again.
+//! The planner does no I/O and has no clock: time is an argument. A single lock protects the planner and is taken once
+//! per batch. A target is first announced (listed, but not yet in the journal), then ready, then outstanding (with a
+//! worker), then finished. An outstanding target can also wait and later become outstanding again.
 
 pub mod concurrency;
 pub mod congestion;
@@ -41,19 +41,20 @@ pub struct PlannerOptions {
     pub workers: usize,
     /// Maximum number of requests in flight.
     pub limit: usize,
-    /// Maximum number while the job has only one host. `None` if only `limit` applies.
+    /// Maximum number of requests in flight while the job has only one host. `None` if only `limit` applies.
     pub host_limit: Option<usize>,
-    /// Bounds for finding the best number while the job has only one origin. `None` if the number is fixed.
+    /// Bounds of the search for the best number of requests in flight while the job has only one origin. `None` if the
+    /// number is fixed.
     pub auto: Option<ConcurrencyBounds>,
     /// Length of a commit window. A target that waits longer is written to the journal.
     pub commit_window: Millis,
     /// See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Millis,
-    /// Maximum number of waiting targets in memory. The others stay in the journal.
+    /// Maximum number of waiting targets in memory. Further targets stay in the journal.
     pub held_max: usize,
-    /// Seed of the jitter.
+    /// Seed of the random jitter.
     pub seed: u64,
-    /// Only targets before this one are handed out. `None` for all.
+    /// Only targets before this one are handed out. `None` means all targets.
     pub end: Option<Sequence>,
 }
 
@@ -62,30 +63,30 @@ pub struct PlannerOptions {
 pub enum NextWork {
     /// Fetch these targets.
     Batch(Batch),
-    /// Request work again at this time, or when woken.
+    /// Ask for work again at this time, or earlier if woken.
     WaitUntil(Millis),
-    /// Request work again when woken.
+    /// Ask for work again when woken.
     Wait,
     /// Stop: there will be no more work.
     Done,
 }
 
-/// Work of a worker since its last report.
+/// A worker's work since its last report.
 #[derive(Debug, Default)]
 pub struct WorkerReport {
     /// Targets with a final outcome.
     pub settled: usize,
-    /// Targets to be tried again.
+    /// Targets that need another attempt.
     pub retries: Vec<Retry>,
-    /// Observations of the origin.
+    /// Observations about the origin.
     pub observed: Observations,
-    /// A fetched target, as it is in its page.
+    /// A fetched target, as stored in its page.
     pub fetched: Option<Box<[u8]>>,
-    /// Measurements for finding the best number of requests in flight.
+    /// Measurements for the search for the best number of requests in flight.
     pub load: Option<Load>,
 }
 
-/// See the module.
+/// The plan of a job. See the module.
 #[derive(Debug)]
 pub struct Planner {
     options: PlannerOptions,
@@ -100,14 +101,14 @@ pub struct Planner {
     read_ahead: ReadAhead,
     /// State of the job's only origin.
     origin: OriginState,
-    /// Search for the number of requests in flight to the origin. `None` if the number is fixed.
+    /// Search for the best number of requests in flight to the origin. `None` if the number is fixed.
     concurrency: Option<ConcurrencyLimit>,
     /// The current probe of the origin.
     probing: Probing,
-    /// Set in a multi-host job. The workers that own the hosts keep the hosts' state.
+    /// Set in a multi-host job. The workers that own the hosts keep the state of the hosts.
     routes: Option<Routes>,
     jitter: Jitter,
-    /// End of a pause that was not caused by the origin's state. 0 if there is no pause.
+    /// End of a pause that has nothing to do with the origin's state. 0 if there is no pause.
     paused_until: Millis,
 }
 
@@ -142,18 +143,18 @@ impl Planner {
         if self.routes.is_none() {
             self.routes = Some(Routes::new(self.options.workers));
             self.concurrency = None;
-            // The first host's state does not apply to the others. A target that waits for a health check still gets
-            // its result.
+            // The state of the first host does not apply to the other hosts. A target that waits for a health check
+            // still gets its result.
             self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
         }
     }
 
-    /// Allows the first page of the listing as a health check.
+    /// Allows the first page of the listing to be used as a health check.
     pub fn can_ask_first_page(&mut self) {
         self.probing.can_ask_first_page();
     }
 
-    /// Adds targets that are listed and being written to the journal.
+    /// Adds targets that are listed and are being written to the journal.
     pub fn announce(&mut self, targets: usize) {
         self.announced += targets;
     }
@@ -193,18 +194,18 @@ impl Planner {
         self.origin.resume_rate(rate);
     }
 
-    /// Announces that the journal has waiting targets of an earlier run.
+    /// Records that the journal contains waiting targets of an earlier run.
     pub fn resume_waiting(&mut self) {
         self.waiting.all_in_journal();
     }
 
     /// Returns whether there is room for another page. Only targets that were not fetched yet count. Targets that wait
-    /// for another attempt do not count, nor do fetched targets that are not committed yet.
+    /// for another attempt and fetched targets that are not committed yet do not count.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
         let listed = self.unassigned_targets();
         !self.is_past_end
             && listed + self.outstanding < limits::WINDOW_TARGETS_MAX
-            // In a multi-host job, list far ahead so that there is work for all hosts.
+            // In a multi-host job, the listing runs far ahead so that there is work for all hosts.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
@@ -214,7 +215,7 @@ impl Planner {
         !self.listing_done && self.unassigned_targets() < limits::HUNGRY_TARGETS
     }
 
-    /// Returns whether the listing continues and none of its targets is left to hand out.
+    /// Returns whether the listing continues although none of its targets are left to hand out.
     pub fn has_no_targets(&self) -> bool {
         !self.listing_done && self.unassigned_targets() == 0
     }
@@ -224,7 +225,7 @@ impl Planner {
         self.announced + self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
 
-    /// Returns the next work of a worker, with at most `max` targets.
+    /// Returns a worker's next work, with at most `max` targets.
     pub fn next_batch(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if self.routes.is_some() {
             return self.next_of_hosts(worker, max.min(limits::BATCH_TARGETS_MAX), now);
@@ -244,7 +245,7 @@ impl Planner {
         self.until_given_up(next)
     }
 
-    /// Limits a wait to the time at which the job abandons the origin.
+    /// Ends a wait no later than the time at which the job abandons the origin.
     fn until_given_up(&self, next: NextWork) -> NextWork {
         let Some(OriginTrouble { until, .. }) = self.origin.trouble() else { return next };
         match next {
@@ -254,7 +255,7 @@ impl Planner {
         }
     }
 
-    /// Returns the next work while only a probe may be sent.
+    /// Returns the next work while only probes are sent.
     fn next_probe(&mut self, now: Millis) -> NextWork {
         if self.is_done() {
             return NextWork::Done;
@@ -275,7 +276,7 @@ impl Planner {
         NextWork::Batch(batch)
     }
 
-    /// Takes a random target that was never handed out. Adjacent targets might all be broken.
+    /// Takes a random target that was never handed out. Targets next to each other could all be broken.
     fn take_any_ready(&mut self) -> Option<Batch> {
         if self.ready.is_empty() {
             return None;
@@ -292,7 +293,7 @@ impl Planner {
         Some(Batch::Page(page, position..position + 1))
     }
 
-    /// [`Planner::next_batch`] for a multi-host job.
+    /// The equivalent of [`Planner::next_batch`] in a multi-host job.
     fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if let Some(routes) = &mut self.routes {
             for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {
@@ -312,12 +313,13 @@ impl Planner {
         self.outlook()
     }
 
-    /// Returns whether targets were divided since the last call. If so, other workers may have some now.
+    /// Returns whether targets were divided among workers since the last call. If so, other workers may have targets
+    /// now.
     pub fn take_divided(&mut self) -> bool {
         self.routes.as_mut().is_some_and(Routes::take_divided)
     }
 
-    /// Returns when a worker that takes no batch now should request work again.
+    /// Returns when a worker that takes no batch now should ask for work again.
     pub fn outlook(&self) -> NextWork {
         if self.is_done() {
             return NextWork::Done;
@@ -330,7 +332,7 @@ impl Planner {
         if !due.is_empty() {
             return Some(Batch::Retries(due));
         }
-        // Near the end, divide the remaining targets so that no single worker gets all of them.
+        // Near the end, the remaining targets are divided so that no single worker gets all of them.
         let fair = if self.listing_done { self.ready_targets.div_ceil(self.options.workers) } else { max };
         let (page, range) = self.ready.front_mut()?;
         let count = range.len().min(max).min(fair.max(1));
@@ -364,13 +366,13 @@ impl Planner {
         }
     }
 
-    /// Makes settled targets outstanding again, because their process died before their outcomes were durable.
+    /// Makes settled targets outstanding again because their process died before their outcomes were durable.
     pub fn take_back(&mut self, targets: usize) {
         self.outstanding += targets;
     }
 
-    /// Records a worker's report. Returns targets to write to the journal's table. Write them before the next load for
-    /// [`Planner::wants_waiting`].
+    /// Records a worker's report. Returns targets to write to the journal's table. They must be written before the next
+    /// load for [`Planner::wants_waiting`].
     pub fn report(&mut self, report: WorkerReport, now: Millis) -> Vec<WaitingTarget> {
         let WorkerReport { settled, mut retries, observed, fetched, load: _ } = report;
         self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
@@ -385,8 +387,8 @@ impl Planner {
         to_journal
     }
 
-    /// Records a worker's requests in flight and its replies. While an origin is paced or in trouble, its goodput does
-    /// not show its capacity.
+    /// Records a worker's requests in flight and its replies. While an origin is paced or in trouble, goodput does not
+    /// reflect its capacity.
     pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
         let is_held = self.rate().is_some() || self.held_until(now).is_some();
         let listing = self.listing_state();
@@ -433,7 +435,7 @@ impl Planner {
         }
     }
 
-    /// Returns whether the number of requests in flight is determined by a search instead of being fixed.
+    /// Returns whether a search determines the number of requests in flight.
     pub fn finds_concurrency(&self) -> bool {
         self.concurrency.is_some()
     }
@@ -449,7 +451,7 @@ impl Planner {
         searched.is_at_most().then(|| searched.limit())
     }
 
-    /// Returns whether there is anything with which to probe the origin.
+    /// Returns whether there is a target or a health check with which the origin can be probed.
     fn can_be_asked(&self) -> bool {
         self.routes.is_none() && (self.probing.can_check() || !self.ready.is_empty())
     }
@@ -499,7 +501,7 @@ impl Planner {
         }
         let failed = at.filter(|_| is_first).map(|at| retries.remove(at));
         match failed {
-            // The origin itself reports that it is overloaded.
+            // The origin itself reports an overload.
             Some(retry) if retry.target.kind.class() == FailureClass::Throttle => {
                 self.origin.rest(retry.retry_after.unwrap_or(0).min(RETRY_AFTER_MAX), now);
                 retries.push(retry);
@@ -531,7 +533,7 @@ impl Planner {
         let ProbeState::Check(failed) = std::mem::take(&mut self.probing.state) else { return to_journal };
         if self.origin.gate(now) == Gate::Asking {
             match (status, &failed) {
-                // A page says little about objects, and no object was fetched yet.
+                // A listing page says little about objects, and no object was fetched yet.
                 (HealthStatus::Healthy, _) if *asked == HealthCheck::FirstPage => {
                     self.origin.is_partly_healthy(now);
                 }
@@ -550,7 +552,7 @@ impl Planner {
         to_journal
     }
 
-    /// Takes the requested health check.
+    /// Takes the health check that was requested.
     pub fn take_health_check(&mut self) -> Option<HealthCheck> {
         self.probing.question.take()
     }
@@ -560,8 +562,8 @@ impl Planner {
         self.probing.target()
     }
 
-    /// Returns the number of attempts from which a target's delay is computed. It is 0 for a refused target if there is
-    /// a pace, because the pace already prevents a burst of retries.
+    /// Returns the number of attempts from which a target's delay is computed. The number is 0 for a refused target if
+    /// there is a pace, because the pace already prevents a burst of retries.
     fn patience(&self, target: &WaitingTarget) -> u32 {
         let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
         if is_paced { 0 } else { target.attempts }
@@ -572,7 +574,7 @@ impl Planner {
         self.origin.rate().filter(|_| self.routes.is_none())
     }
 
-    /// Records the result of a listing request: a page that was received or that failed.
+    /// Records the result of a listing request: a page that was received, or a failure.
     pub fn observe_listing(&mut self, observed: Observations, now: Millis) {
         if observed.successes > 0 {
             return self.origin.note_page(now);
@@ -586,14 +588,14 @@ impl Planner {
         self.origin.trouble()
     }
 
-    /// Returns whether the origin currently gets fewer requests than its limit. Workers without work wait until this
-    /// ends.
+    /// Returns whether the origin currently gets fewer requests than its limit allows. Workers without work wait until
+    /// this ends.
     pub fn is_held_back(&self, now: Millis) -> bool {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
-    /// Returns the time before which handed-out targets must not start, except for the [`Planner::probe`], or `None` if
-    /// they may start.
+    /// Returns the time before which handed-out targets must not start, or `None` if they may start. The
+    /// [`Planner::probe`] may always start.
     pub fn held_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {
             Gate::Resting(until) => Some(until.max(self.paused_until)),
@@ -607,22 +609,24 @@ impl Planner {
         self.paused_until = until;
     }
 
-    /// Returns the last fetched object, as it is in its page.
+    /// Returns the last fetched object, as stored in its page.
     pub fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.probing.last_fetched()
     }
 
-    /// Returns the end of the origin's rest or of a pause, or `None` if there is neither, or during a probe.
+    /// Returns the end of the origin's rest or of a pause. Returns `None` during a probe, or if there is no rest or
+    /// pause.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
         self.held_until(now).filter(|until| *until < Millis::MAX)
     }
 
-    /// Returns whether the origin has had no success for [`PlannerOptions::give_up_after`], so that the job ends.
+    /// Returns whether the origin has had no success for [`PlannerOptions::give_up_after`]. If so, the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
         self.origin.is_given_up(now)
     }
 
-    /// Returns where to load waiting targets from in the journal, and how many, or `None` if there is no room.
+    /// Returns the position in the journal from which to load waiting targets, and their number. Returns `None` if
+    /// there is no room.
     pub fn wants_waiting(&mut self) -> Option<(DueKey, usize)> {
         self.waiting.wants_load()
     }
@@ -638,7 +642,8 @@ impl Planner {
         self.waiting.held()
     }
 
-    /// Returns when the next waiting target is due, and the failure of its last attempt, or `None` if no target waits.
+    /// Returns the time at which the next waiting target is due, and the failure of its last attempt. Returns `None` if
+    /// no target is waiting.
     pub fn next_waiting(&self) -> Option<(Millis, FailureKind)> {
         self.waiting.next()
     }
@@ -648,7 +653,7 @@ impl Planner {
         self.listing_done && !self.is_past_end && self.is_idle()
     }
 
-    /// Returns whether all targets before [`PlannerOptions::end`] have an outcome but there are more targets.
+    /// Returns whether all targets before [`PlannerOptions::end`] have an outcome but there are further targets.
     pub fn is_at_end(&self) -> bool {
         self.is_past_end && self.is_idle()
     }
@@ -661,7 +666,7 @@ impl Planner {
 /// Longest `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis;
 
-/// Removes the last attempt from the count because it was made while the origin was down.
+/// Does not count the last attempt, because it was made while the origin was down.
 fn uncounted(mut retry: Retry) -> Retry {
     retry.target.attempts = retry.target.attempts.saturating_sub(1);
     retry

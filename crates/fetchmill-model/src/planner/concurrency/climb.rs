@@ -3,21 +3,21 @@
 use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// Growth of goodput that makes a doubled limit worthwhile. No growth is needed while latency does not indicate a
-/// queue.
+/// Growth of goodput that makes a doubled limit worthwhile. As long as latency does not indicate a queue, no growth is
+/// needed.
 const GROWTH: f64 = 1.1;
-/// Required growth above [`CAREFUL`]. It is higher because replies come in waves, which can look like a growth of a
-/// tenth by chance.
+/// Required growth above [`CAREFUL`]. It is higher because replies come in waves, which can look like 10 % growth by
+/// chance.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// Required growth after latency or goodput has become worse, because other clients may be the cause. A job that uses
-/// half of the origin would grow by a factor of 4 / 3 if it doubled its requests. Other clients would then do the same
-/// and take the gain back. A listing that reads ahead counts as another client.
+/// Required growth after latency or goodput has worsened, possibly because of other clients. A job that uses half of
+/// the origin would grow by a factor of 4 / 3 if it doubled its requests. Other clients would then do the same and take
+/// the gain back. A listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
-/// If goodput is higher than at the previous limit by this factor, no requests wait in a queue.
+/// If goodput exceeds the goodput at the previous limit by this factor, no requests wait in a queue.
 const PAID: f64 = 1.2;
 /// A climb ends after this number of consecutive rounds without enough growth.
 const STRIKES: u32 = 2;
-/// Number of such rounds that do not count while the listing reads ahead for the first time. The listing's pages may
+/// Number of such rounds that do not count while the listing reads ahead for the first time. The listing's pages can
 /// fill a narrow link.
 const READ_AHEAD_ROUNDS: u32 = 20;
 /// Shrinking begins at the lowest limit that achieved at least this fraction of the maximum goodput.
@@ -28,13 +28,13 @@ impl Climb {
         self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
     }
 
-    /// Returns the first goodput measured at a limit. Goodput lags by a latency, so this value still belongs to the
+    /// Returns the first goodput measured at a limit. Goodput lags by one latency, so this value still belongs to the
     /// previous limit.
     fn at_first(&self, limit: usize) -> f64 {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
-    /// Returns the lowest limit that achieved this fraction of the maximum goodput.
+    /// Returns the lowest limit that achieved at least the fraction `part` of the maximum goodput.
     fn lowest_good(&self, part: f64) -> Option<usize> {
         let enough = self.best() * part;
         self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
@@ -42,7 +42,7 @@ impl Climb {
 }
 
 impl LimitSearch {
-    /// Decides the next step after a round of a climb.
+    /// Decides the next step after a round of the climb.
     pub(super) fn climb(&mut self, mut climb: Climb, measured: Measured) -> Phase {
         let best = climb.best();
         let has_queue = measured.latency > self.floor * QUEUED;
@@ -51,7 +51,7 @@ impl LimitSearch {
         let is_harm = measured.goodput < best * HARM;
         let may_grow = !has_queue && !is_at_most && !is_harm;
         let reads_ahead = self.listing == ListingState::ReadsAhead;
-        // If a limit brought too little growth, the previous limit achieved at least the fraction `part`.
+        // Goodput grew too little, so the previous limit achieved at least the fraction `part`.
         let (growth, part) = if self.is_shared || reads_ahead {
             (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
         } else if self.limit > CAREFUL {
@@ -77,7 +77,7 @@ impl LimitSearch {
             self.set(good);
             return Phase::Shrink(Shrink::from(good, best));
         }
-        // Goodput lags by a latency, so a limit without enough growth is measured again before a higher one is tried.
+        // Goodput lags by one latency, so a limit without enough growth is measured again before a higher one is tried.
         if is_worth_it {
             self.set(self.limit * 2);
         }

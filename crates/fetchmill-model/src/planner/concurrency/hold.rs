@@ -1,4 +1,4 @@
-//! Holding a limit: alternates it with other limits in trials, and detects changes.
+//! Holding a limit: other limits are tried in between, and changes are detected.
 
 use super::limit_search::{
     CAREFUL, CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN,
@@ -7,29 +7,31 @@ use super::limit_search::{
 use super::round::Measured;
 use crate::planner::millis::Millis;
 
-/// A round whose values differ from the held ones by more than this factor is odd. `CHANGED_ROUNDS` consecutive odd
-/// rounds that last at least `CHANGED_FOR` count as a change. A page of the listing may also fill a narrow link, but
-/// for a shorter time.
+/// A round is odd if its values differ from the held ones by more than this factor. `CHANGED_ROUNDS` consecutive odd
+/// rounds that last at least `CHANGED_FOR` count as a change. A page of the listing can also fill a narrow link, but
+/// for less time.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;
 /// Weight of a new round in the held values.
 const HELD_WEIGHT: f64 = 0.3;
-/// A higher limit is on probation for this number of rounds, which take 2 s or more. This is necessary because some of
-/// its new connections rest after a second, and others replace them. The limit is abandoned if goodput falls below
-/// `PROBATION_KEEPS` times that of the lower limit. The next trial then starts after `PROBATION_CALM` calm rounds.
+/// A higher limit is on probation for this number of rounds, which take at least 2 s. The probation is needed because
+/// some of the new connections rest after a second and are replaced by others. The limit is abandoned if goodput falls
+/// below `PROBATION_KEEPS` times the goodput at the lower limit. The next trial then starts after `PROBATION_CALM` calm
+/// rounds.
 const PROBATION_ROUNDS: u32 = 10;
 const PROBATION_KEEPS: f64 = 0.95;
 const PROBATION_CALM: u32 = 16;
-/// Upper bound for a trial's step, which grows after each successful trial.
+/// Upper bound for the step of a trial. The step grows after each successful trial.
 const STEP_MAX: f64 = 2.0;
 /// Upper bound for the number of calm rounds before a trial. The number doubles after each failed trial.
 const CALM_MAX: u32 = 32;
-/// The same bound if other clients may use the origin, so that changes in their share are detected sooner.
+/// The same bound if other clients may be using the origin, so that changes in their share are detected sooner.
 const SHARED_CALM_MAX: u32 = 8;
 /// A lower limit is kept if goodput falls by at most this fraction of the step.
 const STEP_LOSS: f64 = 0.25;
-/// The same fraction if other clients may use the origin. A job with three fifths of the goodput loses this much.
+/// The same fraction if other clients may be using the origin. A job that accounts for three fifths of the goodput
+/// loses this much.
 const SHARED_LOSS: f64 = 0.4;
 
 fn differs(now: f64, then: f64) -> bool {
@@ -37,7 +39,7 @@ fn differs(now: f64, then: f64) -> bool {
 }
 
 impl Hold {
-    /// Holds a limit that has replaced the lower limit `limit`. The goodput at the lower limit was `goodput`.
+    /// Holds a limit that has replaced `limit`, a lower one that achieved `goodput`.
     pub(super) fn on_probation(limit: usize, goodput: f64) -> Self {
         let replaced = Some(Replaced { limit, goodput, rounds: PROBATION_ROUNDS });
         Hold { replaced, ..Hold::default() }
@@ -92,7 +94,7 @@ impl LimitSearch {
         }
     }
 
-    /// Handles an odd round, which may be a coincidence or a change.
+    /// Handles an odd round, which can be a coincidence or a change.
     fn hold_while_odd(&mut self, mut hold: Hold, held: Measured, measured: Measured) -> Phase {
         (hold.odd, hold.odd_for, hold.calm) = (hold.odd + 1, hold.odd_for + measured.took, 0);
         if hold.odd < CHANGED_ROUNDS || hold.odd_for < CHANGED_FOR {
@@ -101,8 +103,8 @@ impl LimitSearch {
         self.climb_again(measured.latency * CHANGE < held.latency, measured)
     }
 
-    /// Climbs again, because the origin or the network has changed. If replies are faster, the climb restarts from the
-    /// first limit, because a lower limit may be enough.
+    /// Climbs again because the origin or the network has changed. If replies have become faster, the climb restarts
+    /// from the first limit, because a lower limit may be enough.
     fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
         self.floor = measured.latency;
         self.is_shared = !is_faster;
@@ -167,7 +169,7 @@ impl LimitSearch {
         if trial.other < self.held
             && let Some(held) = hold.held
         {
-            // The lower limit reduced goodput in proportion, so the latency is not caused by a queue of our own
+            // The lower limit reduced goodput proportionally, so the latency is not caused by a queue of our own
             // requests.
             self.floor = held.latency;
         }

@@ -11,8 +11,8 @@ pub(super) const QUEUED: f64 = 1.25;
 pub(super) const CROWDED: f64 = 1.5;
 /// If a limit achieves less than this fraction of a lower limit's goodput, it is too high, regardless of latency.
 pub(super) const HARM: f64 = 0.8;
-/// A climb is careful above this limit. An origin can cope with four times too many requests if that means hundreds,
-/// but not if it means thousands.
+/// A climb above this limit is careful. An origin can cope with four times too many requests if the excess is in the
+/// hundreds, but not if it is in the thousands.
 pub(super) const CAREFUL: usize = 1024;
 /// A higher limit is kept if goodput grows by at least this fraction of the step.
 pub(super) const STEP_GAIN: f64 = 0.6;
@@ -22,7 +22,7 @@ const SHRINK: f64 = 1.4;
 /// First step of a trial. `CALM_FIRST` is the number of calm rounds before it.
 const STEP: f64 = 1.06;
 const CALM_FIRST: u32 = 4;
-/// First step if other clients may use the origin, so that changes in their share are detected sooner.
+/// First step if other clients may be using the origin, so that changes in their share are detected sooner.
 const SHARED_STEP: f64 = 1.2;
 
 /// State of the listing.
@@ -33,7 +33,7 @@ pub enum ListingState {
     /// There are targets to hand out, or no listing uses the origin.
     #[default]
     Ahead,
-    /// The listing continues, but all its targets are already handed out.
+    /// The listing continues, but all targets listed so far have been handed out.
     Behind,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Climb {
     pub(super) read_ahead: u32,
 }
 
-/// Shrinking, which tries lower limits than a good one.
+/// Shrinking, which tries limits lower than a good one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shrink {
     pub(super) good: usize,
     /// Highest goodput so far. `None` until `good` itself is measured.
     pub(super) goodput: Option<f64>,
-    /// Goodput before a higher limit was tried. `recovered` is the goodput during the recovery from that limit, and
-    /// `recoveries` the number of rounds in it.
+    /// Goodput before a higher limit was tried. `recovered` is the goodput during the recovery from that higher limit,
+    /// and `recoveries` is the number of rounds in the recovery.
     pub(super) before: f64,
     pub(super) recovered: f64,
     pub(super) recoveries: u32,
@@ -102,11 +102,11 @@ pub(super) struct Hold {
     pub(super) odd: u32,
     pub(super) odd_for: Millis,
     pub(super) calm: u32,
-    /// The lower limit that it replaced. Set during probation.
+    /// The lower limit that the held limit replaced. Set during probation.
     pub(super) replaced: Option<Replaced>,
 }
 
-/// A limit that a higher one has replaced, its goodput, and the remaining rounds of probation.
+/// A lower limit that was replaced by a higher one, its goodput, and the number of remaining probation rounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Replaced {
     pub(super) limit: usize,
@@ -122,7 +122,7 @@ pub(super) struct Trial {
     pub(super) done: usize,
 }
 
-/// Plan of the next trial.
+/// The plan for the next trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrialPlan {
     pub(super) is_up: bool,
@@ -130,7 +130,7 @@ pub(super) struct TrialPlan {
     pub(super) calm: u32,
 }
 
-/// State that all phases share.
+/// State shared by all phases.
 #[derive(Debug, Clone)]
 pub(super) struct LimitSearch {
     pub(super) bounds: ConcurrencyBounds,
@@ -140,12 +140,13 @@ pub(super) struct LimitSearch {
     pub(super) limit: usize,
     pub(super) held: usize,
     pub(super) listing: ListingState,
-    /// Whether the listing read ahead during the climb, so that its pages may have ended the climb.
+    /// Whether the listing read ahead during the climb. If so, its pages may have ended the climb.
     pub(super) climbed_beside_pages: bool,
     /// Lowest mean latency since the last change, in microseconds.
     pub(super) floor: f64,
     pub(super) trials: TrialPlan,
-    /// Whether other clients may use the origin: latency or goodput has become worse, and this job is not the cause.
+    /// Whether other clients may be using the origin: latency or goodput has become worse, and this job is not the
+    /// cause.
     pub(super) is_shared: bool,
 }
 
@@ -184,13 +185,13 @@ impl LimitSearch {
         Phase::Hold(Hold::default())
     }
 
-    /// Returns the next lower limit.
+    /// Returns the limit one step below `limit`.
     pub(super) fn below(&self, limit: usize) -> usize {
         let lower = (limit as f64 / SHRINK) as usize;
         if lower < self.bounds.least { limit } else { lower }
     }
 
-    /// Returns a trial's first step.
+    /// Returns the first step of a trial.
     pub(super) fn first_step(&self) -> f64 {
         if self.is_shared { SHARED_STEP } else { STEP }
     }

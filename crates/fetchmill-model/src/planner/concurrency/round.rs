@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::planner::millis::Millis;
 
-/// A round counts if at most this share of its reports were starved. The average number of requests in flight must also
+/// A round counts if at most this share of its reports was starved. The average number of requests in flight must also
 /// be at least `USED` times the limit.
 const STARVED: f64 = 0.25;
 const USED: f64 = 0.6;
@@ -14,26 +14,26 @@ const UNIT_BYTES: f64 = 16.0 * 1024.0;
 /// Measurements of a worker since its last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Number of complete replies that do not indicate trouble.
+    /// Number of complete replies that show no trouble.
     pub replies: u32,
-    /// Total size of their bodies in bytes.
+    /// Total size of the replies' bodies in bytes.
     pub bytes: u64,
     /// Total time from each request to the end of its reply.
     pub latency_micros: u64,
-    /// Targets in flight now.
+    /// Number of targets in flight now.
     pub in_flight: u32,
-    /// Targets in flight whose request has been sent.
+    /// Number of targets in flight whose request has been sent.
     pub exchanging: u32,
-    /// Whether anything but the limit kept the worker from making more requests.
+    /// Whether anything other than the limit kept the worker from making more requests.
     pub is_starved: bool,
 }
 
-/// Result of a round.
+/// Measurements of a round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Measured {
-    /// Units/s.
+    /// Goodput in units/s.
     pub(super) goodput: f64,
-    /// Microseconds.
+    /// Mean latency in microseconds.
     pub(super) latency: f64,
     /// Length of the round.
     pub(super) took: Millis,
@@ -49,7 +49,7 @@ pub(super) struct Round {
     pub(super) begun: Option<Millis>,
     pub(super) reports: u32,
     pub(super) starved: u32,
-    /// Number of starved reports while all listed targets were handed out.
+    /// Number of starved reports received after all listed targets had been handed out.
     pub(super) behind: u32,
     pub(super) in_flight: f64,
     pub(super) replies: f64,
@@ -71,7 +71,7 @@ impl Round {
         self.latency_micros += load.latency_micros as f64;
     }
 
-    /// Returns whether the listing was often behind.
+    /// Returns whether the listing was behind in more than the share [`STARVED`] of the reports.
     pub(super) fn is_behind(&self) -> bool {
         f64::from(self.behind) > STARVED * f64::from(self.reports)
     }
@@ -83,7 +83,7 @@ impl Round {
     }
 }
 
-/// A worker's last report, and its work in this round.
+/// A worker's last report, and the worker's work in this round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WorkerState {
     pub(super) in_flight: usize,
@@ -104,7 +104,7 @@ impl WorkerState {
         (self.counted_from, self.units) = (self.said_at, 0.0);
     }
 
-    /// Returns the units/s.
+    /// Returns the goodput in units/s.
     pub(super) fn goodput(&self) -> f64 {
         self.units * 1000.0 / self.said_at.saturating_sub(self.counted_from).max(1) as f64
     }

@@ -1,35 +1,35 @@
-//! Shrinking after a climb, or raising the limit a little if no requests wait in a queue.
+//! Shrinking the limit after a climb, or raising it a little if no requests wait in a queue.
 
 use super::limit_search::{FREE, HARM, Hold, LimitSearch, Phase, Raise, STEP_GAIN, Shrink};
 use super::round::Measured;
 
 /// Fraction of the goodput that a lower limit must keep.
 const SHRINK_KEEPS: f64 = 0.97;
-/// Goodput below this fraction is clearly less, even after a short round.
+/// Goodput below this fraction is clearly lower, even after a short round.
 const CLEARLY_LESS: f64 = 0.85;
-/// If no requests wait in a queue yet, the limit is raised by this factor, and then by its square root.
+/// If no requests wait in a queue yet, the limit is first raised by this factor, and then by the factor's square root.
 const RAISE: f64 = 1.4;
-/// While goodput grows by this factor per round, the origin is still slowed down by the requests and idle connections
-/// of a higher limit. The search waits for the end of this growth, for up to `RECOVERIES` rounds.
+/// While goodput grows by this factor per round, the requests and idle connections of a higher limit are still slowing
+/// down the origin. The search waits up to `RECOVERIES` rounds for this growth to end.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 
 impl Shrink {
-    /// Returns whether a lower limit achieves so much less that a short round is enough. The previous limit is then
-    /// measured again.
+    /// Returns whether the goodput at a lower limit is so much lower that a short round is enough. The previous limit
+    /// is then measured again.
     pub(super) fn is_clearly_less(&self, goodput: f64) -> bool {
         self.doubted.is_none()
             && self.recoveries == 0
             && self.goodput.is_some_and(|most| goodput < most * CLEARLY_LESS)
     }
 
-    /// Starts from the limit `good`, whose goodput was `before` until a higher limit was tried.
+    /// Starts at the limit `good`. `before` is its goodput before a higher limit was tried.
     pub(super) fn from(good: usize, before: f64) -> Self {
         Shrink { good, goodput: None, before, recovered: 0.0, recoveries: 0, doubted: None }
     }
 
-    /// Returns whether goodput at a lower limit may still rise. This is the case if it grows from round to round, or if
-    /// the first round differs from `before`, the previous limit's goodput.
+    /// Returns whether goodput at a lower limit may still rise. It may if it grows from round to round, or if the first
+    /// round differs from `before`, the goodput at the previous limit.
     fn is_recovering(&self, before: f64, goodput: f64) -> bool {
         if self.recoveries == 0 {
             return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);
@@ -71,7 +71,7 @@ impl LimitSearch {
         self.try_less(Shrink { good: self.limit, goodput: Some(goodput), ..shrink })
     }
 
-    /// Decides after a lower limit achieved less and the previous limit was measured again.
+    /// Decides the next step after a lower limit achieved less and the previous limit was measured again.
     fn shrink_again(&mut self, shrink: Shrink, lower: f64, measured: Measured) -> Phase {
         let goodput = f64::midpoint(shrink.goodput.unwrap_or(measured.goodput), measured.goodput);
         if lower < goodput * SHRINK_KEEPS {
