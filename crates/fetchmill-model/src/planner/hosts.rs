@@ -392,8 +392,8 @@ fn tells_of_host(kind: FailureKind) -> bool {
     ) || kind.is_untrusted()
 }
 
-/// Returns whether a target with this failure may be dead. Otherwise, another attempt or another network would not
-/// change the result.
+/// Returns whether this failure suggests that the target is dead. The target may also be unreachable only at the
+/// moment, or only from this machine.
 pub fn may_be_dead(kind: FailureKind) -> bool {
     use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
     let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);

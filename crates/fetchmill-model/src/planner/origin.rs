@@ -1,12 +1,15 @@
-//! The state of one origin: how many requests may be in flight, when the next one may start, and its retry tokens.
+//! The state of one origin: how many requests may be in flight, when the next one may start, and how many retry tokens
+//! are left.
 //!
-//! Clock-free: time is an argument, in milliseconds on the job's clock. All limits for an origin belong here.
+//! This module has no clock: time is an argument, in milliseconds on the job's clock. All limits for an origin belong
+//! here.
 //!
-//! The first failure of a target uses up tokens, and a success returns some. If an origin has no tokens left, it seems
-//! to be down. From then on, only probes are sent to find out ([`super::probing`]). If the origin is down, it rests and
-//! is tested again, with longer rests each time, until the first success. An outage therefore costs only a few requests
-//! instead of an attempt for every target. A target that fails again uses no tokens, because the target itself may be
-//! broken. But if there was no success for a moment, its failure causes a probe (docs/internals/decisions/0025).
+//! The first failure of a target uses up tokens, and a success returns some of them. If an origin has no tokens left,
+//! it seems to be down. From then on, only probes are sent to find out ([`super::probing`]). If the origin is down, it
+//! rests and is then tested again. The rests become longer each time, until the first success. An outage therefore
+//! costs only a few requests instead of an attempt for every target. A target that fails again uses no tokens, because
+//! the target itself may be broken. But if there was no success for a moment, such a failure causes a probe
+//! (docs/internals/decisions/0025).
 //!
 //! If an origin refuses some requests while others succeed, this is not an outage. The refusals then set the origin's
 //! pace ([`super::congestion`]).
@@ -21,10 +24,10 @@ use crate::outcome::{FailureClass, FailureKind};
 
 pub use super::millis::Millis;
 
-/// Results of requests to an origin since the workers' last report.
+/// Results of requests to an origin since the workers last reported.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observations {
-    /// Complete replies that do not indicate trouble. A 404 counts as a success.
+    /// Complete replies that show no trouble. A 404 counts as a success.
     pub successes: u32,
     /// Transient failures of targets that had not failed before.
     pub transient: u32,
@@ -32,7 +35,7 @@ pub struct Observations {
     pub repeated: u32,
     /// Throttling replies.
     pub throttled: u32,
-    /// The longest `Retry-After` among them, in milliseconds.
+    /// The longest `Retry-After` of these replies, in milliseconds.
     pub retry_after: Millis,
     /// Probes that have ended.
     pub probes: u32,
@@ -41,8 +44,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Adds a failed attempt for a target. `attempts` earlier attempts have counted. `Retry-After` is obeyed up to its
-    /// bound.
+    /// Adds a failed attempt for a target that has had `attempts` counted attempts before. A `Retry-After` above its
+    /// maximum is shortened to the maximum.
     pub fn note_failure(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if kind.is_retryable() {
             self.last_failure = Some(kind);
@@ -82,12 +85,12 @@ pub enum Gate {
     Asking,
 }
 
-/// Trouble of an origin for which the job waits.
+/// Trouble of an origin that makes the job wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTrouble {
     /// Start of the trouble.
     pub since: Millis,
-    /// Time at which the job gives up.
+    /// Time at which the job abandons the origin.
     pub until: Millis,
     /// Reason why the last attempt failed.
     pub kind: Option<FailureKind>,
@@ -99,7 +102,7 @@ pub struct OriginState {
     limit: usize,
     tokens: u32,
     not_before: Millis,
-    /// Whether only probes are sent, until something succeeds.
+    /// Whether only probes are sent until something succeeds.
     is_closed: bool,
     /// Number of rests since the origin was last healthy.
     rests: u32,
@@ -108,7 +111,7 @@ pub struct OriginState {
     /// Time of the last failure. `last_failure` is its kind.
     failed_at: Millis,
     last_failure: Option<FailureKind>,
-    /// Time of the last sign that the origin is healthy. A page or a health check also counts.
+    /// Time of the last sign that the origin is healthy. A listing page or a health check also counts.
     healthy_at: Option<Millis>,
     give_up_after: Millis,
     congestion: Congestion,
@@ -120,7 +123,7 @@ pub struct OriginState {
 struct Refusals {
     count: u32,
     since: Millis,
-    /// The longest `Retry-After` among them.
+    /// The longest `Retry-After` of these replies.
     asked: Millis,
 }
 
@@ -137,7 +140,7 @@ impl Refusals {
         }
     }
 
-    /// Returns whether the refusals mean an outage: there was no success for a while and the refusals used up all
+    /// Returns whether the refusals amount to an outage: there was no success for a while and the refusals used up all
     /// tokens, or there was no success for a long time.
     fn are_outage(&self, now: Millis) -> bool {
         let millis = now.saturating_sub(self.since);
@@ -189,7 +192,7 @@ impl OriginState {
         }
     }
 
-    /// Records observations. `can_be_asked` means that there is something with which to probe the origin.
+    /// Records observations. `can_be_asked` states whether there is anything with which to probe the origin.
     pub fn observe(&mut self, seen: Observations, can_be_asked: bool, now: Millis) {
         // Successes that are reported together with failures may date from before the origin went down.
         let is_stale = self.is_closed && seen.probes == 0 && (seen.transient > 0 || seen.repeated > 0);
@@ -204,7 +207,7 @@ impl OriginState {
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         self.refusals.note(seen, now);
         if self.is_closed || now < self.not_before {
-            // Requests sent earlier may fail now. They show nothing new.
+            // Requests that were sent earlier may still fail now. Such failures show nothing new.
             return;
         }
         let is_drained = self.tokens == 0 && cost > 0;
@@ -236,13 +239,13 @@ impl OriginState {
         self.refusals = Refusals::default();
     }
 
-    /// Lets only probes through, because the origin seems to be down.
+    /// Lets only probes through because the origin seems to be down.
     fn close(&mut self, now: Millis) {
         self.is_closed = true;
         self.trouble_since.get_or_insert(now);
     }
 
-    /// Starts a rest, because the origin is down or requested one.
+    /// Starts a rest because the origin is down or requested a rest.
     pub fn rest(&mut self, retry_after: Millis, now: Millis) {
         self.close(now);
         self.failed_at = now;
@@ -258,7 +261,8 @@ impl OriginState {
         self.congestion.forget(self.not_before);
     }
 
-    /// Returns `base` in milliseconds, or less so that the origin is probed a few times before the job ends.
+    /// Returns `base` in milliseconds, shortened if necessary so that the origin is probed a few times before the job
+    /// ends.
     fn rest_from(&self, base: Duration) -> Millis {
         (base.as_millis() as Millis).min(self.give_up_after / 4).max(1)
     }
@@ -268,7 +272,7 @@ impl OriginState {
         self.healthy_at = Some(now);
     }
 
-    /// Opens the origin again, because it is healthy and targets that failed more than once are broken.
+    /// Opens the origin again. The origin is healthy, so the targets that failed more than once are broken.
     pub fn is_healthy(&mut self, now: Millis) {
         self.healthy_at = Some(now);
         if self.rests == 0 {
@@ -278,26 +282,26 @@ impl OriginState {
     }
 
     /// Opens the origin after a rest, because a health check succeeded but a target that had never failed before
-    /// failed. Many targets may be broken, or the origin may serve only objects that it has served before. After the
+    /// failed. Either many targets are broken, or the origin serves only objects that it has served before. After the
     /// rest, as many targets are tried as the tokens allow.
     pub fn is_partly_healthy(&mut self, now: Millis) {
         self.open();
         self.rests = 1;
         self.not_before = now + self.rest_from(limits::PARTLY_HEALTHY_REST);
-        // Use the end of the rest, so that a failure right after it does not immediately cause the next rest.
+        // Uses the end of the rest, so that a failure right after the rest does not immediately cause the next one.
         self.healthy_at = Some(self.not_before);
         self.congestion.forget(self.not_before);
     }
 
-    /// Returns the origin's trouble, including how long the job waits for its end.
+    /// Returns the trouble of the origin, including the time until which the job waits.
     pub fn trouble(&self) -> Option<OriginTrouble> {
         let since = self.trouble_since.filter(|_| self.rests > 0)?;
         Some(OriginTrouble { since, until: since + self.give_up_after, kind: self.last_failure })
     }
 
-    /// Returns whether the origin has had no success for `give_up_after`, so that the job ends.
+    /// Returns whether the origin has had no success for `give_up_after`. If so, the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
-        // While targets are tried, time counts only up to the last failure.
+        // While targets are being tried, time counts only up to the last failure.
         let now = if self.is_closed { now } else { self.failed_at };
         self.trouble_since.is_some_and(|since| now.saturating_sub(since) > self.give_up_after)
     }

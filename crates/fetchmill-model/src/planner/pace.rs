@@ -1,23 +1,23 @@
 //! A request rate, limited by the generic cell rate algorithm (ITU-T I.371) with two numbers that all threads share.
 //!
-//! Clock-free: time is an argument, in microseconds on any clock that all callers share.
+//! This module has no clock: time is an argument, in microseconds on a clock that all callers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Limits requests to a number per second, evenly spaced.
+/// Limits requests to a number per second and spaces them evenly.
 #[derive(Debug)]
 pub struct Pace {
     /// Time between two requests, in nanoseconds. 0 if there is no rate.
     interval: AtomicU64,
     /// Time at which the next request is due, in nanoseconds.
     due: AtomicU64,
-    /// Burst after a quiet time, as time in nanoseconds.
+    /// Burst after a quiet time, expressed as a time in nanoseconds.
     burst: u64,
 }
 
 impl Pace {
-    /// Creates a pace with a rate above 0 requests/s. After a quiet time, the requests of a tenth of a second may be
+    /// Creates a pace with a rate above 0 requests/s. After a quiet time, the requests of a tenth of a second can be
     /// sent together.
     pub fn new(per_second: f64) -> Self {
         let pace = Self::unset(Duration::from_millis(100));
@@ -25,7 +25,7 @@ impl Pace {
         pace
     }
 
-    /// Creates a pace without a rate. After a quiet time, the requests of `burst` may be sent together.
+    /// Creates a pace without a rate. After a quiet time, the requests of a period of `burst` can be sent together.
     pub fn unset(burst: Duration) -> Self {
         Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
     }
@@ -41,7 +41,7 @@ impl Pace {
         self.interval.load(Ordering::Relaxed) > 0
     }
 
-    /// Reserves the time for the next request. Returns how long to wait for it, in microseconds.
+    /// Reserves the time for the next request. Returns how long to wait until that time, in microseconds.
     pub fn reserve(&self, now: u64) -> u64 {
         let interval = self.interval.load(Ordering::Relaxed);
         if interval == 0 {
@@ -56,17 +56,17 @@ impl Pace {
     }
 }
 
-/// A byte rate. Bytes are charged when they arrive. Before it requests more, the caller waits until the bytes received
-/// so far are within the rate.
+/// A byte rate. Bytes are charged when they arrive. Before requesting more bytes, the caller waits until the bytes
+/// received so far are within the rate.
 #[derive(Debug)]
 pub struct ByteRate {
     per_second: f64,
-    /// Time at which the received bytes are within the rate, in nanoseconds.
+    /// Time from which the received bytes are within the rate, in nanoseconds.
     due: AtomicU64,
 }
 
 impl ByteRate {
-    /// Burst after a quiet time, as time in nanoseconds.
+    /// Burst after a quiet time, expressed as a time in nanoseconds.
     const BURST: u64 = 100_000_000;
 
     /// Creates a rate above 0 bytes/s.
@@ -87,13 +87,13 @@ impl ByteRate {
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Corrects a charge: `taken` bytes were charged, but `came` bytes were received.
+    /// Corrects a charge of `taken` bytes, of which `came` bytes were actually received.
     pub fn correct(&self, taken: usize, came: usize) {
         let next = |due: u64| Some(due.saturating_add(self.cost(came)).saturating_sub(self.cost(taken)));
         let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Returns how long to wait before more is requested, or `None` for no wait.
+    /// Returns how long to wait before requesting more bytes, or `None` if no wait is needed.
     pub fn wait(&self, now: u64) -> Option<Duration> {
         let wait = self.due.load(Ordering::Relaxed).saturating_sub(now.saturating_mul(1000));
         (wait > 0).then(|| Duration::from_nanos(wait))
@@ -147,7 +147,7 @@ mod tests {
         let now = 10_000_000;
         assert_eq!(rate.wait(now), None);
 
-        // The bytes of a tenth of a second may arrive together.
+        // The bytes of a tenth of a second can arrive together.
         rate.take(100_000, now);
         assert_eq!(rate.wait(now), None);
         rate.take(1_000_000, now);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(rate.wait(now + 400_000), Some(Duration::from_millis(600)));
         assert_eq!(rate.wait(now + 1_000_000), None);
 
-        // An estimate is charged before the bytes arrive, and corrected afterwards.
+        // An estimate is charged before the bytes arrive and corrected afterwards.
         rate.take(300_000, now + 1_000_000);
         rate.correct(300_000, 500_000);
         assert_eq!(rate.wait(now + 1_000_000), Some(Duration::from_millis(500)));

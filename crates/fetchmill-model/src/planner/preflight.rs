@@ -1,26 +1,27 @@
-//! The preflight check: finds out whether a job's files fit into the file system before it is full.
+//! The preflight check, which finds out whether a job's files fit into the file system before the file system is full.
 //!
-//! Each file needs an inode and at least one block. By default, an ext4 file system needs about 16 TB to have inodes
-//! for a billion files. Both needs are known long before the last file is written: the listing states the number of
-//! objects, and the first thousand objects indicate their size. The free space is read once when a run begins, and
-//! everything that the run stores is counted against it. The result therefore does not depend on uncommitted data, and
-//! checking a page or a block costs only some arithmetic.
+//! Each file needs an inode and at least one block. By default, an ext4 file system has inodes for a billion files only
+//! if it is about 16 TB large. The number of inodes and blocks is known long before the last file is written: the
+//! listing states the number of objects, and the first thousand objects indicate their size. The free space is read
+//! once when a run begins, and everything that the run stores is subtracted from it. The result therefore does not
+//! depend on uncommitted data, and checking a page or a block costs only a few arithmetic operations.
 //!
 //! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders in names and
-//! folder entries are not counted, and a mean counts only at nine tenths of its value.
+//! folder entries are not counted, and only nine tenths of a mean are counted.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 
-/// Maximum block size that is assumed. Larger blocks may be shared by files or compressed, which the file system's
-/// statistics do not show.
+/// Maximum block size that is assumed. File systems with larger blocks can compress blocks or share them between files,
+/// which their statistics do not show.
 const BLOCK_MAX: u64 = 4096;
-/// Maximum bytes counted for the journal. Its write-ahead log is truncated at a thousand pages of 4 KiB.
+/// Maximum number of bytes that are counted for the journal. Its write-ahead log is truncated at a thousand pages of 4
+/// KiB.
 const JOURNAL_BYTES_MAX: u64 = 4 << 20;
 /// Journal bytes per object in a small job.
 const JOURNAL_BYTES_AN_OBJECT: u64 = 64;
-/// Inodes of the journal's files and of the stage.
+/// Number of inodes for the journal's files and the stage.
 const INODES_OF_A_JOB: u64 = 6;
-/// Inodes of a worker's stage and of its failures shard.
+/// Number of inodes for a worker's stage and its failures shard.
 const INODES_OF_A_WORKER: u64 = 2;
 
 /// Free space of a file system.
@@ -30,13 +31,13 @@ pub struct Room {
     pub inodes: Option<u64>,
     /// Free bytes.
     pub bytes: u64,
-    /// Block size. A file's bytes are rounded up to it.
+    /// Block size, to which file sizes are rounded up.
     pub block: u64,
 }
 
 impl Room {
-    /// Creates the free space from the file system's statistics. File systems that report no inodes store small files
-    /// inside other structures.
+    /// Creates the free space from the statistics of a file system. File systems that report no inodes store small
+    /// files inside other structures.
     pub fn new(inodes: (u64, u64), blocks: u64, block: u64) -> Self {
         let (inodes, free) = inodes;
         let is_limited = inodes > 0;
@@ -60,7 +61,7 @@ pub struct SizeSample {
     pub stored: u64,
     /// Number of absent or failed targets, which take no space.
     pub others: u64,
-    /// Space of the fetched targets in bytes.
+    /// Space that the fetched targets take, in bytes.
     pub space: u64,
 }
 
@@ -77,9 +78,9 @@ impl SizeSample {
 /// The work of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Number of targets without an outcome at its start, as far as known.
+    /// Number of targets without an outcome at the start of the run, as far as known.
     pub targets: u64,
-    /// Outcomes of some of them.
+    /// Outcomes of some of these targets.
     pub sample: SizeSample,
     /// Outcomes of targets in earlier runs.
     pub before: SizeSample,
@@ -87,10 +88,10 @@ pub struct Work {
     pub workers: u64,
 }
 
-/// The resource that is insufficient, with the needed and the free amount.
+/// The resource that is insufficient, with the needed amount and the free amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Inodes: one per file, plus those of the stage.
+    /// Inodes: one for each file, plus those for the stage.
     Inodes {
         /// Minimum number of needed inodes.
         needed: u64,
@@ -106,7 +107,7 @@ pub enum Shortage {
     },
 }
 
-/// Returns the insufficient resource, or `None` if the job fits, or while that is unknown.
+/// Returns the insufficient resource. Returns `None` if the job fits, or as long as this is unknown.
 pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {
@@ -117,7 +118,7 @@ pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
         .or_else(|| find_too_few_bytes(room, work, folders))
 }
 
-/// Returns the number of folders in the workers' stages. They are created on demand and stay until the end of the run.
+/// Returns the number of folders in the workers' stages. The folders are created on demand and stay until the run ends.
 fn stage_folders(files: u64, workers: u64) -> u64 {
     workers.saturating_mul(files.div_ceil(STAGE_FOLDER_FILES).min(STAGE_FOLDERS))
 }
@@ -141,8 +142,8 @@ fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Shortage
         .then_some(Shortage::Bytes { needed: certain.saturating_add(of_rest), free })
 }
 
-/// Returns the space for the remaining targets, and whether it is estimated from a mean. One block per file is not an
-/// estimate.
+/// Returns the space for the remaining targets, and whether it is estimated from a mean. An assumption of one block per
+/// file is not an estimate.
 fn space_of_rest(room: &Room, work: &Work, rest: u64) -> (u64, bool) {
     match [work.sample, work.before].iter().find(|sample| sample.is_enough()) {
         Some(sample) => {

@@ -1,67 +1,67 @@
-//! Probes, which find out whether an origin is down. One is sent after a rest or if the origin seems to be down.
+//! Probes, which find out whether an origin is down. A probe is sent after a rest, or when the origin seems to be down.
 //!
-//! The first choice is a target that has never failed. If there is none, or it also fails, something that is known to
-//! exist is requested again: a fetched object, or the first page of the listing. This is a health check, and its reply
-//! is discarded. If the health check fails, there is an outage, and the target's attempt does not count. If it
-//! succeeds, the target is broken, and the attempt counts. If nothing is known to exist, a waiting target is the probe.
-//! Its attempts count, so that there is always progress (docs/internals/decisions/0025).
+//! The first choice is a target that has never failed. If there is no such target, or if it also fails, something that
+//! is known to exist is requested again: a fetched object, or the first page of the listing. This is a health check,
+//! and its reply is discarded. If the health check fails, there is an outage, and the target's attempt does not count.
+//! If it succeeds, the target is broken, and the attempt counts. If nothing is known to exist, a waiting target is the
+//! probe. The attempts for this target count, so that there is always progress (docs/internals/decisions/0025).
 
 use super::retry::Retry;
 use crate::target::Sequence;
 
-/// What a health check requests.
+/// The request that a health check makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// A fetched object, as it is in its page.
+    /// A request for a fetched object, given as it is in its page.
     Object(Box<[u8]>),
-    /// The first page of the listing.
+    /// A request for the first page of the listing.
     FirstPage,
 }
 
 /// Result of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthStatus {
-    /// A good reply.
+    /// The reply was good.
     Healthy,
-    /// No reply, or a reply that shows that the server is in trouble.
+    /// There was no reply, or the reply shows that the server is in trouble.
     Down,
-    /// This client cannot make the request, so the status is unknown.
+    /// This client cannot make the request, so the health of the origin is unknown.
     Unknown,
 }
 
 /// The current probe.
 #[derive(Debug, Default)]
 pub(super) enum ProbeState {
-    /// No probe.
+    /// There is no probe.
     #[default]
     Idle,
-    /// A target.
+    /// The probe is a target.
     Target {
         sequence: Sequence,
         /// Whether the target has never failed.
         is_first: bool,
     },
-    /// A health check. Contains the target that failed before it and waits for the result.
+    /// The probe is a health check. Contains the target that failed before it and waits for the result.
     Check(Option<Retry>),
 }
 
-/// See the module.
+/// The current probe, and the requests that can serve as health checks. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Probing {
     pub(super) state: ProbeState,
     fetched: Option<Box<[u8]>>,
     has_first_page: bool,
-    /// Requested health check.
+    /// The health check that was requested.
     pub(super) question: Option<HealthCheck>,
 }
 
 impl Probing {
-    /// Notes that the first page of the listing can be requested again.
+    /// Records that the first page of the listing can be requested again.
     pub(super) fn can_ask_first_page(&mut self) {
         self.has_first_page = true;
     }
 
-    /// Notes a fetched object.
+    /// Records a fetched object.
     pub(super) fn note_fetched(&mut self, entry: Option<Box<[u8]>>) {
         if entry.is_some() {
             self.fetched = entry;
@@ -73,12 +73,12 @@ impl Probing {
         self.fetched.clone()
     }
 
-    /// Returns whether anything is known to exist.
+    /// Returns whether anything that is known to exist can be requested.
     pub(super) fn can_check(&self) -> bool {
         self.fetched.is_some() || self.has_first_page
     }
 
-    /// Removes an object or a page that can no longer be requested.
+    /// Forgets an object or a page that can no longer be requested.
     pub(super) fn forget(&mut self, asked: &HealthCheck) {
         match asked {
             HealthCheck::Object(_) => self.fetched = None,

@@ -1,20 +1,21 @@
-//! Limits how far the listing of a job's only origin may run ahead of fetching. Pages that are not needed yet take
-//! bandwidth, server time and memory from objects. At 10 Mbit/s, 256 Ki names took a third of the bandwidth for 15 s.
+//! Limits how far the listing of a job's only origin can run ahead of fetching. Pages that are not needed yet take
+//! bandwidth, server time and memory away from objects. At 10 Mbit/s, 256 Ki names took a third of the bandwidth for 15
+//! s.
 
 use super::millis::Millis;
 use crate::limits;
 
-/// Length of the read-ahead, as milliseconds of fetching.
+/// Length of the read-ahead, expressed as milliseconds of fetching.
 const AHEAD: f64 = 10_000.0;
-/// Interval of rate measurements. The rate is measured over one to two seconds, because the targets of a batch finish
-/// together.
+/// Interval between rate measurements. The rate is measured over one to two seconds, because the targets of a batch
+/// finish together.
 const MEASURED: Millis = 1_000;
 
-/// See the module.
+/// The read-ahead of the listing. See the module.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadAhead {
     settled: usize,
-    /// Number of settled targets one and two intervals ago, each with its time.
+    /// Number of settled targets one interval and two intervals ago, each with its time.
     before: [(Millis, usize); 2],
     /// Fetching rate in targets per millisecond.
     rate: f64,
@@ -22,7 +23,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Records that `settled` more targets are settled.
+    /// Records that `settled` more targets have an outcome.
     pub(super) fn note(&mut self, settled: usize, now: Millis) {
         self.settled += settled;
         if now >= self.before[1].0 + MEASURED {
@@ -32,7 +33,8 @@ impl ReadAhead {
         }
     }
 
-    /// Returns whether the listing has not yet run fully ahead. `listed` targets are listed but not handed out.
+    /// Returns whether the listing has never been fully ahead yet. `listed` is the number of targets that are listed
+    /// but not handed out.
     pub(super) fn is_behind(&mut self, listed: usize) -> bool {
         self.has_been_ahead |= listed >= self.targets();
         !self.has_been_ahead

@@ -1,13 +1,13 @@
 //! A bounded cache of facts about the most recently used hosts.
 //!
-//! The cache has two generations. When the younger one is full, it replaces the older one, which is dropped. A host in
-//! the older generation moves to the younger one when it is used again.
+//! The cache has two generations. When the younger generation is full, it replaces the older one, which is dropped. A
+//! host in the older generation moves to the younger generation when it is used again.
 
 use std::collections::HashMap;
 
 use crate::planner::hosts::HostId;
 
-/// See the module.
+/// The cache. See the module.
 #[derive(Debug)]
 pub struct RecentHosts<V> {
     young: Generation<V>,
@@ -35,14 +35,14 @@ impl<V> Default for Generation<V> {
 }
 
 impl<V> RecentHosts<V> {
-    /// Creates a cache for up to `hosts_max` hosts. The values take up to `bytes_max` bytes plus the two largest
-    /// values.
+    /// Creates a cache for up to `hosts_max` hosts. The values take at most `bytes_max` bytes plus the size of the two
+    /// largest values.
     pub fn new(hosts_max: usize, bytes_max: usize) -> Self {
         let (hosts_max, bytes_max) = ((hosts_max / 2).max(1), bytes_max / 2);
         RecentHosts { young: Generation::default(), old: HashMap::new(), hosts_max, bytes_max }
     }
 
-    /// Returns what is known about a host.
+    /// Returns the value that is stored for a host.
     pub fn get(&mut self, host: HostId) -> Option<&V> {
         if !self.young.hosts.contains_key(&host) {
             let RecentHost { value, bytes } = self.old.remove(&host)?;
@@ -51,7 +51,7 @@ impl<V> RecentHosts<V> {
         self.young.hosts.get(&host).map(|known| &known.value)
     }
 
-    /// Stores what is known about a host. `bytes` is the memory that the value takes in addition to its entry.
+    /// Stores a value for a host. `bytes` is the memory that the value takes in addition to its entry.
     pub fn insert(&mut self, host: HostId, value: V, bytes: usize) {
         self.remove(host);
         if self.young.hosts.len() >= self.hosts_max || self.young.bytes + bytes > self.bytes_max {
@@ -69,12 +69,12 @@ impl<V> RecentHosts<V> {
         }
     }
 
-    /// Returns the number of known hosts.
+    /// Returns the number of hosts in the cache.
     pub fn len(&self) -> usize {
         self.young.hosts.len() + self.old.len()
     }
 
-    /// Returns whether no host is known.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,7 +1,7 @@
-//! The delay before a target is tried again. [`crate::verdict`] decides whether it is tried again.
+//! The delay before a target is tried again. Whether it is tried again is decided in [`crate::verdict`].
 //!
-//! Full jitter: the delay is a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is obeyed up
-//! to `RETRY_AFTER_MAX`.
+//! The delay has full jitter: it is a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is
+//! obeyed up to `RETRY_AFTER_MAX`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use crate::outcome::{FailureClass, FailureKind};
 use crate::planner::origin::Millis;
 use crate::target::WaitingTarget;
 
-/// A target that will be tried again after a failed attempt.
+/// A target that needs another attempt because the last one failed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Retry {
-    /// The target. The planner sets its not-before time.
+    /// The target. The planner sets the time before which it must not start.
     pub target: WaitingTarget,
     /// Pause that the server requested.
     pub retry_after: Option<Millis>,
-    /// Due time, if known. The target is then deferred without an attempt.
+    /// Time at which the target is due, if known. The target is then deferred without an attempt.
     pub not_before: Option<Millis>,
 }
 
-/// Maximum of [`delay`]: `Retry-After` plus some jitter.
+/// Maximum result of [`delay`]: `Retry-After` plus some jitter.
 pub const LONGEST_DELAY: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis * 11 / 10;
 
-/// Returns how long a target waits. `random` is a random number, and `retry_after` the pause that the server requested.
+/// Returns how long a target waits. `random` is a random number. `retry_after` is the pause that the server requested.
 pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, random: u64) -> Millis {
     let (base, cap) = match kind.class() {
         FailureClass::Throttle => (limits::THROTTLE_BASE, limits::THROTTLE_CAP),
@@ -34,11 +34,11 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
         (base.as_millis() as Millis).saturating_mul(1 << attempts.min(16)).min(cap.as_millis() as Millis);
     let jitter = random % (most + 1);
     let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
-    // Add jitter, so that targets with the same `Retry-After` are not tried again together.
+    // Jitter prevents targets with the same `Retry-After` from being tried again together.
     if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 
-/// A small random number generator (splitmix64, public domain, Vigna 2015). Jitter needs no better one.
+/// A small random number generator (splitmix64, public domain, Vigna 2015). Jitter does not need a better generator.
 #[derive(Debug, Clone)]
 pub struct Jitter(u64);
 

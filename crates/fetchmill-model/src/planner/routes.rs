@@ -1,8 +1,8 @@
 //! Distributes the targets of a multi-host job to the workers that own the hosts.
 //!
-//! Pages are divided just before they are handed out, so this data is part of the planner's window of targets. It takes
-//! 4 bytes per target of a page, plus up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) targets that are
-//! tried again.
+//! Pages are divided just before they are handed out, so the divided pages belong to the planner's window of targets.
+//! The division takes 4 bytes per target of a page, plus up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX)
+//! targets that are tried again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::hosts::HostId;
 use crate::target::entry::ListEntry;
 use crate::target::{Batch, Page, WaitingTarget};
 
-/// See the module.
+/// The targets of each worker. See the module.
 #[derive(Debug)]
 pub(super) struct Routes {
     workers: Vec<WorkerRoute>,
@@ -31,12 +31,12 @@ impl Routes {
         Routes { workers: (0..workers).map(|_| WorkerRoute::default()).collect(), is_divided: false }
     }
 
-    /// Returns the number of targets that a worker could take.
+    /// Returns the number of targets that a worker can take.
     pub(super) fn len(&self, worker: usize) -> usize {
         self.workers[worker].targets
     }
 
-    /// Returns the number of targets of all workers.
+    /// Returns the total number of targets for all workers.
     pub(super) fn total(&self) -> usize {
         self.workers.iter().map(|route| route.targets).sum()
     }
@@ -51,7 +51,7 @@ impl Routes {
         &mut self.workers[HostId::of_url(ListEntry::read(entry).url).worker(count)]
     }
 
-    /// Divides part of a page among the workers.
+    /// Divides a part of a page among the workers.
     pub(super) fn add_page(&mut self, page: &Arc<Page>, range: Range<usize>) {
         self.is_divided = true;
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); self.workers.len()];
@@ -75,7 +75,7 @@ impl Routes {
         route.retries.push_back(target);
     }
 
-    /// Takes targets for a worker. Retries come first.
+    /// Takes targets for a worker, retries first.
     pub(super) fn take(&mut self, worker: usize, max: usize) -> Option<Batch> {
         let route = &mut self.workers[worker];
         let batch = if route.retries.is_empty() {

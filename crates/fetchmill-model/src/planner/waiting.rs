@@ -1,11 +1,13 @@
-//! Targets that wait for another attempt. The next ones are in memory, the others in the journal.
+//! Targets that wait for another attempt. The targets that are due next are in memory, and the others are in the
+//! journal.
 //!
-//! Keys are (not before, sequence). Everything below the `horizon` is in memory. Everything at or above it is only in
-//! the journal's table and is loaded when there is space again. Without a horizon, everything is in memory.
+//! Keys consist of the due time and the sequence number. All targets below the `horizon` are in memory. Targets at or
+//! above the horizon are only in the journal's table and are loaded when there is space again. Without a horizon, all
+//! targets are in memory.
 //!
-//! When a target is added, the caller gets back a target that no longer fits and must write it to the journal. These
-//! writes and the requested loads must happen in order. Otherwise a load could overtake the write of a target and miss
-//! the target.
+//! If memory is full when a target is added, the caller gets back a target that no longer fits and must write it to the
+//! journal. These writes and the requested loads must happen in order. Otherwise a load could overtake the write of a
+//! target and miss the target.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +15,17 @@ use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
 use crate::target::{Sequence, WaitingTarget};
 
-/// Due time of a target, and its sequence number.
+/// Due time and sequence number of a target.
 pub type DueKey = (Millis, Sequence);
 
-/// The waiting targets that the planner knows.
+/// The waiting targets of the planner. See the module.
 #[derive(Debug)]
 pub struct WaitingTargets {
     held: BTreeMap<DueKey, WaitingTarget>,
     held_max: usize,
     horizon: Option<DueKey>,
-    /// Latest due time of any taken target. The journal's rows of taken targets are below the horizon, so they are not
-    /// loaded again.
+    /// Latest due time of the targets taken so far. The journal's rows of taken targets are below the horizon, so they
+    /// are not loaded again.
     taken: Millis,
     /// Targets that were added during a load. `None` if no load is in progress.
     during_load: Option<Vec<WaitingTarget>>,
@@ -55,14 +57,15 @@ impl WaitingTargets {
             return None;
         }
         let (_, mut evicted) = self.held.pop_last()?;
-        // Put it after all taken targets, so that a load from this point does not return those again.
+        // The evicted target must come after all taken targets, so that a load from this point does not return those
+        // again.
         evicted.not_before = evicted.not_before.max(self.taken + 1);
         let key = key(&evicted);
         self.horizon = Some(self.horizon.map_or(key, |horizon| horizon.min(key)));
         Some(evicted)
     }
 
-    /// Takes back a target that was due but not started. It always stays in memory, because the journal does not
+    /// Takes back a target that was due but not started. The target stays in memory, because the journal does not
     /// always contain it.
     pub fn put_back(&mut self, target: WaitingTarget) {
         self.held.insert(key(&target), target);
@@ -88,13 +91,13 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Returns when the next target is due, and the failure of its last attempt.
+    /// Returns the time at which the next target is due, and the failure of its last attempt.
     pub fn next(&self) -> Option<(Millis, FailureKind)> {
         self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
     }
 
-    /// Returns where to continue loading from the journal, and how many rows to load, or `None` if there is no room.
-    /// The caller then calls [`Self::loaded`].
+    /// Returns the position from which to continue loading from the journal, and the number of rows to load. Returns
+    /// `None` if there is no room. After loading, the caller must call [`Self::loaded`].
     pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
         if self.during_load.is_some() || self.held.len() > self.held_max / 2 {
@@ -104,8 +107,8 @@ impl WaitingTargets {
         Some((horizon, self.held_max / 2))
     }
 
-    /// Adds the rows starting at the horizon, in order. `complete` means that no more rows follow. Returns targets that
-    /// do not fit, as [`Self::add`] does.
+    /// Adds the rows that start at the horizon, in order. `complete` states that no more rows follow. Like
+    /// [`Self::add`], returns the targets that do not fit.
     #[must_use]
     pub fn loaded(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.horizon =
@@ -117,7 +120,7 @@ impl WaitingTargets {
         came.into_iter().filter_map(|target| self.add(target)).collect()
     }
 
-    /// Assumes that all waiting targets are in the journal, for a resumed job.
+    /// Assumes that all waiting targets are in the journal, as they are in a resumed job.
     pub fn all_in_journal(&mut self) {
         self.horizon = Some((0, 0));
     }
@@ -127,7 +130,7 @@ impl WaitingTargets {
         self.held.len()
     }
 
-    /// Returns whether no target waits, neither in memory nor in the journal.
+    /// Returns whether no target is waiting, neither in memory nor in the journal.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.horizon.is_none() && self.during_load.is_none()
     }
@@ -152,7 +155,7 @@ mod tests {
         }
     }
 
-    /// The journal's table, and the requests on their way to it in order.
+    /// The journal's table, and the queue of requests for it.
     #[derive(Default)]
     struct Table {
         rows: BTreeMap<Sequence, WaitingTarget>,
@@ -182,7 +185,8 @@ mod tests {
                     rows.sort_by_key(key);
                     let complete = rows.len() <= max;
                     rows.truncate(max);
-                    // These come after the requests on their way, because a target may be among those.
+                    // These writes come after the queued requests, because the queue may contain a write for the same
+                    // target.
                     self.requests.extend(waiting.loaded(rows, complete).into_iter().map(Request::Write));
                 }
             }
@@ -260,8 +264,8 @@ mod tests {
         let mut spilled = std::collections::BTreeSet::new();
 
         for sequence in 0..count {
-            // Like the targets of a worker process that has died: all are due together, and the later ones are added
-            // first.
+            // As with the targets of a worker process that has died, all targets are due together, and later targets
+            // are added first.
             let not_held = waiting.add(target(count - sequence, 7));
             spilled.extend(not_held.map(|target| target.sequence));
             assert!(waiting.held() <= WAITING_HELD_MAX);

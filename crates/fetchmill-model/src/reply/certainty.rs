@@ -1,48 +1,47 @@
 //! Decides when it is certain which request a reply answers.
 //!
-//! An HTTP/1.1 reply has no number: it answers the oldest request that has no reply yet. If a server sends one reply
-//! too many, all later replies on the connection shift by one, and each object gets its neighbour's bytes. The extra
-//! reply is noticed only at the end, when a reply arrives although no request is in flight. Replies are therefore held
-//! until their connection has been silent
+//! HTTP/1.1 replies are not numbered: a reply answers the oldest request that has no reply yet. If a server sends one
+//! reply too many, all later replies on the connection shift by one, and each object gets the bytes of its neighbour.
+//! The client notices the extra reply only at the end, when a reply arrives although no request is in flight. Replies
+//! are therefore held until their connection has been silent for a while
 //! ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 //!
-//! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
+//! This module does no I/O and has no clock. All times are microseconds on one monotonic clock.
 
 use crate::limits::RESTING_SHARE;
 
-/// Microseconds.
+/// Microseconds on a monotonic clock.
 pub type MonotonicMicros = u64;
 
 /// Minimum silence. An unsolicited reply is noticed if it arrives within this time after the previous reply.
 pub const SILENCE_MIN: MonotonicMicros = 50_000;
-/// Maximum rest of a connection. If it would need a longer one, the server is asked to close the connection instead.
+/// Maximum rest of a connection. If a longer rest would be needed, the server is asked to close the connection instead.
 pub const REST_MAX: MonotonicMicros = 1_000_000;
 /// Maximum time for which replies are collected before the connection rests.
 pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
 /// The first window of a connection is shortened at random, but not below this fraction of a window.
 const FIRST_WINDOW: f64 = 0.25;
-/// Multiplier that scrambles a number: the upper half of the product looks random. It is 2^64 divided by the golden
-/// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Multiplier that scrambles a number, so that the upper half of the product looks random. It is 2^64 divided by the
+/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Number of connections, one after the other, that a server must leave open before it counts as one that ignores
-/// requests to close them.
+/// Number of consecutive connections that a server must leave open before it counts as ignoring requests to close them.
 const LEFT_OPEN_MIN: u32 = 4;
 /// Number of replies after which a connection ends if its origin has sent an unsolicited reply.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
-/// Cost of a new connection in requests. Over loopback it costs as much CPU time as 4.5 requests, and over a network as
-/// much time as one or two.
+/// Cost of a new connection in requests. Over loopback, a new connection costs as much CPU time as 4.5 requests. Over a
+/// network, it costs as much time as one or two requests.
 const CONNECTION_COST: f64 = 3.0;
-/// Maximum number of replies in a short window. With short windows, connections rest so often that more of them may
-/// rest at the same time.
+/// Maximum number of replies in a short window. With short windows, connections rest so often that more of them are
+/// allowed to rest at the same time.
 const SHORT_WINDOW: u32 = 64;
 /// Cost of a resting connection as a fraction of a working one. It is low because other connections work in the
 /// meantime.
 const IDLE_COST: f64 = 0.25;
-/// Number of replies after which an origin counts as known. The replies that arrive first are the fastest ones.
+/// Number of replies after which an origin counts as known. The first replies to arrive are the fastest ones.
 const KNOWN_REPLIES: f64 = 64.0;
 /// Length of a period in microseconds. The slowest reply of an origin is remembered for one to two periods.
 const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
-/// If the number of requests in flight falls to this fraction, replies may come sooner than before.
+/// If the number of requests in flight falls to this fraction, replies may arrive sooner than before.
 const FAR_FEWER: f64 = 0.75;
 /// Weight of one reply in the mean reply time of an origin.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
@@ -56,31 +55,31 @@ pub struct OriginReplies {
     slowest: MonotonicMicros,
     slowest_before: MonotonicMicros,
     slowest_since: MonotonicMicros,
-    /// Number of replies that show how slow replies can be. Their requests were sent after the last change of
-    /// conditions.
+    /// Number of replies that show how slow replies can be: those whose requests were sent after conditions last
+    /// changed.
     known: f64,
     known_since: MonotonicMicros,
     /// Number of replies that are not forgotten yet. `breaks` counts breaks in the same way.
     replies: f64,
     breaks: f64,
     has_surplus: bool,
-    /// Number of connections that the server left open although it was asked to close them, since it last closed one.
+    /// Number of connections that the server has left open, although asked to close them, since it last closed one.
     left_open: u32,
 }
 
-/// Replies on a connection since the last moment when no other reply could be on its way.
+/// Replies on a connection since the last moment at which no other reply could be on its way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionReplies {
     /// Number of replies since that moment.
     replies: u32,
-    /// Number of replies over the whole connection.
+    /// Number of replies since the connection was opened.
     total: u32,
     slowest: MonotonicMicros,
     /// Whether the connection has rested after several replies.
     has_collected: bool,
-    /// Time at which the first of these requests was sent.
+    /// Time at which the first request since that moment was sent.
     started: MonotonicMicros,
-    /// Whether its last request asks the server to close it.
+    /// Whether the last request asks the server to close the connection.
     is_ending: bool,
     /// Duration of the silence in the connection's last rest.
     rested_for: MonotonicMicros,
@@ -91,11 +90,11 @@ pub struct ConnectionReplies {
 /// Next step of a connection after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// Send the next request.
+    /// The connection sends the next request.
     GoOn,
-    /// Send the next request as the last one, which asks the server to close the connection.
+    /// The connection sends the next request as its last one, which asks the server to close the connection.
     LastRequest,
-    /// Send no request until the connection has been silent for this time.
+    /// The connection sends no request until it has been silent for this time.
     Rest(MonotonicMicros),
 }
 
@@ -106,8 +105,8 @@ impl OriginReplies {
     }
 
     /// Records a batch of `count` replies to requests that were sent together. For the mean, each reply counts with its
-    /// share of the time. For the slowest reply, the whole time counts, because any reply may have taken nearly all of
-    /// it.
+    /// share of the total time. For the slowest reply, the total time counts, because any reply could have taken nearly
+    /// all of it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
         self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
@@ -125,14 +124,14 @@ impl OriginReplies {
         self.slowest = self.slowest.max(took);
     }
 
-    /// Records that the reply to an abandoned request began only after this time.
+    /// Records that the reply to an abandoned request did not begin before this time had passed.
     pub fn note_late(&mut self, took: MonotonicMicros) {
         self.slowest = self.slowest.max(took);
     }
 
-    /// Records that the number of requests in flight changes from `before` to `requests`. If it becomes far smaller,
-    /// earlier replies were slow because of the other requests. The slowest possible reply is then as unknown as at the
-    /// start. A connection's own observations still count for that connection.
+    /// Records that the number of requests in flight changes from `before` to `requests`. If the number becomes far
+    /// smaller, earlier replies were slow because of the other requests. It is then as unknown as at the start how slow
+    /// replies can be. A connection's own observations still count for that connection.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -142,7 +141,7 @@ impl OriginReplies {
     }
 
     /// Returns how many requests may be sent together on a connection that has received its first reply. This is the
-    /// number of replies that it may still receive before it rests or ends.
+    /// number of replies that the connection can still receive before it rests or ends.
     pub fn batch_max(&self, of: &ConnectionReplies) -> u32 {
         if of.is_ending {
             return 1;
@@ -152,7 +151,7 @@ impl OriginReplies {
         until_end.min(self.window_replies().saturating_sub(of.replies)).max(1)
     }
 
-    /// Records that a connection broke or had an unsolicited reply, so that its held replies were lost.
+    /// Records that a connection broke or received an unsolicited reply, so that its held replies were lost.
     pub fn note_break(&mut self) {
         self.breaks += 1.0;
     }
@@ -168,12 +167,13 @@ impl OriginReplies {
         self.left_open = if is_closed { 0 } else { self.left_open.saturating_add(1) };
     }
 
-    /// Returns whether the server ignores requests to close connections. A single close may just have been late.
+    /// Returns whether the server ignores requests to close connections. A single connection that stays open may only
+    /// have been closed late.
     fn keeps_open(&self) -> bool {
         self.left_open >= LEFT_OPEN_MIN
     }
 
-    /// Returns whether breaks are so frequent that windows are short.
+    /// Returns whether connections break so often that windows are short.
     pub fn breaks_often(&self) -> bool {
         self.window_replies() <= SHORT_WINDOW
     }
@@ -188,9 +188,9 @@ impl OriginReplies {
     }
 
     /// Returns the number of replies in a window if connections break. With n replies per connection, each reply costs
-    /// `CONNECTION_COST` / n requests for the connection, and n / 2 x (breaks per reply) requests are repeated. The
-    /// total time is minimal at the square root of twice the quotient `CONNECTION_COST` / (breaks per reply). The
-    /// square root of the quotient itself costs 6 % more time but repeats 29 % fewer requests, which burden the server.
+    /// `CONNECTION_COST` / n requests for the connection, plus n / 2 x (breaks per reply) repeated requests. The total
+    /// time is minimal at the square root of twice the quotient `CONNECTION_COST` / (breaks per reply). The square root
+    /// of the quotient itself costs 6 % more time but repeats 29 % fewer requests, which spares the server.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
@@ -198,9 +198,9 @@ impl OriginReplies {
         (CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
     }
 
-    /// Returns how long replies are collected. Connections that were opened together would also rest together every
-    /// second, and other connections would be opened in their place. The first window of each connection is therefore
-    /// shortened at random, but not below the length of its rest.
+    /// Returns how long replies are collected. Otherwise, connections that were opened together would also rest
+    /// together every second, and other connections would be opened in their place. The first window of each connection
+    /// is therefore shortened at random, but not below the length of its rest.
     fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
         if of.has_collected {
             return WINDOW_MAX;
@@ -210,8 +210,8 @@ impl OriginReplies {
         (first as MonotonicMicros).max(self.silence_of_many()).min(WINDOW_MAX)
     }
 
-    /// Returns whether a short rest after each reply costs less time than a long rest after many. After a single reply,
-    /// a short rest is enough, because the reply cannot belong to another request.
+    /// Returns whether a short rest after each reply costs less time than a long rest after many replies. After a
+    /// single reply, a short rest is enough, because the reply cannot belong to another request.
     fn rests_after_each(&self) -> bool {
         if self.rests_too_much() {
             return false;
@@ -220,8 +220,9 @@ impl OriginReplies {
         self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
     }
 
-    /// Returns whether more connections would have to rest than may, even with the cheaper of both rests. Requests would
-    /// then wait for them, so connections end instead. If breaks make windows short, more connections may rest.
+    /// Returns whether more connections would have to rest than are allowed to, even with the cheaper kind of rest.
+    /// Requests would then wait for these connections, so connections end instead. If breaks make windows short, more
+    /// connections are allowed to rest.
     fn rests_too_much(&self) -> bool {
         if self.keeps_open() || self.known < KNOWN_REPLIES || self.breaks_often() {
             return false;
@@ -233,14 +234,14 @@ impl OriginReplies {
 
     /// Returns whether a connection with one reply rests immediately because little is known about the origin. Later
     /// replies may be slower, and several held replies could then need a longer silence than a drain allows. A
-    /// connection with several replies must continue, because it is not known yet how long its silence must be.
+    /// connection with several replies must continue, because it is not known yet how long it must stay silent.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
 
     /// Returns the cost of breaks per window: the repeated requests, and a new connection if breaks shorten the window.
-    /// Returns 0 for an origin that is not known yet, because after several replies a connection must not rest before
-    /// the slowest reply is known.
+    /// The cost is 0 for an origin that is not known yet. After several replies, a connection must not rest before it
+    /// is known how slow replies can be.
     fn lost_in_window(&self) -> f64 {
         if self.breaks == 0.0 || self.known < KNOWN_REPLIES {
             return 0.0;
@@ -251,20 +252,20 @@ impl OriginReplies {
         (connection + again) * WINDOW_MAX as f64
     }
 
-    /// Returns the silence needed after several replies. If replies were shifted, one more is still to come, and it
-    /// arrives within the usual time of a reply.
+    /// Returns how long a connection must stay silent after several replies. If replies were shifted, one more reply is
+    /// still to come, and it arrives within the usual time of a reply.
     fn silence_of_many(&self) -> MonotonicMicros {
         (2 * self.slowest()).max(SILENCE_MIN)
     }
 
     /// Returns how long a connection without requests in flight must stay silent before its replies are certain. A few
-    /// replies do not show how slow replies can be, because a missing reply may be the slowest.
+    /// replies do not show how slow replies can be, because a missing reply can be the slowest one.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
         self.silence_while(of, 0)
     }
 
-    /// Returns the silence if a request to the origin on another connection has already waited for `waiting`. As long
-    /// as there are only few replies, a missing reply may be as slow as that request.
+    /// Returns the same time if a request to the origin on another connection has already waited for `waiting`. If
+    /// there are only a few replies so far, a missing reply can be as slow as that request.
     pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;
@@ -277,20 +278,20 @@ impl OriginReplies {
     }
 
     /// Returns how long a connection must stay silent after its server was asked to close it. Normally the server
-    /// closes it soon, which makes the replies certain. If it does not, only silence makes them certain. Before
-    /// `KNOWN_REPLIES` replies, it is not known how slow a reply can be.
+    /// closes the connection soon, which makes the replies certain. If the server leaves it open, only silence makes
+    /// them certain. Until there have been `KNOWN_REPLIES` replies, it is not known how slow a reply can be.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
         let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
     }
 
-    /// Returns whether a last request, which asks the server to close the connection, makes its replies certain sooner
-    /// than a rest.
+    /// Returns whether the replies become certain sooner after a last request than after a rest. The last request asks
+    /// the server to close the connection.
     pub fn ends_sooner(&self, of: &ConnectionReplies) -> bool {
         !self.keeps_open() && self.silence(of) > REST_MAX
     }
 
-    /// Returns the next step of a connection after a reply. `is_full` means that the connection holds the maximum
+    /// Returns the next step of a connection after a reply. `is_full` states whether the connection holds the maximum
     /// number of bytes.
     pub fn next_step(&self, of: &ConnectionReplies, is_full: bool, now: MonotonicMicros) -> NextStep {
         let is_used_up = self.has_surplus && of.total + 1 >= SUSPECT_REPLIES_MAX;
@@ -304,12 +305,12 @@ impl OriginReplies {
             return NextStep::GoOn;
         }
         let silence = self.silence(of);
-        // If the window was shorter than the rest would be, a new connection costs less time, unless the server keeps
-        // the old one open.
+        // If the window was shorter than the rest would be, opening a new connection costs less time, unless the server
+        // keeps the old connection open.
         let is_slower =
             self.rests_too_much() || !self.keeps_open() && self.mean * f64::from(of.replies) < silence as f64;
         let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
-        // A full connection should get no more replies. Only if its rest would be too long, it gets one more.
+        // A full connection should receive no more replies. It receives one more only if its rest would be too long.
         if silence > REST_MAX || may_end && !is_full {
             NextStep::LastRequest
         } else {
@@ -319,7 +320,7 @@ impl OriginReplies {
 }
 
 impl ConnectionReplies {
-    /// Records that a request is sent.
+    /// Records that a request is being sent.
     pub fn start(&mut self, now: MonotonicMicros) {
         if self.replies == 0 {
             self.started = now;
@@ -343,7 +344,7 @@ impl ConnectionReplies {
         self.rests_for = silence;
     }
 
-    /// Records that the connection was silent for long enough, so that no other reply is on its way.
+    /// Records that the connection was silent for long enough that no other reply can be on its way.
     pub fn rested(&mut self) {
         self.rested_for = self.rests_for;
         self.has_collected |= self.replies > 1;
@@ -355,12 +356,13 @@ impl ConnectionReplies {
         self.rested_for > 0 && 2 * self.slowest > self.rested_for
     }
 
-    /// Records that the next request is the connection's last one.
+    /// Records that the next request is the last one on this connection.
     pub fn end_with_next(&mut self) {
         self.is_ending = true;
     }
 
-    /// Returns whether the next request asks the server to close the connection, or the last request has done so.
+    /// Returns whether the next request will ask the server to close the connection, or the last request has already
+    /// done so.
     pub fn is_ending(&self) -> bool {
         self.is_ending
     }
@@ -422,7 +424,7 @@ mod tests {
             in_tenths[rest as usize / 100] += 1;
         }
 
-        // None in the first quarter of a second, and then the same number in each tenth.
+        // No connection rests in the first quarter of a second. Then the same number rests in each tenth.
         assert_eq!(in_tenths[..2], [0, 0]);
         assert!(in_tenths[3..10].iter().all(|count| (100..170).contains(count)), "{in_tenths:?}");
     }
@@ -521,7 +523,7 @@ mod tests {
         };
 
         assert_eq!(steps(60 * MILLI, false), [NextStep::GoOn, NextStep::LastRequest]);
-        // After each reply, half a connection rests per working one, which is allowed.
+        // After each reply, half a connection rests for each working one, which is allowed.
         assert_eq!(steps(110 * MILLI, false)[0], NextStep::Rest(SILENCE_MIN));
         assert_eq!(steps(60 * MILLI, true)[0], NextStep::Rest(SILENCE_MIN));
     }
@@ -536,7 +538,7 @@ mod tests {
         origin.note_fewer(1000, 900, 51_000 * MILLI);
         assert_eq!(origin.silence(&several), 4000 * MILLI, "these are hardly fewer");
         origin.note_fewer(1000, 700, 51_000 * MILLI);
-        // A reply to an earlier request.
+        // This reply answers an earlier request.
         origin.note(1500 * MILLI, 51_500 * MILLI);
         assert_eq!(origin.silence_of_end(&several), REST_MAX, "little is known");
         for number in 0..64 {
@@ -640,9 +642,9 @@ mod tests {
         assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
     }
 
-    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. At a delay of
-    /// `late` after one of the replies, an unsolicited reply arrives. Returns whether each reply that was called
-    /// certain belongs to its request.
+    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. An unsolicited
+    /// reply arrives `late` microseconds after one of the replies. Returns whether each reply that was declared certain
+    /// belongs to its request.
     fn is_right(
         service: &mut dyn FnMut() -> MonotonicMicros,
         stray_after: u32,
@@ -652,7 +654,7 @@ mod tests {
         let mut origin = OriginReplies::default();
         let mut connection = ConnectionReplies::default();
         let (mut now, mut sent) = (0, 0_u32);
-        // Replies on their way: time of arrival, and the request that the reply answers.
+        // Replies on their way, each with its arrival time and the request that it answers.
         let mut coming: std::collections::VecDeque<(MonotonicMicros, Option<u32>)> =
             std::collections::VecDeque::new();
         let mut held: Vec<bool> = Vec::new();
@@ -673,7 +675,7 @@ mod tests {
                 now = now.max(at);
                 held.push(answers == Some(asked));
             }
-            // After a batch, check which replies have arrived.
+            // The check after a batch looks at the replies that have arrived.
             if at_once > 1 && coming.front().is_some_and(|(at, _)| *at <= now) {
                 return true;
             }

@@ -1,7 +1,7 @@
 //! The encoding of a reply's body (`Content-Encoding`), and decoders for `--compressed` and for listing pages.
 //!
-//! A body is decoded as a whole or not at all. It is malformed if it is truncated, fails its own checksum, or has bytes
-//! after its end. gzip has a checksum, zstd may have one, and brotli has none.
+//! A body is decoded as a whole or not at all. A body is malformed if it is truncated, if its checksum does not match,
+//! or if bytes follow its end. gzip bodies contain a checksum, zstd bodies can contain one, and brotli bodies never do.
 
 use std::io::{self, BufRead, Read};
 
@@ -15,21 +15,21 @@ use crate::name::for_display;
 /// Value of `Accept-Encoding` in requests for encoded bodies.
 pub const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
 
-/// One of [`ACCEPTED_ENCODINGS`].
+/// An encoding in [`ACCEPTED_ENCODINGS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentEncoding {
-    /// RFC 1952, with any number of members.
+    /// gzip (RFC 1952), with any number of members.
     Gzip,
-    /// RFC 7932, without large windows.
+    /// Brotli (RFC 7932), without large windows.
     Brotli,
-    /// RFC 8878, with any number of frames, and windows as RFC 9659 allows them.
+    /// Zstandard (RFC 8878), with any number of frames, and with windows up to the limit of RFC 9659.
     Zstd,
 }
 
-/// Encoding that a reply names. The error contains the name of an encoding that cannot be decoded.
+/// The encoding that a reply names. The error contains the name of an encoding that cannot be decoded.
 pub type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 
-/// Returns whether a value of `Content-Encoding` means that the body is not encoded.
+/// Returns whether a `Content-Encoding` value means that the body is not encoded.
 pub fn is_identity(encoding: &[u8]) -> bool {
     encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
 }
@@ -39,10 +39,10 @@ pub fn not_asked_for(name: &[u8]) -> String {
     format!("the Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
 }
 
-/// Reason why a body is not decoded.
+/// Reason why a body could not be decoded.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// The body does not match its encoding. Contains a description of the problem.
+    /// The body is not valid in its encoding. Contains a description of the problem.
     Malformed(String),
     /// The decoded body would be too long.
     TooLong,
@@ -83,8 +83,8 @@ impl ContentEncoding {
         }
     }
 
-    /// Decodes a whole body and passes it to `take` piece by piece until `take` returns `false`. The caller must not
-    /// use any piece before it has the last one, because the end of the body may be malformed.
+    /// Decodes a whole body and passes it to `take` piece by piece until `take` returns `false`. The end of the body
+    /// may turn out to be malformed, so the caller must not use any piece before it has received the last one.
     pub fn decode(
         self,
         mut encoded: impl BufRead,
@@ -109,7 +109,7 @@ impl ContentEncoding {
 }
 
 impl ContentEncoding {
-    /// Returns a reader that decodes the body. An error without an OS error number means malformed input.
+    /// Returns a reader that decodes the body. An error without an OS error number means that the input is malformed.
     pub fn reader<'r>(self, encoded: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
         Ok(match self {
             ContentEncoding::Gzip => Box::new(MultiGzDecoder::new(encoded)),
@@ -140,13 +140,13 @@ fn give(
             return Ok(());
         }
         if length == piece.len() {
-            // For a large body, larger pieces mean fewer writes.
+            // With larger pieces, a large body needs fewer writes.
             piece.resize(READ_BYTES, 0);
         }
     }
 }
 
-/// Returns the problem in the user's terms. Misleading messages of the decoders are replaced.
+/// Returns the problem in terms that users understand. Misleading messages of the decoders are replaced.
 fn problem_of(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "the body ends before its encoding does".to_owned();
@@ -164,7 +164,7 @@ fn zstd_decoder<R: BufRead>(encoded: R) -> io::Result<ZstdDecoder<'static, R>> {
     Ok(decoder)
 }
 
-/// Decoder for brotli. The library's own reader would accept any bytes after the end.
+/// A decoder for brotli. The library's own reader would accept any bytes after the end of the body.
 struct BrotliDecoder<R> {
     encoded: R,
     state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
@@ -182,7 +182,7 @@ impl<R: BufRead> BrotliDecoder<R> {
         BrotliDecoder { encoded, state: Box::new(state), is_at_end: false }
     }
 
-    /// Checks that no bytes follow the end.
+    /// Checks that no bytes follow the end of the body.
     fn end(&mut self) -> io::Result<()> {
         self.is_at_end = true;
         if self.encoded.fill_buf()?.is_empty() { Ok(()) } else { Err(malformed("bytes after its end")) }
@@ -232,7 +232,7 @@ mod tests {
     const TEXT: &[u8] = b"It is decoded as a whole or not at all. It is decoded as a whole or not at all. \
         It is decoded as a whole or not at all. It is decoded as a whole or not at all. \
         It is decoded as a whole or not at all. ";
-    /// [`TEXT`], encoded by the reference implementation of brotli with its largest window.
+    /// [`TEXT`] as encoded by the reference implementation of brotli with its largest window.
     const IN_BROTLI: &str =
         "1fc700f88dd45ef147502db7b1bf3d53b011444299202e6cd9892e0a6607374014443f15c2e79ee6b30e06e704";
     const ALL: [ContentEncoding; 3] = [ContentEncoding::Gzip, ContentEncoding::Brotli, ContentEncoding::Zstd];
@@ -306,7 +306,7 @@ mod tests {
                 let mut wrong = body.clone();
                 wrong[bit / 8] ^= 1 << (bit % 8);
                 match decoded(encoding, &wrong, 1 << 20) {
-                    // Some header bits do not affect the body, and neither do the padding bits in the last byte.
+                    // Some bits of the header do not affect the body, and neither do the padding bits in the last byte.
                     Ok(text) => {
                         assert_eq!(text, TEXT, "{encoding:?} bit {bit}");
                         harmless += 1;

@@ -1,5 +1,5 @@
-//! Checks of a reply: which request it answers, how long to wait for it, how its body is encoded, and which type the
-//! body has.
+//! Checks of a reply: which request it answers, how long to wait for it, how its body is encoded, and what type the
+//! body is.
 
 pub mod body_type;
 pub mod certainty;

@@ -1,31 +1,32 @@
 //! Rules for how long to wait for a reply before the request is repeated on another connection.
 //!
 //! Options limit the time of an attempt, for example to 30 s for a head. If replies take a millisecond and one request
-//! in 2,000 hangs, hanging requests could occupy all places in flight within that time. Therefore a request that is far
-//! slower than its origin's replies is abandoned if later requests have been answered in the meantime. It is then
-//! repeated on a new connection. Few requests are repeated, and none while the origin refuses requests
+//! in 2,000 hangs, the hanging requests could occupy all places in flight within that time. A request that takes far
+//! longer than its origin's other replies is therefore abandoned if later requests have been answered in the meantime.
+//! It is then repeated on a new connection. Few requests are repeated, and none while the origin refuses requests
 //! ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
 //!
-//! Pure rules: no I/O and no clock.
+//! This module does no I/O and has no clock.
 
 use crate::planner::origin::Millis;
 use crate::reply::certainty::MonotonicMicros;
 
-/// Shortest wait for a reply in milliseconds, as long as no request was abandoned.
+/// Shortest wait for a reply in milliseconds, until a request has been abandoned.
 const FIRST: Millis = 100;
-/// Shortest wait if repeated requests were answered immediately.
+/// Lower bound of the shortest wait, which is reached if repeated requests are answered immediately.
 const LEAST: Millis = 50;
-/// Shortest wait if the replies to repeated requests were also slow.
+/// Upper bound of the shortest wait, which is reached if the replies to repeated requests are also slow.
 const MOST: Millis = 1_000;
-/// The wait for a reply as a multiple of the origin's mean reply time: at least, and at most. In between, it is the mean
-/// plus a multiple of the mean deviation. So an origin with even reply times is not waited for as long as one whose
-/// reply times vary.
+/// The lowest and the highest multiple of an origin's mean reply time for which a reply is awaited. Between these
+/// bounds, the wait is the mean plus a multiple of the mean deviation. An origin with even reply times is therefore not
+/// waited for as long as an origin whose reply times vary.
 const MEANS: f64 = 4.0;
 const MEANS_MAX: f64 = 8.0;
 const DEVIATIONS: f64 = 9.0;
 /// Weight of one reply in the mean and in the mean deviation.
 const WEIGHT: f64 = 1.0 / 16.0;
-/// A reply counts as at most this many means. Otherwise, the few replies that are far slower would prolong the wait.
+/// A reply time counts as at most this many means. Otherwise, the few replies that are far slower would prolong the
+/// wait.
 const OUTLIER: f64 = 4.0;
 /// Number of replies, or of listing pages, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;
@@ -35,28 +36,28 @@ const KNOWN_PAGES: u64 = 4;
 const KNOWN_A_LITTLE: u64 = 4;
 const KNOWN_A_LITTLE_PAGES: u64 = 1;
 /// A reply to a repeated request is fast if it takes at most the shortest wait divided by this, and slow if it takes
-/// longer than [`SLOW`] means.
+/// more than [`SLOW`] times the mean.
 const FAST: Millis = 8;
 const SLOW: f64 = 2.0;
 /// Each further wait for the same target is longer by this factor.
 const LONGER: Millis = 4;
 /// Maximum number of abandoned requests for one target.
 const TIMES_MAX: u32 = 3;
-/// Number of extra requests that each reply allows. A page allows more, because there are few pages and all objects
-/// wait if one hangs. For the same reason, a page that has waited for [`MOST`] is repeated even if no extra request is
-/// left.
+/// Number of extra requests that each reply allows. A listing page allows more, because there are few pages and all
+/// objects wait if one of them hangs. For the same reason, a page that has waited for [`MOST`] is repeated even if no
+/// extra request is left.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 1.0 / 3.0;
-/// Number of extra requests that are allowed before any reply, so that the first one is possible after a few replies.
-/// Pages start on several connections, some of which may never reply.
+/// Number of extra requests that are allowed before any reply, so that the first extra request is possible after a few
+/// replies. Listing pages start on several connections, some of which may never reply.
 const EXTRA_FIRST: f64 = 1.0;
 const EXTRA_FIRST_PAGES: f64 = 4.0;
 /// Maximum number of extra requests that can accumulate.
 const EXTRA_MAX: f64 = 200.0;
-/// Number of later requests that must have been answered. If the origin or this machine only pauses, all replies are
-/// delayed.
+/// Number of later requests that must have been answered. If fewer were answered, the origin or this machine may only
+/// be pausing, which delays all replies.
 const OVERTAKEN_BY: u64 = 64;
-/// With up to this number of requests in flight, no later reply is needed, because nothing follows the last requests of
+/// With up to this number of requests in flight, no later reply is needed, because no request follows the last ones of
 /// a job. With more requests in flight and too few later replies, the wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
 /// Milliseconds after a refusal during which no request is repeated.
@@ -65,14 +66,14 @@ const REFUSED: Millis = 10_000;
 /// Reply times of one origin, as measured by one thread. See the module.
 #[derive(Debug, Clone)]
 pub struct Patience {
-    /// The shortest wait.
+    /// The shortest wait for a reply.
     least: Millis,
     /// Mean reply time in microseconds.
     mean: f64,
     /// Mean difference between a reply time and the mean, in microseconds.
     deviation: f64,
     replies: u64,
-    /// Number of requests in flight that may be abandoned.
+    /// Number of requests in flight that can be abandoned.
     out: usize,
     /// Number of extra requests that may be made now.
     extra: f64,
@@ -119,7 +120,7 @@ impl Patience {
         }
     }
 
-    /// Records `count` replies to requests that were sent together. All of them arrived within `took`.
+    /// Records `count` replies to requests that were sent together. All replies arrived within `took`.
     pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
         let each = took as f64 / f64::from(count.max(1));
         if self.replies == 0 {
@@ -133,13 +134,13 @@ impl Patience {
         self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
     }
 
-    /// Records that the origin refused a request because there were too many.
+    /// Records that the origin refused a request because it received too many.
     pub fn note_refused(&mut self, now: Millis) {
         self.refused_until = now + REFUSED;
     }
 
-    /// Records how long the reply to a repeated request took. A fast reply shows that the wait was too long, and a slow
-    /// one that it was too short.
+    /// Records how long the reply to a repeated request took. A fast reply shows that the wait was too long. A slow one
+    /// shows that it was too short.
     pub fn note_made_again(&mut self, took: MonotonicMicros) {
         if took / 1000 * FAST <= self.least {
             self.least = (self.least / 2).max(LEAST);
@@ -148,20 +149,20 @@ impl Patience {
         }
     }
 
-    /// Records a new request in flight that may be abandoned. Returns the number of replies so far.
+    /// Records a new request in flight that can be abandoned. Returns the number of replies so far.
     pub fn begin(&mut self) -> u64 {
         self.out += 1;
         self.replies
     }
 
-    /// Records that a request from [`Patience::begin`] has ended.
+    /// Records that a request recorded by [`Patience::begin`] has ended.
     pub fn end(&mut self) {
         self.out -= 1;
     }
 
     /// Decides whether to abandon a request that has received nothing since `since`. `times` is the number of earlier
-    /// abandoned requests for the same target. `before` is the number of replies when the request was sent. Abandoning
-    /// a request uses up an extra request.
+    /// abandoned requests for the same target. `before` is the number of replies received before the request was sent.
+    /// If the request is abandoned, one extra request is used up.
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
         let wait = self.wait(if is_overtaken { times } else { times + 1 });
@@ -176,14 +177,15 @@ impl Patience {
         abandons
     }
 
-    /// Returns whether a request may be abandoned after `times` abandoned requests for the same target.
+    /// Returns whether another request for a target may be abandoned after `times` abandoned requests.
     pub fn may_abandon(times: u32) -> bool {
         times < TIMES_MAX
     }
 
     /// Returns whether a request should use a connection that has replied before, after `times` abandoned requests for
-    /// the same target. New connections may never reply, for example if one of the server's processes hangs. Used ones
-    /// may be dead too, for example because a firewall has forgotten them. Repeated requests therefore try both.
+    /// the same target. New connections may never reply, for example if one of the server's processes hangs. Used
+    /// connections can also be dead, for example because a firewall has forgotten them. Repeated requests therefore try
+    /// both kinds.
     pub fn prefers_used(times: u32) -> bool {
         times == 2
     }
@@ -200,7 +202,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Longer than any wait, in milliseconds.
+    /// A time longer than any wait, in milliseconds.
     const LONG: Millis = 1_000_000;
 
     fn after(replies: u32, took: MonotonicMicros) -> Patience {
@@ -317,7 +319,7 @@ mod tests {
             pages.abandons(0, 0, 0, 999)
         });
 
-        // Four more at the start.
+        // At the start, four more are allowed.
         assert_eq!(abandoned.count(), 12);
     }
 

@@ -1,4 +1,4 @@
-//! A row of a check: the answer of a site, or the reason why there is none.
+//! A row of a check: a site's answer, or the reason why there is no answer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct CheckRow<'a> {
     /// The status of the last final reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Reason why there is no complete reply. `None` if there is a complete reply, whatever its status.
+    /// Reason why there is no complete reply. `None` if there is one, whatever its status.
     #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
     pub kind: Option<FailureKind>,
     /// Reason why the line has no URL.
@@ -36,7 +36,7 @@ pub struct CheckRow<'a> {
     /// Address and port of the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Cow<'a, str>>,
-    /// `1.0`, `1.1` or `2`.
+    /// HTTP version: `1.0`, `1.1` or `2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_version: Option<Cow<'a, str>>,
     /// The `Content-Type` field.
@@ -51,16 +51,16 @@ pub struct CheckRow<'a> {
     pub attempts: u32,
     /// Start of the last attempt. 0 if there was none.
     pub started_at: Micros,
-    /// Time in the queue in milliseconds.
+    /// Time spent in the queue, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<f32>,
-    /// Time of the name lookup in milliseconds.
+    /// Duration of the name lookup in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_ms: Option<f32>,
-    /// Time to connect in milliseconds.
+    /// Time taken to connect, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_ms: Option<f32>,
-    /// Time of the TLS handshake in milliseconds.
+    /// Duration of the TLS handshake in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_ms: Option<f32>,
     /// Time from the request to the first byte of the reply, in milliseconds.
@@ -72,7 +72,7 @@ pub struct CheckRow<'a> {
     /// Whether this is the result of a recheck.
     #[serde(skip_serializing_if = "is_false")]
     pub second_look: bool,
-    /// Whether this machine may be the cause rather than the site.
+    /// Whether the cause may be this machine rather than the site.
     #[serde(skip_serializing_if = "is_false")]
     pub suspect: bool,
     /// Values of the kept columns.
@@ -80,12 +80,12 @@ pub struct CheckRow<'a> {
     pub kept: Vec<Option<Cow<'a, str>>>,
 }
 
-/// Answer of a row as a single word, for counting answers and comparing checks.
+/// Answer of a row as a single word, used to count answers and to compare checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckAnswer {
     /// A complete reply with this status.
     Status(u16),
-    /// No complete reply, because of this failure.
+    /// No complete reply was received, because of this failure.
     Kind(FailureKind),
 }
 
@@ -98,7 +98,7 @@ impl CheckAnswer {
         }
     }
 
-    /// Returns whether the answer counts as a failure of the site: no complete reply, a 4xx or a 5xx.
+    /// Returns whether the answer counts as a failure of the site: no complete reply, or a 4xx or 5xx status.
     pub fn is_failure(self) -> bool {
         match self {
             CheckAnswer::Status(status) => status >= 400,
@@ -128,7 +128,7 @@ impl<'a> CheckRow<'a> {
     }
 }
 
-/// Converts a duration to milliseconds, with microseconds as decimals.
+/// Converts a duration to milliseconds, with the microseconds as decimals.
 pub fn millis(duration: Duration) -> f32 {
     (duration.as_micros() as f64 / 1000.0) as f32
 }
@@ -138,7 +138,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Writes and reads a failure kind by its name.
+/// Writes a failure kind as its name, and reads it back.
 mod kind_name {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -1,4 +1,4 @@
-//! A row of a written list: what the source states about a target, and how to request it again.
+//! A row of a written list: the facts that the source states about a target, and how to request the target again.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::values::{ColumnKind, Value, of_number, of_text};
 use crate::object::Seconds;
 
-/// Columns of a written list, in order. Kept columns of the source list follow them. A file with all of these columns
-/// is a manifest: it states the names of its targets and facts about their objects.
+/// Columns of a written list, in order. They are followed by the kept columns of the source list. A file that contains
+/// all of these columns is a manifest: it states the names of its targets and facts about their objects.
 pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("name", ColumnKind::Text),
     ("url", ColumnKind::Text),
@@ -17,7 +17,7 @@ pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
     ("last_modified", ColumnKind::Time),
 ];
 
-/// One target. Fields that do not apply or are unknown are `None`.
+/// A single target. Fields that do not apply or are unknown are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListRow<'a> {
@@ -33,7 +33,7 @@ pub struct ListRow<'a> {
     /// ETag of the object, without quotes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<Cow<'a, str>>,
-    /// Time when the object was written.
+    /// Time when the object was last written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<Seconds>,
     /// Values of the kept columns.

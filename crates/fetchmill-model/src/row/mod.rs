@@ -1,5 +1,6 @@
-//! Rows of a check (the answer of a site, or why there was none) and rows of a written list ([`ListRow`]). Before it
-//! reaches the results, a row is a line of JSON in a shard, written once for each target.
+//! Rows of a check (a site's answer, or the reason why there was none) and rows of a written list ([`ListRow`]).
+//!
+//! A row is written once for each target, as a line of JSON in a shard, before it becomes part of the results.
 
 mod check_row;
 mod list_row;
@@ -11,7 +12,7 @@ pub use values::{ColumnKind, ColumnTypes, ROW_COLUMNS, RowValues, Value};
 
 use serde::Deserialize;
 
-/// Kind of the rows of a job.
+/// Kind of a job's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowKind {
@@ -23,7 +24,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Returns the columns of a file with such rows.
+    /// Returns the columns of a file that contains such rows.
     pub fn columns(self) -> ColumnTypes {
         match self {
             RowKind::Answers => &ROW_COLUMNS,

@@ -1,4 +1,4 @@
-//! A row as columns: the names and types of the columns, and the values of a row.
+//! Rows as columns: the names and types of the columns, and the values of a row.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub enum ColumnKind {
 /// Names and types of columns, in order.
 pub type ColumnTypes = &'static [(&'static str, ColumnKind)];
 
-/// Columns of a check's results, in order. Kept columns of the list follow them.
+/// Columns of a check's results, in order. They are followed by the kept columns of the list.
 pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
     ("url", ColumnKind::Text),
     ("key", ColumnKind::Text),
@@ -56,12 +56,12 @@ pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
     ("suspect", ColumnKind::Flag),
 ];
 
-/// A row in the form in which it is written to a file, with a value for each column and each kept column.
+/// A row as it is written to a file, with a value for each column and each kept column.
 #[derive(Debug, Clone, Copy)]
 pub struct RowValues<'r> {
     /// Values in the order of the columns.
     pub values: &'r [Value<'r>],
-    /// Values in the order of the kept columns. `None` for a missing value.
+    /// Values in the order of the kept columns. `None` if a value is missing.
     pub kept: &'r [Option<Cow<'r, str>>],
 }
 
@@ -79,7 +79,7 @@ pub enum Value<'r> {
     Null,
     /// Text.
     Text(&'r str),
-    /// Texts.
+    /// A list of texts.
     Texts(&'r [Cow<'r, str>]),
     /// A number.
     Number(u64),

@@ -1,17 +1,17 @@
-//! AWS hosts: the host of a service in a region, in each variant (AWS General Reference, "Service endpoints";
-//! botocore's rule sets agree).
+//! AWS host names: the host of a service in a region, in each variant. They follow the AWS General Reference, "Service
+//! endpoints", and agree with botocore's rule sets.
 
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Variant of the AWS endpoints.
+/// A variant of the AWS endpoints.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AwsVariant {
     /// Whether to use endpoints with FIPS 140 approved cryptography.
     pub fips: bool,
     /// Whether to use endpoints that also have IPv6 addresses.
     pub dual_stack: bool,
-    /// Whether to use endpoints at the network edge. Only S3 has them.
+    /// Whether to use endpoints at the network edge, which only S3 has.
     pub accelerate: bool,
 }
 
@@ -30,7 +30,7 @@ impl AwsVariant {
     /// Returns the host of another service in a region, such as `sts`.
     pub fn service_host(self, service: &str, region: &str) -> Result<String> {
         must_be_region(region)?;
-        // All GovCloud endpoints are FIPS approved.
+        // All GovCloud endpoints are FIPS-approved.
         let fips = if self.fips && !region.starts_with("us-gov-") { "-fips" } else { "" };
         let suffix = match (self.dual_stack, region.starts_with("cn-")) {
             (false, _) => suffix_of(region),
@@ -45,7 +45,7 @@ fn suffix_of(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// Refuses an invalid region, because the region becomes part of a host that receives signed requests.
+/// Refuses an invalid region. The region becomes part of a host name, and that host receives signed requests.
 fn must_be_region(region: &str) -> Result<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !region.is_empty() && region.bytes().all(is_part) {

@@ -1,4 +1,4 @@
-//! Address of a bucket: an origin, the path before its keys, and the region for signing requests.
+//! The address of a bucket: an origin, the path before the keys, and the region for signing requests.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::origin::OriginKey;
 use crate::s3::AwsVariant;
 use crate::source::OriginUrl;
 
-/// Default region. Stores without regions expect it, and it is used for buckets that name no other region.
+/// Default region. Stores without regions expect it. It is also used for buckets for which no other region is known.
 pub const REGION_DEFAULT: &str = "us-east-1";
 /// Maximum length of a region's name in bytes.
 const REGION_BYTES_MAX: usize = 64;
@@ -17,20 +17,20 @@ const REGION_BYTES_MAX: usize = 64;
 /// Name suffixes of directory buckets and of their access points.
 const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
-/// Position of a bucket's name in a request.
+/// Where a request contains the bucket's name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
-    /// In the path for the user's endpoint. For AWS, in the host if the name can be part of a host.
+    /// In the path for an endpoint that the user has set. For AWS, in the host if the name can be part of a host name.
     #[default]
     Auto,
-    /// `https://HOST/BUCKET/KEY`.
+    /// In the path: `https://HOST/BUCKET/KEY`.
     Path,
-    /// `https://BUCKET.HOST/KEY`.
+    /// In the host: `https://BUCKET.HOST/KEY`.
     Virtual,
 }
 
-/// The words are those of boto3. The first one is the default.
+/// These words are also used by boto3. The first one is the default.
 impl OptionValue for Addressing {}
 
 /// A store.
@@ -38,9 +38,9 @@ impl OptionValue for Addressing {}
 pub struct Endpoint {
     /// URL of the store. `None` for AWS.
     pub url: Option<OriginUrl>,
-    /// See [`Addressing`].
+    /// Where requests contain the bucket's name.
     pub addressing: Addressing,
-    /// Variant of the AWS endpoint.
+    /// Variant of the AWS endpoints.
     pub variant: AwsVariant,
 }
 
@@ -51,12 +51,12 @@ impl Endpoint {
     }
 }
 
-/// A bucket name that can be part of a path.
+/// The name of a bucket, in which every character can be part of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketName(String);
 
 impl BucketName {
-    /// Accepts letters, digits, dots, hyphens and underscores, which every store accepts.
+    /// Parses a name. Only letters, digits, dots, hyphens and underscores are allowed, which every store accepts.
     pub fn parse(text: &str) -> Result<Self> {
         let is_good = (1..=255).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
@@ -84,7 +84,7 @@ impl BucketName {
         DIRECTORY_BUCKETS.iter().any(|end| self.0.ends_with(end))
     }
 
-    /// Returns whether the name can be a single host name label, so that a wildcard certificate covers it.
+    /// Returns whether the name can be a single label of a host name, so that a wildcard certificate covers it.
     fn is_label(&self) -> bool {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         (3..=63).contains(&self.0.len())
@@ -95,7 +95,7 @@ impl BucketName {
 }
 
 /// Splits a source as users write it, `s3://BUCKET[/PREFIX]`, into bucket and prefix. All bytes of the prefix are
-/// literal, because a key may contain `?`, `#` and `%`.
+/// literal, because a key can contain `?`, `#` and `%`.
 pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     let Some(rest) = text.strip_prefix("s3://") else {
         return Err(Error::Usage(format!(
@@ -107,12 +107,12 @@ pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     Ok((BucketName::parse(bucket)?, prefix.to_owned()))
 }
 
-/// Splits a normalised `s3://BUCKET/KEY` into bucket and key. The key stays encoded.
+/// Splits a normalised `s3://BUCKET/KEY` into bucket and key. The key remains encoded.
 pub fn split_url(url: &str) -> Option<(&str, &str)> {
     url.strip_prefix("s3://")?.split_once('/')
 }
 
-/// Address of a bucket in requests.
+/// The address of a bucket in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketAddress {
     /// Scheme, host and port.
@@ -124,7 +124,7 @@ pub struct BucketAddress {
 }
 
 impl BucketAddress {
-    /// Returns the address of a bucket in a region.
+    /// Returns the address of `bucket` in `region`.
     pub fn of(endpoint: &Endpoint, bucket: &BucketName, region: &str) -> Result<Self> {
         let (scheme, authority, path) = match &endpoint.url {
             Some(url) => (url.scheme().to_owned(), url.authority(), url.path().to_owned()),
@@ -149,7 +149,7 @@ impl BucketAddress {
 
     /// Returns the path of the bucket itself, for listings.
     pub fn bucket_path(&self) -> &str {
-        // A bucket in the host has the path `/`.
+        // If the bucket is part of the host, its path is `/`.
         if self.prefix.len() > 1 { self.prefix.trim_end_matches('/') } else { &self.prefix }
     }
 
@@ -161,14 +161,14 @@ impl BucketAddress {
     }
 }
 
-/// Returns whether a text can be a region. The region becomes part of the field that signs a request. AWS regions use
-/// fewer kinds of characters.
+/// Returns whether a text can be a region. The region becomes part of the field that signs a request. AWS uses only
+/// some of the characters that are allowed here.
 pub fn is_region(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
 }
 
-/// Refuses a bucket name that cannot be part of a host if `option` requires it to be.
+/// Refuses a bucket name that cannot be part of a host name although `option` requires it to be.
 fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
     if bucket.is_label() {
         return Ok(true);

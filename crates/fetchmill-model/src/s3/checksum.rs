@@ -1,6 +1,6 @@
-//! Compares a body with a hash from a list or a checksum from a store. If there are several checksums of the whole
-//! object, only the cheapest is compared. Per megabyte, CRC-64/NVME, CRC-32C and CRC-32 take up to about 0.1 ms, SHA
-//! takes 0.5 ms, and MD5 takes 1.5 ms.
+//! Compares a body with a hash from a list or with a checksum from a store. If there are several checksums of the whole
+//! object, only the cheapest one is compared. Per megabyte, CRC-64/NVME, CRC-32C and CRC-32 take up to about 0.1 ms,
+//! SHA takes 0.5 ms, and MD5 takes 1.5 ms.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::target::expected_hash::ExpectedHash;
 /// Size of the longest supported checksum, SHA-256.
 const BYTES_MAX: usize = 32;
 
-/// The expected checksum of an object, and the checksum of its bytes so far.
+/// The expected checksum of an object, and the checksum of the bytes received so far.
 pub struct BodyChecksum {
     running: ChecksumState,
     said: [u8; BYTES_MAX],
@@ -45,15 +45,15 @@ struct GivenChecksums<'h> {
     sha256: Option<&'h [u8]>,
     sha1: Option<&'h [u8]>,
     etag: Option<&'h [u8]>,
-    /// Whether the checksums are composites of the parts' checksums.
+    /// Whether the checksums are composed from the checksums of the parts.
     is_composite: bool,
     /// Whether the `ETag` is not an MD5, even if it looks like one.
     has_own_etag: bool,
 }
 
 impl BodyChecksum {
-    /// Returns the checksum of the whole object from a reply's head, or `None` if there is none. `head` must be in its
-    /// original form.
+    /// Returns the checksum of the whole object from a reply's head, or `None` if the head states none. `head` must be
+    /// in its original form.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let mut said = GivenChecksums::default();
         for line in head.split(|byte| *byte == b'\n') {
@@ -144,7 +144,7 @@ impl<'h> GivenChecksums<'h> {
             .or_else(|| self.of_etag())
     }
 
-    /// Parses a Base64 value. Composite checksums end with `-N`.
+    /// Parses a Base64 value. Composite checksums end in `-N`.
     fn of(
         &self,
         value: Option<&[u8]>,
@@ -158,8 +158,8 @@ impl<'h> GivenChecksums<'h> {
         Some(BodyChecksum { running: running(), said })
     }
 
-    /// Returns the MD5 in an `ETag`. Only objects that were written in one piece have one, unless they are encrypted
-    /// with KMS or customer keys.
+    /// Returns the MD5 in an `ETag`. Only the `ETag` of an object that was written in one piece is an MD5, and only if
+    /// the object is not encrypted with KMS or customer keys.
     fn of_etag(&self) -> Option<BodyChecksum> {
         let text = self.etag.filter(|_| !self.has_own_etag)?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let mut said = [0; BYTES_MAX];
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     const BODY: &[u8] = b"123456789";
-    // Check values from the CRC catalogues and from coreutils.
+    // Check values, taken from the CRC catalogues and computed with coreutils.
     const RIGHT: [&str; 6] = [
         "x-amz-checksum-crc64nvme: rosUhgp5mIg=",
         "X-AMZ-Checksum-CRC32C: 4waSgw==",

@@ -1,4 +1,4 @@
-//! A customer-provided encryption key (SSE-C), which is sent in requests for objects.
+//! A customer-provided encryption key (SSE-C), which is sent with requests for objects.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use md5::{Digest as _, Md5};
 /// Size of an AES-256 key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// See the module. The key appears nowhere except in requests.
+/// A customer-provided key. It never appears outside requests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CustomerKey {
     key: String,
@@ -21,8 +21,8 @@ impl std::fmt::Debug for CustomerKey {
 }
 
 impl CustomerKey {
-    /// Parses the contents of a file, which must be the 32 bytes of a key or their Base64 form. Returns `None` if it is
-    /// neither.
+    /// Parses the contents of a file, which must be the 32 bytes of a key or their Base64 form. Returns `None` if the
+    /// contents are neither.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let key = if bytes.len() == KEY_BYTES {
             bytes.to_vec()
@@ -33,7 +33,7 @@ impl CustomerKey {
         (key.len() == KEY_BYTES).then(|| CustomerKey { key: STANDARD.encode(key), md5 })
     }
 
-    /// Returns the header fields of requests for objects.
+    /// Returns the header fields to send with requests for objects.
     pub fn fields(&self) -> [(&'static str, &str); 3] {
         [
             ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
@@ -54,7 +54,7 @@ mod tests {
         let text = CustomerKey::of_bytes(b"a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=\n").unwrap();
 
         assert_eq!(raw, text);
-        // echo -n kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk | openssl md5 -binary | base64
+        // Computed with: echo -n kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk | openssl md5 -binary | base64
         assert_eq!(raw.fields()[2].1, "mT2HRsMGJ5IX5C+0rreZ8Q==");
         assert_eq!(format!("{raw:?}"), "CustomerKey(..)");
         for other in [&b""[..], &[b'k'; 31], b"a2s=", &[0xff; 44]] {

@@ -1,4 +1,4 @@
-//! The error document of a store, and its meaning.
+//! A store's error document, and its meaning.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -7,18 +7,18 @@ use crate::limits::XML_DEPTH_MAX;
 use crate::name;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Maximum number of bytes that are read from the text of an element. The longest AWS messages have a few hundred
-/// characters.
+/// Maximum number of bytes that are read from the text of an element. The longest messages from AWS are a few hundred
+/// characters long.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// Contents of an error document. The texts are short and safe to show.
+/// Contents of an error document. The texts are short and safe to display.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ErrorDocument {
     /// Error code, such as `AccessDenied`. Empty if there is none.
     pub code: String,
     /// Message for people.
     pub message: String,
-    /// Region of the bucket, or region for which requests must be signed.
+    /// Region of the bucket, or the region for which requests must be signed.
     pub region: Option<String>,
     /// Host to which requests must be sent.
     pub endpoint: Option<String>,
@@ -26,7 +26,7 @@ pub struct ErrorDocument {
     pub server_time: Option<u64>,
 }
 
-/// Error from a store. Each variant's text is the remedy.
+/// Error from a store. The comment on each variant states the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreError {
     /// Send fewer requests.
@@ -49,12 +49,12 @@ pub enum StoreError {
     BadCredentials,
     /// Try again.
     Transient,
-    /// No remedy is known: a person must read the message.
+    /// No remedy is known, so a person must read the message.
     Other,
 }
 
 impl ErrorDocument {
-    /// Reads a body, which may be truncated. Returns `None` if it is not an error document.
+    /// Reads a body, which can be truncated. Returns `None` if it is not an error document.
     pub fn read(body: &[u8]) -> Option<Self> {
         if !Self::is_document(body) {
             return None;
@@ -62,7 +62,7 @@ impl ErrorDocument {
         let text = body.utf8_chunks().next().map_or("", |chunk| chunk.valid());
         let mut reading = ErrorDocumentReader::default();
         let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-        // Stop at the end or at the first error, and use everything read so far.
+        // Reading stops at the end or at the first error. Everything read so far is used.
         while let Ok(event) = reader.read_event() {
             match event {
                 Event::Start(start) if !reading.open(start.local_name().as_ref()) => break,
@@ -83,7 +83,7 @@ impl ErrorDocument {
         Some(reading.fault)
     }
 
-    /// Returns whether a body with this start is an error document.
+    /// Returns whether a body that begins with `start` is an error document.
     pub fn is_document(start: &[u8]) -> bool {
         let mut rest = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
         while let Some(behind) = behind_note(rest) {
@@ -93,7 +93,7 @@ impl ErrorDocument {
             .is_some_and(|rest| matches!(rest, [] | [b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n', ..]))
     }
 
-    /// Returns the meaning of the error code, or of the reply's status if the code is unknown.
+    /// Returns the meaning of the error code, or the meaning of the status if the code is unknown.
     pub fn meaning(&self, status: u16) -> StoreError {
         match self.code.as_str() {
             "SlowDown"
@@ -125,7 +125,8 @@ impl ErrorDocument {
         }
     }
 
-    /// Returns advice for the user as one clause, or `None` if there is none or if the message already contains it.
+    /// Returns advice for the user as a single clause. Returns `None` if there is no advice, or if the message already
+    /// contains it.
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
@@ -179,7 +180,7 @@ impl ErrorDocument {
 }
 
 impl StoreError {
-    /// Returns the meaning of a status, for an unknown error code or a missing document.
+    /// Returns the meaning of a status. Used if the error code is unknown or the document is missing.
     pub fn of_status(status: u16) -> Self {
         match status {
             429 | 503 => StoreError::Throttled,
@@ -191,7 +192,7 @@ impl StoreError {
     }
 }
 
-/// Returns the text after a declaration, an instruction or a comment.
+/// Returns the text that follows a declaration, an instruction or a comment.
 fn behind_note(text: &[u8]) -> Option<&[u8]> {
     let end: &[u8] = match text {
         [b'<', b'?', ..] => b"?>",
@@ -211,7 +212,7 @@ struct ErrorDocumentReader {
 }
 
 impl ErrorDocumentReader {
-    /// Begins an element. Returns whether to continue.
+    /// Begins an element. Returns whether to continue reading.
     fn open(&mut self, element: &str) -> bool {
         self.depth += 1;
         if self.depth == 2 {
@@ -228,7 +229,7 @@ impl ErrorDocumentReader {
         }
     }
 
-    /// Ends an element. Returns whether to continue.
+    /// Ends an element. Returns whether to continue reading.
     fn close(&mut self) -> bool {
         if self.depth == 2 {
             self.take();
@@ -237,7 +238,7 @@ impl ErrorDocumentReader {
         self.depth > 0
     }
 
-    /// Stores the value of an element that has ended. If an element occurs twice, the first one applies.
+    /// Stores the value of an element that has ended. If an element occurs twice, the first occurrence applies.
     fn take(&mut self) {
         let value = name::for_display(self.text.trim().as_bytes());
         let fault = &mut self.fault;

@@ -1,5 +1,5 @@
-//! S3 and compatible stores, without I/O and without a clock: bucket addresses, request signatures, listing pages,
-//! error documents, and the division of the key space.
+//! S3 and compatible stores: bucket addresses, request signatures, listing pages, error documents, and the division of
+//! the key space. This module does no I/O and has no clock.
 
 mod aws_endpoint;
 mod bucket_address;
@@ -30,12 +30,12 @@ pub use upload::UploadDestination;
 
 pub use crate::target::source_metadata::ListedKey;
 
-/// Credentials.
+/// Credentials of an account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Public part, visible in each request.
+    /// Public part of the key pair, visible in each request.
     pub access_key: String,
-    /// Key for signing requests. It is never sent.
+    /// Key with which requests are signed. It is never sent.
     pub secret_key: String,
     /// Session token of temporary credentials.
     pub token: Option<String>,

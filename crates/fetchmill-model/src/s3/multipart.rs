@@ -1,4 +1,5 @@
-//! Multipart uploads: the queries of their requests, and the store's documents. This module does no I/O.
+//! Multipart uploads: the queries of their requests, and the documents with which the store replies. This module does
+//! no I/O.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,7 @@ use crate::name::encode_whole;
 pub struct OpenUpload {
     /// Key of the future object.
     pub key: String,
-    /// Id of the upload.
+    /// ID of the upload.
     pub id: String,
 }
 
@@ -22,11 +23,11 @@ pub struct OpenUpload {
 pub struct UploadsPage {
     /// The uploads, in the order of their keys.
     pub uploads: Vec<OpenUpload>,
-    /// Last upload of this page. The next page starts after it. `None` on the last page.
+    /// Last upload on this page, after which the next page starts. `None` on the last page.
     pub next: Option<OpenUpload>,
 }
 
-/// Returns the query that lists open uploads. `after` comes from the previous page.
+/// Returns the query that lists open uploads. `after` is the last upload of the previous page.
 pub fn uploads_query(prefix: &str, after: Option<&OpenUpload>) -> String {
     let mut query = String::new();
     let mut add = |name: &str, value: &str| {
@@ -35,7 +36,7 @@ pub fn uploads_query(prefix: &str, after: Option<&OpenUpload>) -> String {
         // Encoded text is ASCII.
         let _ = write!(query, "{name}={}&", String::from_utf8_lossy(&encoded));
     };
-    // The signature needs the parameters in this order.
+    // The signature requires the parameters in this order.
     if let Some(after) = after {
         add("key-marker", &after.key);
     }
@@ -59,8 +60,8 @@ pub fn complete_document(etags: &[String]) -> String {
     document
 }
 
-/// Calls `each` with the name and the text of every element that has text. Returns `false` if the document is not XML
-/// or was truncated.
+/// Calls `each` with the name and the text of every element that contains text. Returns `false` if the document is not
+/// XML or was truncated.
 fn for_each_text(document: &[u8], mut each: impl FnMut(&str, &str)) -> bool {
     let document = String::from_utf8_lossy(document);
     let mut reader = Reader::from_str(&document);
@@ -104,7 +105,7 @@ fn text_of(document: &[u8], wanted: &str) -> Option<String> {
     found
 }
 
-/// Returns the ID of the upload that was started.
+/// Returns the ID of the upload that the store has started.
 pub fn upload_id(document: &[u8]) -> Option<String> {
     text_of(document, "UploadId").filter(|id| !id.is_empty())
 }
@@ -112,7 +113,7 @@ pub fn upload_id(document: &[u8]) -> Option<String> {
 /// Reads a page of open uploads. Returns `None` if the document is not a page of uploads.
 pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     let mut uploads = Vec::new();
-    // Stores send the two in either order.
+    // Stores send the key and the ID in either order.
     let (mut its_key, mut its_id) = (None, None);
     let (mut next_key, mut next_id, mut is_truncated) = (None, String::new(), false);
     let is_xml = for_each_text(document, |name, text| {
@@ -134,8 +135,8 @@ pub fn uploads_page(document: &[u8]) -> Option<UploadsPage> {
     is_page.then_some(UploadsPage { uploads, next })
 }
 
-/// Returns whether the reply to the last request of an upload confirms the object. An error may also have the status
-/// 200.
+/// Returns whether the reply to the last request of an upload confirms the object. A reply with status 200 can also
+/// contain an error.
 pub fn is_completed(document: &[u8]) -> bool {
     memchr::memmem::find(document, b"CompleteMultipartUploadResult").is_some()
 }

@@ -1,13 +1,13 @@
-//! A ListObjectsV2 page, with the facts about each key.
+//! ListObjectsV2 pages, with the facts about each key.
 //!
 //! Pages are parsed strictly: an accepted page is complete, and each entry has exactly one key. The result states
-//! whether keys are in ascending order, because some stores list them in a different order. Unknown elements are
+//! whether the keys are in ascending order, because some stores list them in another order. Unknown elements are
 //! skipped. Stores that support `encoding-type=url` (AWS, moto) say so in the page. Other stores (versitygw) write keys
 //! as XML text, which cannot represent all control characters.
 //!
 //! # Cost
 //!
-//! One pass. A key is copied twice, as text and as bytes.
+//! A page is read in one pass. Each key is copied twice, as text and as bytes.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
@@ -18,24 +18,25 @@ use crate::name;
 use crate::source::BadPage;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// Contents of a page apart from its keys.
+/// Contents of a page other than its keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PageEnd {
     /// Number of keys.
     pub keys: u64,
     /// Last key. It is the greatest key if the keys are in ascending order.
     pub last_key: Option<Vec<u8>>,
-    /// First position where the keys are not in ascending order. `None` if all of them are.
+    /// First position at which the keys are not in ascending order. `None` if all keys are in order.
     pub disorder: Option<Disorder>,
-    /// Folders on a page that was requested by folder, each with its trailing `/`. At most [`FOLDERS_KEPT`].
+    /// Folders on a page that was requested by folder, each with a trailing `/`. At most [`FOLDERS_KEPT`] folders are
+    /// kept.
     pub folders: Vec<Vec<u8>>,
-    /// Whether more keys follow. If a page does not state it, this is whether the page has a token.
+    /// Whether more keys follow. If the page does not state this, more keys follow if it contains a token.
     pub is_truncated: bool,
     /// Continuation token for the next page.
     pub token: Option<String>,
 }
 
-/// A key that comes after a greater one.
+/// A key that follows a greater one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disorder {
     /// The key.
@@ -44,11 +45,11 @@ pub struct Disorder {
     pub after: Vec<u8>,
 }
 
-/// Maximum number of folders that are kept from a page. No request needs more.
+/// Maximum number of folders that are kept from a page. No request needs more folders.
 const FOLDERS_KEPT: usize = 8;
 
-/// Passes the keys of a page to `each` in the store's order. If there is an error, the keys before it have already been
-/// passed.
+/// Passes the keys of a page to `each` in the store's order. If the page contains an error, the keys before it have
+/// already been passed.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("the page is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -72,7 +73,7 @@ pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<P
     }
 }
 
-/// Returns whether keys are percent-encoded. Some stores state it only after the keys, so the whole page is searched
+/// Returns whether keys are percent-encoded. Some stores state this only after the keys, so the whole page is searched
 /// first. The search cannot match the text of a key, in which `<` and `>` are escaped.
 fn is_url_encoded(text: &str) -> bool {
     const ELEMENT: &[u8] = b"EncodingType>";
@@ -80,7 +81,7 @@ fn is_url_encoded(text: &str) -> bool {
         .any(|at| text[at + ELEMENT.len()..].trim_start().starts_with("url<"))
 }
 
-/// Element whose text is read.
+/// Element whose text is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Key,
@@ -108,7 +109,7 @@ struct CurrentKey {
     storage_class: String,
     size: Option<u64>,
     modified: u64,
-    /// One bit for each [`Field`] that was found.
+    /// Set of the fields found so far, with one bit for each [`Field`].
     known: u8,
 }
 
@@ -182,7 +183,8 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// Supports only the five predefined XML entities, because all others would have to be declared.
+    /// Appends an entity. Only the five predefined XML entities are supported, because all others would have to be
+    /// declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
         let bad_reference = || bad("the page has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {
@@ -244,7 +246,7 @@ impl<'e> PageParser<'e> {
         Ok(())
     }
 
-    /// Passes on the key at the end of its element.
+    /// Passes on the current key when its element ends.
     fn give(&mut self) -> Result<(), BadPage> {
         let CurrentKey { key, etag, storage_class, size, modified, known } = &mut self.current;
         let is_known = |field: Field| *known & (1 << field as u8) != 0;
@@ -318,7 +320,7 @@ fn size(value: &str) -> Result<u64, BadPage> {
     })
 }
 
-/// Appends the bytes of a key.
+/// Appends the bytes of a key, decoded if necessary.
 fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(), BadPage> {
     if !is_url_encoded {
         out.extend_from_slice(text.as_bytes());
@@ -330,8 +332,8 @@ fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(),
     })
 }
 
-/// Appends the decoded text. As in AWS and botocore, `+` means a space. Stores that write spaces as `%20` write `+` as
-/// `%2B`. Returns `None` if a `%` is not followed by two digits.
+/// Appends the decoded text. As with AWS and botocore, `+` stands for a space. Stores that write spaces as `%20` write
+/// `+` as `%2B`. Returns `None` if a `%` is not followed by two digits.
 fn decode_url(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut rest = text;
@@ -377,7 +379,7 @@ mod tests {
         end.map(|end| (keys, end)).map_err(|error| error.0)
     }
 
-    /// Returns a page in the form that AWS uses.
+    /// Returns a page in the form that AWS sends.
     fn page(inner: &str) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
@@ -430,7 +432,7 @@ mod tests {
             names(&page(&format!("{contents}<EncodingType></EncodingType>"))),
             [" a%20+<&\n\u{1}<\u{e9} "]
         );
-        // Some stores write it after the keys.
+        // Some stores write the encoding type after the keys.
         assert_eq!(
             names(&page(&format!("{contents}<EncodingType>url</EncodingType>"))),
             [" a  <&\n\u{1}<\u{e9} "]
@@ -536,7 +538,7 @@ mod tests {
         }
     }
 
-    /// Encodes a key as a store does for `encoding-type=url`.
+    /// Encodes a key as a store does with `encoding-type=url`.
     fn encoded(key: &str, space: &str) -> String {
         key.bytes().fold(String::new(), |mut out, byte| {
             match byte {

@@ -1,4 +1,4 @@
-//! Queries in canonical form: parameters are sorted by name, each name is followed by `=`, and everything but
+//! Queries in canonical form: parameters are sorted by name, each name is followed by `=`, and everything except
 //! unreserved characters is encoded. Queries are sent exactly as they are signed.
 
 use crate::name::encode_whole;
@@ -11,11 +11,11 @@ pub const START_UPLOAD_QUERY: &str = "uploads=";
 pub struct ListQuery<'a> {
     /// Prefix of the keys.
     pub prefix: &'a [u8],
-    /// Only keys after this one are listed. Empty to start at the first key.
+    /// Only keys after this one are listed. If it is empty, the listing starts at the first key.
     pub start_after: &'a [u8],
-    /// Token from the previous page, to continue after it.
+    /// Token from the previous page, after which this page continues.
     pub token: Option<&'a str>,
-    /// Whether keys with a `/` after the prefix are grouped into one entry per folder.
+    /// Whether keys that contain a `/` after the prefix are grouped into one entry per folder.
     pub by_folder: bool,
     /// Maximum number of entries.
     pub max_keys: u32,

@@ -17,24 +17,24 @@ pub struct BucketEntry<'a> {
 }
 
 options! {
-    /// Bounds on the size, time and storage class of a listed key. `None` for no bound.
+    /// Bounds on the size, time and storage class of a listed key. `None` means no bound.
     #[derive(PartialEq, Eq)]
     pub struct KeyBounds {
         /// Minimum size in bytes.
         size_from: Option<u64> = None, Bounds::at_least(0.0, "bytes");
-        /// Upper limit for the size in bytes, which must be less than this.
+        /// Upper bound of the size in bytes, exclusive.
         size_to: Option<u64> = None, Bounds::at_least(0.0, "bytes");
         /// Earliest time of the last write, in seconds since 1970 UTC.
         modified_from: Option<u64> = None;
-        /// Time before which the object must have been written.
+        /// Upper bound of the time of the last write, exclusive.
         modified_to: Option<u64> = None;
-        /// Storage classes. Empty for any class.
+        /// Storage classes. If empty, any class is accepted.
         storage_class: Vec<String> = Vec::new();
     }
 }
 
 impl KeyBounds {
-    /// Returns the bounds as text for the identity of a job, or `None` without bounds.
+    /// Returns the bounds as a text that becomes part of a job's identity, or `None` if there are no bounds.
     pub fn text(&self) -> Option<String> {
         let bounds = [
             ("size from", self.size_from),
@@ -49,7 +49,7 @@ impl KeyBounds {
     }
 
     fn allow(&self, BucketEntry { listed, storage_class }: &BucketEntry<'_>) -> bool {
-        // The class is missing if it is the standard class or if the store has no classes.
+        // The class is missing if it is the standard class, or if the store does not have classes.
         let class = if storage_class.is_empty() { STANDARD } else { storage_class };
         let has_class = self.storage_class.is_empty() || self.storage_class.iter().any(|name| name == class);
         let size = listed.size.unwrap_or(0);
@@ -61,18 +61,18 @@ impl KeyBounds {
     }
 }
 
-/// See the module.
+/// The selection that the user has made. See the module.
 #[derive(Debug, Default, Clone)]
 pub struct Selection {
-    /// Selects by the key.
+    /// Filters that apply to the key.
     pub filters: Filters,
-    /// Selects by size, time and storage class in the listing.
+    /// Bounds that apply to the size, time and storage class in the listing.
     pub bounds: KeyBounds,
 }
 
 impl Selection {
-    /// Returns the reason why a key is not a target, or `None` if it is one. Folder markers are not targets, because
-    /// they have no bytes and cannot be file names.
+    /// Returns the reason why a key is not a target, or `None` if it is a target. Folder markers are not targets,
+    /// because they have no bytes and cannot be file names.
     pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
         let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {

@@ -8,11 +8,11 @@ use aws_lc_rs::{digest, hmac};
 use super::Credentials;
 use crate::text::dates::basic_date;
 
-/// Field that requests an object's checksum.
+/// Field that asks for an object's checksum.
 pub const CHECKSUM_MODE: (&str, &str) = ("x-amz-checksum-mode", "ENABLED");
-/// Field with which the requester agrees to pay.
+/// Field by which the requester agrees to pay.
 pub const REQUEST_PAYER: (&str, &str) = ("x-amz-request-payer", "requester");
-/// SHA-256 of an empty body, as in a `GET`.
+/// SHA-256 of an empty body, such as the body of a `GET`.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 /// Fields that every signature covers, in this order.
 const HOST: &str = "host";
@@ -24,7 +24,7 @@ const STS: &str = "sts";
 /// Length of the day in a date, such as `20261122`.
 const DAY_LEN: usize = 8;
 
-/// Signs the requests to one host, for one region.
+/// Signs requests to one host in one region.
 #[derive(Debug)]
 pub struct Signer {
     service: &'static str,
@@ -32,20 +32,20 @@ pub struct Signer {
     host: Box<str>,
     day: Option<SigningDay>,
     canonical: Vec<u8>,
-    /// Additional fields of all requests.
+    /// Additional fields for all requests.
     fields: SignedFields,
-    /// Additional fields of requests for objects (`GET`).
+    /// Additional fields for requests for objects (`GET`).
     object_fields: SignedFields,
 }
 
-/// `x-amz-...` fields that are the same in each request, in the form that is sent and the form that is signed.
+/// `x-amz-...` fields that are the same in each request, both as they are sent and as they are signed.
 #[derive(Debug, Clone)]
 struct SignedFields {
     lines: Vec<u8>,
-    /// Parts of the canonical request: before the hash of the body, between the date and the session token, and after
-    /// the token.
+    /// Parts of the canonical request: the part before the hash of the body, the part between the date and the session
+    /// token, and the part after the token.
     canonical: [Vec<u8>; 3],
-    /// Names of all signed fields, without and with the session token.
+    /// Names of all signed fields, first without and then with the session token.
     names: [String; 2],
 }
 
@@ -79,7 +79,7 @@ impl SignedFields {
 #[derive(Debug)]
 struct SigningDay {
     date: [u8; DAY_LEN],
-    /// Credentials, including the secret, because the secret of an access key may change.
+    /// Credentials, including the secret, because the secret of an access key can change.
     credentials: Credentials,
     key: hmac::Key,
 }
@@ -250,8 +250,8 @@ impl Signer {
     }
 }
 
-/// Appends the path in its signed form. The segments `.` and `..` are sent with `%2E`, so that nothing on the way
-/// resolves them. A store decodes them and computes the signature with plain dots.
+/// Appends the path in its signed form. The segments `.` and `..` are sent as `%2E` and `%2E%2E`, so no proxy on the
+/// way resolves them. The store decodes them and computes the signature with plain dots.
 fn write_path(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memmem::find(rest, b"%2E") {
@@ -274,7 +274,7 @@ fn hex(bytes: &[u8], out: &mut [u8; 64]) {
 mod tests {
     use super::*;
 
-    /// 2013-05-24T00:00:00Z.
+    /// The time 2013-05-24T00:00:00Z.
     const NOW: u64 = 1_369_353_600;
 
     fn credentials() -> Credentials {
@@ -297,7 +297,7 @@ mod tests {
         fields.trim_end().rsplit_once("Signature=").unwrap().1.to_owned()
     }
 
-    /// Examples in the S3 API reference that sign the same fields as this module.
+    /// Checks the examples in the S3 API reference that sign the same fields as this module.
     #[test]
     fn the_examples_of_aws_have_their_signatures() {
         assert_eq!(

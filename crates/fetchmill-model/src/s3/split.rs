@@ -1,25 +1,25 @@
-//! Splits the key space, so that several connections can list different parts of it.
+//! Splits the key space so that several connections can list different parts of it.
 //!
 //! Keys are read as fractions, character by character, as in an arithmetic coder. Digits and letters have wide
 //! intervals, and other ASCII characters have narrow ones. All other Unicode characters share the last interval. A
 //! string near the middle of two fractions is written with as few characters as possible.
 
-/// Interval of all keys. Each character uses up some of its bits, and rare characters use up more.
+/// Interval of all keys. Each character uses up some of its bits. The rarer the character, the more bits it uses.
 const WHOLE: u128 = 1 << 120;
 /// An interval narrower than this is not divided further.
 const WIDTH_MIN: u128 = 1 << 32;
-/// Code points from this one on share one interval.
+/// Code points from this one upwards share one interval.
 const BEYOND: u32 = 0x7f;
 const BEYOND_WEIGHT: u32 = 8;
-/// Number of these code points.
+/// Number of the code points that share this interval.
 const BEYOND_COUNT: u128 = 0x11_0000 - BEYOND as u128;
-/// Start of each ASCII character's interval, followed by the start of the interval for all other characters, and the
-/// end.
+/// Start of each ASCII character's interval, followed by the start of the interval shared by all other characters, and
+/// by the end.
 const STARTS: [u32; BEYOND as usize + 2] = starts();
 
 /// Returns a UTF-8 string that begins with the prefix and lies between `after` and `until` (exclusive), near the middle
-/// of this range of keys. If `until` is `None`, the range extends to the end of the prefix's keys. Returns `None` if
-/// there is nothing, or too little, between the two.
+/// of this range. If `until` is `None`, the range ends with the last possible key below the prefix. Returns `None` if
+/// the range is empty or too narrow.
 pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<u8>> {
     let after = after.max(prefix);
     let until = until.filter(|until| until.starts_with(prefix) || *until < prefix);
@@ -38,8 +38,8 @@ pub fn between(after: &[u8], until: Option<&[u8]>, prefix: &[u8]) -> Option<Vec<
     middle(&after[..common], low, high, &is_inside)
 }
 
-/// Returns the shortest string in the middle half between two fractions. If there is none, the string is outside the
-/// middle half.
+/// Returns the shortest string in the middle half of the interval between two fractions. If there is no such string,
+/// returns one outside the middle half.
 fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     let room = high.checked_sub(low)?;
     let target = low + room / 2;
@@ -61,10 +61,10 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     found
 }
 
-/// Returns the length of the common start of two strings in bytes, up to a whole character.
+/// Returns the length of the common start of two strings, in bytes and rounded down to a whole character.
 fn common_text(one: &[u8], other: &[u8]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    // The continuation bytes of a character are 10xxxxxx.
+    // All continuation bytes of a character have the form 10xxxxxx.
     (0..=same)
         .rev()
         .find(|at| [one, other].iter().all(|text| text.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80)))
@@ -110,12 +110,12 @@ fn character_at(offset: u128, width: u128) -> char {
     }
     let each = unit * u128::from(BEYOND_WEIGHT) / BEYOND_COUNT;
     let beyond = (offset - unit * u128::from(STARTS[BEYOND as usize])) / each;
-    // The last character gets the rounding remainder. Surrogates are not characters.
+    // The last character's interval includes the rounding remainder. Surrogates are not characters.
     let code = BEYOND + beyond.min(BEYOND_COUNT - 1) as u32;
     char::from_u32(code).unwrap_or('\u{d7ff}')
 }
 
-/// Returns the relative width of a character's interval, which reflects how frequent the character is in keys.
+/// Returns the relative width of a character's interval, which reflects how often the character occurs in keys.
 const fn weight(byte: u8) -> u32 {
     match byte {
         b'0'..=b'9' => 6,
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Divides the largest piece repeatedly. Returns the number of keys in the largest remaining piece.
+    /// Repeatedly divides the largest piece. Returns the number of keys in the largest piece at the end.
     fn largest_piece(keys: &[String], prefix: &str, pieces: usize) -> usize {
         let mut bounds = vec![String::new()];
         let count = |bounds: &[String], at: usize| {

@@ -8,19 +8,19 @@ use crate::name::{self, STATE_FOLDER};
 
 /// Prefix of a destination that is a bucket.
 const SCHEME: &str = "s3://";
-/// Folder for manifests below the prefix, as in a local destination. Programs that read all files below a prefix as one
-/// table skip names that start with a dot.
+/// Folder for manifests below the prefix. A local destination has the same folder. Programs that read all files below a
+/// prefix as one table skip names that start with a dot.
 const MANIFESTS: &str = ".fetchmill/index/";
-/// Maximum length of a prefix in bytes. It leaves room for a shard's name of at most 80 bytes within S3's limit for
-/// keys.
+/// Maximum length of a prefix in bytes. Within S3's limit for keys, it leaves room for a shard name of at most 80
+/// bytes.
 const PREFIX_BYTES_MAX: usize = 900;
 
-/// Destination of a job's shards.
+/// The bucket and the prefix to which a job uploads its shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadDestination {
     /// The bucket.
     pub bucket: BucketName,
-    /// Prefix of all keys of the job. It is empty or ends with `/`.
+    /// Prefix of all keys of the job. The prefix is empty or ends with `/`.
     pub prefix: String,
 }
 

@@ -15,26 +15,26 @@ use crate::outcome::skips::Skips;
 use crate::target::Names;
 
 options! {
-    /// Names that a server uses for the parts of the API.
+    /// Names that a server uses for parts of the API.
     #[derive(PartialEq, Eq)]
     pub struct ApiNames {
         /// Path of the listing.
         list_path: String = "/list".into();
-        /// Field with the names. Dots separate nested fields.
+        /// Field that contains the names. Dots separate nested fields.
         names_field: String = "FileNames".into();
-        /// Field with the marker. Dots separate nested fields.
+        /// Field that contains the marker. Dots separate nested fields.
         marker_field: String = "NextMarker".into();
-        /// Field with the total number of names. Dots separate nested fields.
+        /// Field that contains the total number of names. Dots separate nested fields.
         total_field: String = "Total".into();
         /// Query parameter for the marker.
         marker_param: String = "next-marker".into();
-        /// Path of an object. Contains `{name}`.
+        /// Path of an object. It must contain `{name}`.
         get_path: String = "/get/{name}".into();
     }
 }
 
 impl ApiNames {
-    /// Returns the parts of the path before and after a name.
+    /// Returns the parts of the object path before and after the name.
     pub fn around_name(&self) -> Result<(&str, &str)> {
         match self.get_path.split_once("{name}") {
             Some((before, behind)) if before.starts_with('/') && !behind.contains("{name}") => {
@@ -62,12 +62,12 @@ impl ApiNames {
         Ok(path)
     }
 
-    /// Reads a page. Names are stored unchanged. An invalid name fails only its own target.
+    /// Reads a page. Names are stored unchanged. An invalid name makes only its own target fail.
     pub fn read_page(&self, body: &[u8], from: Option<String>) -> std::result::Result<ListedPage, BadPage> {
         let names_path: Vec<&str> = self.names_field.split('.').collect();
         let mut marker_paths = vec![self.marker_field.split('.').collect::<Vec<_>>()];
         if self.marker_field == "NextMarker" {
-            // Some servers use this name.
+            // Some servers call the field `NextFile`.
             marker_paths.push(vec!["NextFile"]);
         }
         let total_path: Vec<&str> = self.total_field.split('.').collect();
@@ -104,7 +104,7 @@ struct ApiPage {
     total: Option<u64>,
 }
 
-/// Follows the wanted paths into an object and ignores everything else.
+/// Searches an object for the wanted paths and ignores everything else.
 struct ObjectSeed<'p, 'f> {
     names: Vec<&'p [&'p str]>,
     markers: Vec<&'p [&'p str]>,
@@ -120,7 +120,7 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// Returns the rest of each path that begins with `key`.
+/// Returns the remainder of each path that begins with `key`.
 fn below<'p>(paths: &[&'p [&'p str]], key: &str) -> Vec<&'p [&'p str]> {
     paths.iter().filter(|path| path.first() == Some(&key)).map(|path| &path[1..]).collect()
 }
@@ -162,8 +162,8 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
     }
 }
 
-/// Returns the number at one of the paths. The number is only a hint, so a page with any other value there is still
-/// valid.
+/// Returns the number at one of the paths. The number is only a hint, so any other value at this path does not make the
+/// page invalid.
 fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     if paths.iter().any(|path| path.is_empty()) {
         return whole_number(value.get());
@@ -183,7 +183,7 @@ pub(super) fn whole_number(text: &str) -> Option<u64> {
     })
 }
 
-/// Pushes the strings of an array without an allocation for each.
+/// Appends the strings of an array without allocating memory for each one.
 struct NamesSeed<'f>(&'f mut Names);
 
 impl<'de> DeserializeSeed<'de> for NamesSeed<'_> {
@@ -213,8 +213,9 @@ impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        // Python's `json` writes invalid text as half a surrogate pair. Only the name that contains it is affected:
-        // `bytes` returns the half as three bytes that are not UTF-8 (see `name::has_surrogate`).
+        // Python's `json` writes bytes that are not text as halves of surrogate pairs. Such a half affects only the
+        // name that contains it: `bytes` returns the half as three bytes that are not UTF-8 (see
+        // `name::has_surrogate`).
         deserializer.deserialize_bytes(self)
     }
 }

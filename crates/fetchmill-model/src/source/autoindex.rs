@@ -1,4 +1,4 @@
-//! Folder listings of a web server in nginx's `autoindex_format json`.
+//! Folder listings of web servers in the format of nginx's `autoindex_format json`.
 //!
 //! Names are bytes: nginx copies a file's name into the JSON unchanged, even if it is not UTF-8.
 
@@ -14,7 +14,7 @@ use crate::outcome::skips::SkipReason;
 use crate::target::source_metadata::ListedTime;
 use crate::text::dates::parse_http_date;
 
-/// Reads a folder's listing from the position in `folder` and passes its pages to `each`. The last page ends the
+/// Reads the listing of a folder from the position in `folder`, and passes its pages to `each`. The last page ends the
 /// listing.
 pub fn read_folder(
     reader: impl Read,
@@ -120,7 +120,7 @@ struct RawName(Vec<u8>);
 
 impl<'de> Deserialize<'de> for RawName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // `bytes` keeps bytes that are not UTF-8 unchanged.
+        // `deserialize_bytes` returns bytes that are not UTF-8 unchanged.
         deserializer.deserialize_bytes(RawNameVisitor)
     }
 }
@@ -145,7 +145,7 @@ impl Visitor<'_> for RawNameVisitor {
 
 struct EntriesSeed<'p, 'f, E> {
     pages: &'p mut FolderPages<'f, E>,
-    /// Reason why reading stopped, unless it was invalid JSON.
+    /// Reason why reading stopped, unless the reason was invalid JSON.
     failed: &'p mut Option<FolderReadError>,
 }
 

@@ -1,4 +1,4 @@
-//! A reader that limits the size of a server's document and of each part of it.
+//! A reader that limits the size of a document from a server, and the size of each part of the document.
 
 use std::cell::Cell;
 use std::io::{Error, Read};
@@ -8,12 +8,12 @@ use super::BadPage;
 use super::folder::FolderReadError;
 use crate::limits::{INDEX_BYTES_MAX, INDEX_TAG_BYTES_MAX};
 
-/// Fails if a document is too large, or if the parser collects too much input without a result. The error contains a
-/// [`BadPage`].
+/// A reader that fails if a document is too large, or if the parser consumes too much input without producing a result.
+/// The error contains a [`BadPage`].
 pub(super) struct BoundedReader<R> {
     reader: R,
     all: u64,
-    /// Bytes since the parser's last result. The code that receives a result resets it to 0.
+    /// Number of bytes read since the parser's last result. The code that receives a result resets it to 0.
     silent: Rc<Cell<usize>>,
 }
 

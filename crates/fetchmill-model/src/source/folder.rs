@@ -1,8 +1,8 @@
-//! Common parts of all formats in which web servers list folders.
+//! Code shared by all formats in which web servers list folders.
 //!
 //! Folders are walked depth-first. A folder is split into pages while it is read, so memory does not depend on its
 //! size. If the connection breaks, the folder is read again from its start. Entries that are already in the journal are
-//! skipped, and a digest proves that they are unchanged.
+//! skipped after a digest has proved that they are unchanged.
 
 use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
         crate::name::encode(folder, &mut path);
         path.push(b'/');
     }
-    // Encoded names are ASCII.
+    // Encoded names consist of ASCII only.
     String::from_utf8(path).unwrap_or_default()
 }
 

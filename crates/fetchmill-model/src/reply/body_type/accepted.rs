@@ -1,4 +1,4 @@
-//! The body types that the user accepts, and the check of a body against them.
+//! The body types that the user accepts, and the check of a body against these types.
 
 use serde::Deserialize;
 
@@ -35,12 +35,12 @@ impl TryFrom<Vec<String>> for AcceptedTypes {
 }
 
 impl AcceptedTypes {
-    /// Returns whether any body is accepted.
+    /// Returns whether all bodies are accepted.
     pub fn is_all(&self) -> bool {
         self.0 == 0
     }
 
-    /// Returns the type of the body and the accepted types if the body is not accepted. Reads at most
+    /// If the body is not accepted, returns a text with the type of the body and the accepted types. Reads at most
     /// [`BODY_START_BYTES`] of `body`.
     pub fn refusal(&self, body: &[u8]) -> Option<String> {
         if self.is_all() {
@@ -64,7 +64,7 @@ impl AcceptedTypes {
         self.0 & (1 << index | also) != 0
     }
 
-    /// Returns the types with this name, or with any name that matches a pattern such as `image/*`.
+    /// Returns the types with this name, or all types that match a pattern such as `image/*`.
     fn named(name: &str) -> Self {
         let main = name.strip_suffix('*').filter(|main| main.ends_with('/'));
         let fits = |known: &&str| main.map_or(*known == name, |main| known.starts_with(main));
@@ -72,7 +72,7 @@ impl AcceptedTypes {
         AcceptedTypes(bits.fold(0, |types, (index, _)| types | 1 << index))
     }
 
-    /// Returns the shortest names that cover all types in the set.
+    /// Returns the shortest list of names that covers all types in the set.
     fn names(&self) -> Vec<String> {
         let mut left = self.0;
         let mut names = Vec::new();

@@ -1,11 +1,11 @@
-//! Formats that are recognised by more than a magic number: containers, and headers that are checked field by field.
+//! Formats for which a magic number is not enough: containers, and headers that are checked field by field.
 
-/// Returns whether `start` has `bytes` at `position`.
+/// Returns whether `start` contains `bytes` at `position`.
 pub(super) fn has(start: &[u8], position: usize, bytes: &[u8]) -> bool {
     start.get(position..).is_some_and(|rest| rest.starts_with(bytes))
 }
 
-/// Kind of an ISO base media file (ISO/IEC 14496-12), according to its brands.
+/// Kind of an ISO base media file (ISO/IEC 14496-12), as stated by its brands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brand {
     Avif,
@@ -55,7 +55,8 @@ pub(super) fn ebml_document(start: &[u8]) -> Option<&'static [u8]> {
     [b"webm".as_slice(), b"matroska"].into_iter().find(|name| memchr::memmem::find(value, name).is_some())
 }
 
-/// Returns whether the first stream of an Ogg file is video, or `None` if it is neither video nor audio, or not Ogg.
+/// Returns whether the first stream of an Ogg file is video. Returns `None` if the file is not Ogg, or if the stream is
+/// neither video nor audio.
 pub(super) fn ogg_codec(start: &[u8]) -> Option<bool> {
     if !has(start, 0, b"OggS\0") {
         return None;
@@ -68,8 +69,8 @@ pub(super) fn ogg_codec(start: &[u8]) -> Option<bool> {
     begins(&[b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex   "]).then_some(false)
 }
 
-/// Returns the contents of the member `mimetype`, which in EPUB and `OpenDocument` is the first member and
-/// uncompressed.
+/// Returns the contents of the member `mimetype`. In EPUB and `OpenDocument` files, this member comes first and is not
+/// compressed.
 pub(super) fn zip_mimetype(start: &[u8]) -> Option<&[u8]> {
     const NAME: usize = 30;
     if !has(start, 0, b"PK\x03\x04") || !has(start, NAME, b"mimetype") {
@@ -80,22 +81,21 @@ pub(super) fn zip_mimetype(start: &[u8]) -> Option<&[u8]> {
     start.get(NAME + 8 + extra..)?.get(..size)
 }
 
-/// Returns whether it is a BMP image, whose header has one of a few sizes. `BM` alone is not enough, because ordinary
-/// text may begin with it.
+/// Returns whether the body is a BMP image, whose header has one of a few sizes. `BM` alone is not enough, because
+/// ordinary text can begin with these letters.
 pub(super) fn is_bmp(start: &[u8]) -> bool {
     let header = start.get(14..).and_then(|rest| rest.first_chunk()).map(|size| u32::from_le_bytes(*size));
     has(start, 0, b"BM") && matches!(header, Some(12 | 16 | 40 | 52 | 56 | 64 | 108 | 124))
 }
 
-/// Returns whether it is an icon or a cursor, that is, a directory with at least one image and a zero in its first
-/// entry.
+/// Returns whether the body is an icon or a cursor: a directory with at least one image and a zero in its first entry.
 pub(super) fn is_ico(start: &[u8]) -> bool {
     let is_directory = has(start, 0, b"\0\0\x01\0") || has(start, 0, b"\0\0\x02\0");
     is_directory && start.get(4..6).is_some_and(|count| count != [0, 0]) && start.get(9) == Some(&0)
 }
 
-/// Returns whether there is an ID3 tag, or an MPEG audio frame header (layer II or III) without forbidden values. Layer
-/// I is excluded, because its header may be the byte order mark of UTF-16.
+/// Returns whether the body begins with an ID3 tag, or with an MPEG audio frame header (layer II or III) without
+/// forbidden values. Layer I is excluded, because its header can look like the byte order mark of UTF-16.
 pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
     if has(start, 0, b"ID3") {
         return start.get(3).is_some_and(|version| *version < 0xff);
@@ -111,13 +111,13 @@ pub(super) fn is_mpeg_audio(start: &[u8]) -> bool {
         && rate != 3
 }
 
-/// Returns whether there is an AAC frame header.
+/// Returns whether the body begins with an AAC frame header.
 pub(super) fn is_adts(start: &[u8]) -> bool {
     let Some([0xff, second, third]) = start.first_chunk() else { return false };
     second & 0xf6 == 0xf0 && third >> 2 & 15 < 13
 }
 
-/// Returns whether there are packets of 188 bytes, each of which begins with the byte 0x47.
+/// Returns whether the body consists of packets of 188 bytes, each of which begins with the byte 0x47.
 pub(super) fn is_mpeg_stream(start: &[u8]) -> bool {
     [0, 188, 376].iter().all(|at| start.get(*at) == Some(&0x47))
 }

@@ -1,8 +1,8 @@
-//! HTML, XML and formats based on them, recognised by the first element.
+//! HTML, XML and formats based on them, which are recognised by the first element.
 
 use super::text::after_mark_and_blanks;
 
-/// Elements that may begin an HTML page: those in MIME Sniffing, 7.1, and others that servers send.
+/// Elements that can begin an HTML page: those in MIME Sniffing, 7.1, and others that servers send.
 const HTML_ELEMENTS: [&[u8]; 33] = [
     b"html",
     b"head",
@@ -49,7 +49,7 @@ pub(super) enum Markup {
 }
 
 impl Markup {
-    /// Returns the format of a document from the start of its body, or `None` if it is not markup.
+    /// Returns the format of a document, based on the start of its body, or `None` if the body is not markup.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         let mut rest = after_mark_and_blanks(start);
         let mut is_xml = false;
@@ -72,11 +72,11 @@ impl Markup {
             }
             rest = rest.trim_ascii_start();
         }
-        // The available bytes end before the first element.
+        // The available bytes end before the first element begins.
         is_xml.then_some(Markup::Xml).or_else(|| is_page.then_some(Markup::Html))
     }
 
-    /// Returns the format from the first tag, which begins with `<`.
+    /// Returns the format that the first tag shows. `rest` begins with the `<` of this tag.
     fn of_root(rest: &[u8], is_xml: bool) -> Option<Self> {
         let after = rest.strip_prefix(b"<")?;
         let name = name_of(after);

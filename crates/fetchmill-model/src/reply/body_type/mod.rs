@@ -1,5 +1,5 @@
 //! Body types, recognised by their first bytes (`--accept`). `Content-Type` is ignored, because a login page that is
-//! sent in place of an image may state any type.
+//! sent in place of an image can state any type.
 
 mod accepted;
 mod containers;

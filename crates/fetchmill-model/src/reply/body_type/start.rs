@@ -1,15 +1,15 @@
-//! The first bytes of a body while it is received.
+//! The first bytes of a body while the body is being received.
 
 use super::accepted::AcceptedTypes;
 use crate::limits::BODY_START_BYTES;
 
-/// The first bytes of a body, which show its type. It takes up to [`BODY_START_BYTES`] of memory per connection, and
+/// The first bytes of a body, which show its type. They take up to [`BODY_START_BYTES`] of memory per connection, but
 /// only with `--accept`.
 #[derive(Debug, Default)]
 pub struct BodyStart(Vec<u8>);
 
 impl BodyStart {
-    /// Prepares for the next body.
+    /// Resets the buffer for the next body.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,8 @@
-//! The types that are recognised by their first bytes, in the order of the checks: magic numbers at fixed positions
-//! first, text last.
+//! The types that are recognised by their first bytes, in the order in which they are checked. Magic numbers at fixed
+//! positions come first, and text comes last.
 //!
 //! The signatures come from MIME Sniffing (<https://mimesniff.spec.whatwg.org>), sections 6 and 7, and from the
-//! specification of each format. If ordinary text may begin with a signature, more bytes are checked.
+//! specification of each format. If ordinary text can begin with a signature, more bytes are checked.
 
 use super::containers::{
     Brand, ebml_document, has, has_brand, is_adts, is_bmp, is_ico, is_mpeg_audio, is_mpeg_stream, ogg_codec,
@@ -13,7 +13,7 @@ use super::text::{is_json, is_plain_text};
 
 /// A type of body.
 pub(super) struct BodyType {
-    /// Names that `--accept` allows. Messages show the first one.
+    /// Names that `--accept` allows. Messages show the first name.
     pub(super) names: &'static [&'static str],
     /// Description for people.
     pub(super) label: &'static str,
@@ -175,7 +175,7 @@ pub(super) const TYPES: &[BodyType] = &[
         is_also: &[],
         begins: |start| Markup::of(start) == Some(Markup::Xml),
     },
-    // PDF readers also accept a header after other text, which some programs add before it.
+    // PDF readers also accept a header that follows other text. Some programs add such text before the header.
     binary(&["application/pdf"], "a PDF document", |start| {
         memchr::memmem::find(&start[..start.len().min(1024)], b"%PDF-").is_some()
     }),
