@@ -32,15 +32,15 @@ pub enum FolderReadError {
     Page(BadPage),
     /// The reply is an HTML page that does not identify itself as an index.
     NotIndex(String),
-    /// The connection failed during the read. The folder can be read again.
+    /// The connection failed while the folder was being read. The folder can be read again.
     Io(std::io::Error),
-    /// The reply arrived completely, but its page is incomplete. The folder can be read again.
+    /// The reply arrived completely, but the page in it is incomplete. The folder can be read again.
     Cut(&'static str),
-    /// `each` failed.
+    /// The callback `each` failed.
     Job(Error),
 }
 
-/// A file's size and time as listed.
+/// The size and time of a file, as listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileFacts {
     /// Size in bytes, if the listing states the exact size.
@@ -48,25 +48,25 @@ pub(super) struct FileFacts {
     pub(super) modified: Option<ListedTime>,
 }
 
-/// Kind of a folder's entry.
+/// Kind of an entry in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     /// A file.
     File(FileFacts),
     /// A folder.
     Folder,
-    /// Neither a file nor a folder. It is counted as skipped.
+    /// An entry that is neither a file nor a folder. It is counted as skipped.
     LeftOut(SkipReason),
-    /// A target from a sitemap, by its URL.
+    /// A target from a sitemap, identified by its URL.
     Url(Option<ListedTime>),
-    /// A target, by its URL. Its name is made from the URL ([`object_name`]).
+    /// A target that is identified by its URL. Its name is made from the URL ([`object_name`]).
     Object,
-    /// Another sitemap, by its path.
+    /// Another sitemap, identified by its path.
     Sitemap,
 }
 
 impl EntryKind {
-    /// Returns whether this is a file whose name is all that is known.
+    /// Returns whether this is a file of which nothing is known but its name.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }
@@ -79,12 +79,12 @@ pub(super) struct FolderPages<'f, E> {
     read: u64,
     digest: u64,
     names: Names,
-    /// Reused buffer: the path before a file's name, or an entry with a URL.
+    /// Reused buffer. Contains the path before a file's name, or an entry with a URL.
     scratch: Vec<u8>,
     found: Names,
     refused: Names,
     skipped: Skips,
-    /// Whether entries are links that may lead anywhere below the folder.
+    /// Whether the entries are links, which can lead anywhere below the folder.
     is_of_links: bool,
 }
 
@@ -104,7 +104,8 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         }
     }
 
-    /// Creates pages of links. A link may lead deeper into the folder, or to an entry that another folder also has.
+    /// Creates pages of links. A link can lead deeper into the folder, or to an entry that another folder also
+    /// contains.
     pub(super) fn of_links(folder: &'f PendingFolder, each: E) -> Self {
         FolderPages { is_of_links: true, ..FolderPages::new(folder, each) }
     }

@@ -1,7 +1,7 @@
-//! A JSON string.
+//! Strings in JSON.
 
 use std::borrow::Cow;
 
-/// Its decoded text, borrowed if it has no escapes.
+/// The decoded text of a JSON string. It is borrowed if the string contains no escapes.
 #[derive(serde::Deserialize)]
 pub(super) struct JsonText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

@@ -1,43 +1,44 @@
-//! The meaning of a link on an index page: an entry of the folder, another view of the folder, or something else.
+//! The meaning of a link on an index page. The link can lead to an entry of the folder, to another view of the folder,
+//! or elsewhere.
 //!
 //! # Rules
-//! - A link is resolved as in a browser, but as bytes. The server's character encoding is unknown, and sending back the
-//!   same bytes requests the same file.
+//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, and a request
+//!   with the same bytes gets the same file.
 //! - Only a link directly into the folder is an entry. Other links are not followed.
-//! - A name is the percent-decoded segment of the path, and never contains a slash.
+//! - A name is the percent-decoded segment of the path. It never contains a slash.
 
 use crate::source::{OriginUrl, percent};
 
-/// See the module.
+/// The meaning of a link. See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndexLink {
-    /// A file of the folder.
+    /// A file in the folder.
     File(Vec<u8>),
     /// A subfolder of the folder.
     Folder(Vec<u8>),
-    /// The folder itself, for example in another sort order, or a parent folder. Every index has such links.
+    /// The folder itself, for example in another sort order, or a parent folder. Every index contains such links.
     Own,
     /// A link to another origin.
     OtherOrigin,
-    /// Anything else.
+    /// A link to anything else.
     Outside,
 }
 
-/// Which links below the folder count as entries.
+/// The links below the folder that count as entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkReach {
-    /// Links directly in the folder.
+    /// Only links directly into the folder.
     Direct,
-    /// All links. The names of deeper entries contain slashes.
+    /// All links below the folder. The names of deeper entries contain slashes.
     Below,
 }
 
-/// The folder whose page is read.
+/// The folder whose page is being read.
 #[derive(Debug)]
 pub(super) struct IndexPlace {
     scheme: String,
     authority: String,
-    /// Decoded segments of its path. No segment is empty.
+    /// Decoded segments of the folder's path. No segment is empty.
     segments: Vec<Vec<u8>>,
     /// Folder against which relative links are resolved.
     base: Vec<Vec<u8>>,
@@ -45,7 +46,7 @@ pub(super) struct IndexPlace {
 }
 
 impl IndexPlace {
-    /// Creates the folder. `folder` is its path relative to the source, without leading or trailing slashes.
+    /// Creates the folder. `folder` is the path relative to the source, without leading or trailing slashes.
     pub(super) fn new(origin: &OriginUrl, folder: &[u8]) -> Self {
         // If the path cannot be decoded, only relative links are entries.
         let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
@@ -60,8 +61,8 @@ impl IndexPlace {
         }
     }
 
-    /// Makes all links below the folder entries. `url` is the URL of the folder's page. Returns `None` if the URL is
-    /// not below the folder.
+    /// Treats all links below the folder as entries. `url` is the URL of the folder's page. Returns `None` if the URL
+    /// is not below the folder.
     pub(super) fn all_below(mut self, url: &[u8]) -> Option<Self> {
         self.reach = LinkReach::Below;
         let is_at_origin = self.set_base(url).is_some();
@@ -87,13 +88,14 @@ impl IndexPlace {
         let (path, query) = split_query(&href);
         let meant = self.local_path(path).map_or_else(|elsewhere| elsewhere, |path| self.resolve(path));
         match meant {
-            // A link with a query is a view of an entry, not the entry itself.
+            // A link with a query leads to a view of an entry, not to the entry itself.
             IndexLink::File(_) | IndexLink::Folder(_) if query.is_some() => IndexLink::Outside,
             meant => meant,
         }
     }
 
-    /// Returns a link without its scheme and host if they are the folder's own. Otherwise returns the link's meaning.
+    /// Removes the scheme and the host from a link if they are the folder's own. Otherwise returns the meaning of the
+    /// link.
     fn local_path<'a>(&self, link: &'a [u8]) -> Result<&'a [u8], IndexLink> {
         let scheme = scheme_of(link);
         let after_scheme = scheme.map_or(link, |scheme| &link[scheme.len() + 1..]);
@@ -155,9 +157,9 @@ impl IndexPlace {
     }
 }
 
-/// Reads an `href` as a browser does, without its fragment.
+/// Reads an `href` as a browser does, without the fragment.
 fn url_of(href: &[u8]) -> Vec<u8> {
-    // Every URL parser removes these.
+    // All URL parsers remove these characters.
     let href: Vec<u8> = href.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect();
     let href = href.trim_ascii();
     href[..memchr::memchr(b'#', href).unwrap_or(href.len())].to_vec()
@@ -225,7 +227,7 @@ mod tests {
         {
             assert_eq!(read("in", href.as_bytes()), IndexLink::Own, "{href}");
         }
-        // A browser would not leave the origin either.
+        // A browser would not leave the origin, either.
         assert_eq!(read("in", b"../../../"), IndexLink::Own);
         assert_eq!(read("in", b"/top%20x/in/?C=M&O=A"), IndexLink::Own);
     }

@@ -1,8 +1,8 @@
-//! The links below a folder, read from any HTML page of that folder.
+//! The links below a folder, which are read from any HTML page of that folder.
 //!
-//! Such a page does not identify itself as an index and need not list everything. The text next to a link may be
-//! anything, so only the link counts. Several pages may link to the same file, so the journal accepts each name and
-//! folder only once.
+//! Such a page does not identify itself as an index, and it need not list everything. The text next to a link can be
+//! anything, so only the link counts. Several pages can link to the same file, so the journal accepts each name and
+//! each folder only once.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -18,18 +18,18 @@ use crate::source::{ListedPage, OriginUrl, PendingFolder};
 
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A received page.
+/// A page that was received.
 #[derive(Debug)]
 pub struct LinkPage<R> {
-    /// Reader of its bytes.
+    /// Reader of the page's bytes.
     pub reader: R,
     /// URL of the page, after redirects.
     pub url: String,
-    /// Whether the reply stated the length. Without a length, a page without `</html>` may have been truncated.
+    /// Whether the reply stated a length. If it did not, a page without `</html>` may have been truncated.
     pub has_length: bool,
 }
 
-/// Reads the page of a folder and passes its entries to `each` in pages. The last page ends the listing.
+/// Reads the page of a folder and passes the entries to `each`, page by page. The last page ends the listing.
 pub fn read_links(
     page: LinkPage<impl Read>,
     origin: &OriginUrl,
@@ -88,7 +88,7 @@ fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
     }
 }
 
-/// State of reading a page.
+/// State of a page that is being read.
 struct LinkReader {
     place: IndexPlace,
     seen: SeenEntries,
@@ -97,7 +97,7 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Applies the page's `<base>`. Only the first one counts, as in a browser.
+    /// Applies a `<base>` of the page. As in a browser, only the first `<base>` counts.
     fn take_base(&mut self, href: &[u8]) -> Result<(), FolderReadError> {
         if std::mem::replace(&mut self.has_base, true) {
             return Ok(());
@@ -157,7 +157,7 @@ mod tests {
 
         assert_eq!(read(page), (vec!["a".into(), "b/c".into()], vec!["d/e".into()], 2));
         let pages = read_in(page.as_bytes(), &PendingFolder::default(), true).unwrap();
-        // Text next to a link may mean anything.
+        // Text next to a link can mean anything.
         assert_eq!(pages[0].names.get(0), b"\0\0a");
     }
 

@@ -1,9 +1,9 @@
-//! Folder index pages from Apache, nginx, lighttpd and `python -m http.server`. On request, `links.rs` reads any other
-//! page with links.
+//! Folder index pages from Apache, nginx, lighttpd and `python -m http.server`. On request, any other page with links
+//! can be read (`links.rs`).
 //!
 //! A page is read as a stream, link by link. It must identify itself as an index, because a folder's own page
-//! (`index.html`) is not a listing. It must be complete, because nobody would notice the files missing from a truncated
-//! page. Names are taken from the links, because servers shorten the displayed names.
+//! (`index.html`) is not a listing. It must be complete, because files missing from a truncated page would go
+//! unnoticed. Names are taken from the links because servers shorten the displayed names.
 
 mod link;
 mod links;
@@ -23,11 +23,11 @@ use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
 use crate::outcome::skips::SkipReason;
 
-/// Starts of index page headings in lower case: first Apache, nginx and lighttpd, then Python.
+/// Lower-case starts of the headings of index pages: first Apache, nginx and lighttpd, then Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];
 
-/// Reads a folder's page from the position in `folder` and passes its entries to `each` in pages. The last page ends
-/// the listing.
+/// Reads the page of a folder from the position in `folder`, and passes the entries to `each`, page by page. The last
+/// page ends the listing.
 pub fn read_folder(
     reader: impl Read,
     origin: &OriginUrl,
@@ -37,8 +37,8 @@ pub fn read_folder(
     let place = IndexPlace::new(origin, &folder.path);
     let mut pages = FolderPages::new(folder, each);
     let mut index = IndexReader::default();
-    // The last entry. If its link belongs to an icon, the next link belongs to the name and is followed by the file's
-    // size and time.
+    // The last entry. If its link belongs to an icon, the next link belongs to the name, and the file's size and time
+    // follow that link.
     let mut last: Option<(Vec<u8>, EntryKind)> = None;
     for token in tokens(reader) {
         match token.map_err(read_error)? {
@@ -62,7 +62,7 @@ pub fn read_folder(
     }
     index.must_be_index()?;
     if !index.has_end {
-        // Handled like a broken connection: the page may be complete the next time.
+        // This is handled like a broken connection, because the page may be complete the next time.
         return Err(FolderReadError::Cut("the page is cut off: it ends without </html>"));
     }
     if let Some((name, kind)) = last {
@@ -71,10 +71,10 @@ pub fn read_folder(
     pages.finish()
 }
 
-/// Checks whether a page with this start is an index. If it is not, the error is its title.
+/// Checks whether a page that begins with `page` is an index. If it is not, the error is the page's title.
 pub fn is_index(page: &[u8]) -> Result<(), String> {
     let mut index = IndexReader::default();
-    // After an error, the tokenizer only repeats that error.
+    // After an error, the tokenizer only repeats this error.
     for token in tokens(page).map_while(Result::ok) {
         if let IndexToken::Heading(text) = token {
             index.heading(&text);
@@ -86,14 +86,14 @@ pub fn is_index(page: &[u8]) -> Result<(), String> {
     Err(index.title())
 }
 
-/// State of reading a page.
+/// State of a page that is being read.
 #[derive(Default)]
 struct IndexReader {
     is_index: bool,
-    /// The first heading.
+    /// The first heading of the page.
     heading: Option<Vec<u8>>,
     has_end: bool,
-    /// Entries so far. A link may occur twice, for example for an icon and for a name.
+    /// Entries read so far. A link can occur twice, for example for an icon and for a name.
     seen: SeenEntries,
 }
 
@@ -125,7 +125,7 @@ impl IndexReader {
     }
 }
 
-/// Digests of a page's entries so far, up to [`INDEX_ENTRIES_MAX`].
+/// Digests of the entries on a page so far, up to [`INDEX_ENTRIES_MAX`].
 #[derive(Default)]
 struct SeenEntries(HashSet<u128>);
 
@@ -134,7 +134,7 @@ impl SeenEntries {
         self.0.is_empty()
     }
 
-    /// Returns whether the entry has not occurred on the page before.
+    /// Returns whether the entry has not yet occurred on the page.
     fn is_new(&mut self, name: &[u8], kind: EntryKind) -> Result<bool, FolderReadError> {
         let seed = match kind {
             EntryKind::File(_) => 0,
@@ -151,7 +151,7 @@ impl SeenEntries {
     }
 }
 
-/// Returns the entry for a link, or `None` for a link to the folder itself.
+/// Returns the entry for a link, or `None` if the link leads to the folder itself.
 fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, EntryKind)> {
     if href.len() > INDEX_HREF_BYTES_MAX {
         return Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherPath)));
@@ -165,8 +165,8 @@ fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, 
     }
 }
 
-/// Reads a file's time and size from the text after its link, for example `01-Jan-2026 10:00 1234`. Sizes are exact
-/// only in nginx's format. Apache and lighttpd write rounded sizes with a unit.
+/// Reads a file's time and size from the text after its link, for example `01-Jan-2026 10:00 1234`. Only nginx writes
+/// exact sizes. Apache and lighttpd write rounded sizes with a unit.
 fn facts(behind: &[u8]) -> FileFacts {
     let mut words = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (Some(day), Some(time)) = (words.next(), words.next()) else { return FileFacts::default() };

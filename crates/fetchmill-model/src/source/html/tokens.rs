@@ -1,6 +1,6 @@
 //! The relevant parts of an index page's HTML: its headings, its links, and the text after a link.
 //!
-//! The tokenizer is html5gum's. This module truncates what it keeps, so any page takes only a few KiB.
+//! The tokenizer comes from html5gum. This module truncates the texts that it keeps, so any page takes only a few KiB.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use html5gum::{IoReader, State, Tokenizer};
 use crate::limits::INDEX_HREF_BYTES_MAX;
 use crate::source::bounded_reader::BoundedReader;
 
-/// Maximum size of the name of a tag or an attribute. All relevant names are shorter.
+/// Maximum size of the name of a tag or an attribute. All relevant names are shorter than this.
 const WORD_BYTES_MAX: usize = 16;
 /// Maximum size of a heading, and of the text after a link.
 const TEXT_BYTES_MAX: usize = 256;
@@ -27,24 +27,24 @@ pub(super) enum IndexToken {
     Link {
         /// Target of the link, with its entities decoded.
         href: Vec<u8>,
-        /// Text after the link, including the following cells of its table row, separated by spaces. Empty if the text
-        /// is too long.
+        /// Text after the link, including the following cells of its table row, separated by spaces. If the text is too
+        /// long, this is empty.
         behind: Vec<u8>,
     },
-    /// The page's `base`, against which relative links are resolved. `None` without an `href`.
+    /// The page's `base`, against which relative links are resolved. `None` if it has no `href`.
     Base(Option<Vec<u8>>),
-    /// The page's end tag.
+    /// The end tag of the page.
     End,
 }
 
-/// Reads the tokens of a page. Convert errors with `bounded_reader::read_error`.
+/// Reads the tokens of a page. Errors must be converted with `bounded_reader::read_error`.
 pub(super) fn tokens(reader: impl Read) -> impl Iterator<Item = Result<IndexToken, Error>> {
     let silent = Rc::new(Cell::new(0));
     let reader = BoundedReader::new(reader, Rc::clone(&silent));
     Tokenizer::new_with_emitter(IoReader::new(reader), IndexEmitter { silent, ..IndexEmitter::default() })
 }
 
-/// Bytes up to a maximum, and whether more were cut off.
+/// Bytes up to a maximum, with a note whether more bytes were cut off.
 #[derive(Debug, Default)]
 struct CutBytes {
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ impl CutBytes {
     }
 }
 
-/// Element that text belongs to.
+/// The element to which text belongs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum TextPlace {
     #[default]
@@ -77,7 +77,7 @@ enum TextPlace {
     BehindLink,
 }
 
-/// See the module.
+/// Collects the tokens of a page. See the module.
 #[derive(Debug, Default)]
 struct IndexEmitter {
     silent: Rc<Cell<usize>>,
@@ -85,13 +85,13 @@ struct IndexEmitter {
     is_end_tag: bool,
     last_start_tag: CutBytes,
     attribute: CutBytes,
-    /// The first `href` of the tag.
+    /// The first `href` of the current tag.
     href: Option<CutBytes>,
     /// Whether the current attribute value belongs to `href`.
     is_in_href: bool,
     text: CutBytes,
     text_place: TextPlace,
-    /// A link that is not returned yet, because the text after it may follow.
+    /// A link that is not returned yet because text may still follow it.
     link: Option<Vec<u8>>,
     tokens: VecDeque<IndexToken>,
 }
@@ -123,7 +123,7 @@ impl IndexEmitter {
         if self.tag.is("a") {
             self.end_link();
             self.end_heading();
-            // A link that is too long is truncated here. Later, it is still too long, so it is refused.
+            // A link that is too long is truncated here. It is still too long afterwards, so it is refused later.
             self.link = self.href.take().map(|href| href.bytes);
         } else if self.tag.is("base") {
             self.end_link();
@@ -139,7 +139,7 @@ impl IndexEmitter {
         }
     }
 
-    /// Begins a table cell. Servers put a file's time and size into separate cells.
+    /// Begins a table cell. Servers put the time and the size of a file into separate cells.
     fn next_cell(&mut self) {
         if self.text_place == TextPlace::BehindLink {
             self.text.push(b" ", TEXT_BYTES_MAX);
@@ -223,8 +223,8 @@ impl Emitter for IndexEmitter {
         self.last_start_tag.bytes.extend_from_slice(&self.tag.bytes);
         self.start_tag();
         match naive_next_state(&self.tag.bytes).filter(|_| !self.tag.is_cut) {
-            // In script state, the tokenizer keeps words of any length. Raw text state is enough, because only the end
-            // of a script matters.
+            // In the script state, the tokenizer keeps words of any length. The raw text state is enough, because only
+            // the end of a script matters.
             Some(State::ScriptData) => Some(State::RawText),
             state => state,
         }
@@ -239,8 +239,8 @@ impl Emitter for IndexEmitter {
     fn set_force_quirks(&mut self) {}
 
     fn push_tag_name(&mut self, name: &[u8]) {
-        // The tokenizer also keeps the name, which may turn out to be text. The name's bytes therefore count as input
-        // without a result.
+        // The tokenizer also keeps the name, because it may turn out to be text. Until there is a result, the bytes of
+        // the name therefore count as input without one.
         self.tag.push(name, WORD_BYTES_MAX);
     }
 
@@ -260,7 +260,7 @@ impl Emitter for IndexEmitter {
     }
 
     fn init_attribute_value(&mut self) {
-        // If an attribute occurs twice, the first one applies.
+        // If an attribute occurs twice, the first occurrence applies.
         self.is_in_href = self.attribute.is("href") && self.href.is_none();
         if self.is_in_href {
             self.href = Some(CutBytes::default());

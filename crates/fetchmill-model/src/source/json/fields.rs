@@ -1,7 +1,7 @@
-//! Fields of a JSON object, found by dotted paths.
+//! The fields of a JSON object, which are found by dotted paths.
 //!
-//! Values are parsed only when they are needed. Everything outside the paths is skipped without recursion, however
-//! deeply it is nested.
+//! Values are parsed only if they are needed. Everything outside the paths is skipped without recursion, however deeply
+//! it is nested.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::limits::FIELD_PATH_PARTS_MAX;
 use crate::source::json_text::JsonText;
 
-/// Text of a missing value.
+/// Text that stands for a missing value.
 pub(super) const NULL: &str = "null";
 
-/// A path through objects to a field.
+/// The path to a field, which leads through objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Parses a path as typed in an option. `.` is the value itself.
+    /// Parses a path as typed in an option. `.` stands for the value itself.
     pub(super) fn new(option: &str, text: &str) -> Result<Self> {
         if text == "." {
             return Ok(FieldPath(Vec::new()));
@@ -33,7 +33,7 @@ impl FieldPath {
         Ok(FieldPath(parts))
     }
 
-    /// Returns whether the path is the value itself.
+    /// Returns whether the path stands for the value itself.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -47,7 +47,8 @@ impl FieldPath {
 /// A value as written in its page. `None` if the field does not exist.
 pub(super) type FieldText<'t> = Option<&'t str>;
 
-/// Finds the values of fields in `text`, which must be one JSON value. Returns the values in the order of the paths.
+/// Finds the values of fields in `text`, which must be a single JSON value. Returns the values in the order of the
+/// paths.
 pub(super) fn find_fields<'t, const N: usize>(
     text: &'t str,
     paths: [Option<&FieldPath>; N],
@@ -59,7 +60,7 @@ pub(super) fn find_fields<'t, const N: usize>(
     Ok(found)
 }
 
-/// A field, and the rest of its path.
+/// A field that is searched for, and the remainder of its path.
 #[derive(Clone, Copy)]
 struct WantedField<'p> {
     at: usize,

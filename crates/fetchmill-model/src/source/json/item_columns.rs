@@ -1,7 +1,7 @@
-//! Items of an API as rows: their columns and values.
+//! The items of an API as rows, with columns and values.
 //!
-//! Each column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`] names
-//! its field. The row also contains the item itself, so nothing is lost.
+//! Each column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`]
+//! contains the name of its field. The row also contains the item itself, so nothing is lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::target::extra_columns::{
     ColumnType, TypedValue, TypesByName, UNFIT_COLUMN, is_item_column, write_extra,
 };
 
-/// Text in [`UNFIT_COLUMN`] for an item that is not an object.
+/// Text in [`UNFIT_COLUMN`] if an item is not an object.
 const NOT_AN_OBJECT: &str = ".";
 
 /// The columns of all items so far, each with a type that fits all its values. There are at most [`KEPT_COLUMNS_MAX`]
@@ -25,12 +25,12 @@ const NOT_AN_OBJECT: &str = ".";
 #[derive(Debug, Default)]
 pub struct ItemTypes {
     names: Vec<String>,
-    /// A type is `None` while all values are null.
+    /// The type of a column. It is `None` as long as all values are null.
     types: BTreeMap<String, Option<ColumnType>>,
 }
 
 impl ItemTypes {
-    /// Creates columns with given types. These types do not change.
+    /// Creates columns with types that the user has given. These types do not change.
     pub fn given(given: &TypesByName) -> Self {
         let types = given.iter().map(|(name, kind)| (name.clone(), Some(*kind))).collect();
         ItemTypes { names: given.keys().cloned().collect(), types }
@@ -43,7 +43,7 @@ impl ItemTypes {
                 self.see(name, value);
             }
         };
-        // An item that is not an object has no fields.
+        // An item that is not an object contributes no fields.
         let _ = for_each_field(item, &mut fields);
     }
 
@@ -59,7 +59,7 @@ impl ItemTypes {
         }
     }
 
-    /// Returns the columns in the order of their first values. [`UNFIT_COLUMN`] is last.
+    /// Returns the columns in the order in which they first had a value. [`UNFIT_COLUMN`] comes last.
     pub fn into_columns(self) -> Vec<(String, ColumnType)> {
         let ItemTypes { names, types } = self;
         let kind = |name: &String| types.get(name).copied().flatten().unwrap_or_default();
@@ -68,7 +68,7 @@ impl ItemTypes {
     }
 }
 
-/// Returns the type of a value, or `None` for null.
+/// Returns the type of a value, or `None` if it is null.
 fn type_of(value: &str) -> Option<ColumnType> {
     match value.as_bytes().first() {
         Some(b'n') => None,
@@ -81,7 +81,7 @@ fn type_of(value: &str) -> Option<ColumnType> {
     }
 }
 
-/// Returns a type that fits the values of both types.
+/// Returns a type that fits values of both types.
 fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnType> {
     let (Some(one_type), Some(other_type)) = (one, other) else { return one.or(other) };
     if one_type == other_type {
@@ -98,15 +98,15 @@ pub struct ItemColumns {
     /// All columns except [`UNFIT_COLUMN`].
     columns: Vec<(String, ColumnType)>,
     places: BTreeMap<String, usize>,
-    /// The values of one item.
+    /// The values of the current item.
     values: Vec<Option<Vec<u8>>>,
     seen: Vec<bool>,
     unfit: String,
 }
 
 impl ItemColumns {
-    /// Creates the reader for a job with these columns. The last one must be [`UNFIT_COLUMN`]. An output format without
-    /// columns has none.
+    /// Creates the reader for a job with these columns. The last column must be [`UNFIT_COLUMN`]. If the output format
+    /// has no columns, the list is empty.
     pub fn new(columns: impl Iterator<Item = (String, ColumnType)>) -> Self {
         let columns: Vec<_> = columns.filter(|(name, _)| name != UNFIT_COLUMN).collect();
         let places = columns.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
@@ -145,7 +145,7 @@ impl ItemColumns {
     }
 }
 
-/// Adds a name, unless it is the last one already.
+/// Adds a name unless it is already the last one.
 fn add_name(names: &mut String, name: &str) {
     if names.rsplit(',').next() == Some(name) {
         return;
@@ -156,7 +156,7 @@ fn add_name(names: &mut String, name: &str) {
     names.push_str(name);
 }
 
-/// Returns a value's text for a column of this type, or `None` if the value is null or does not fit.
+/// Returns the text of a value for a column of this type, or `None` if the value is null or does not fit.
 fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     let first = value.as_bytes().first();
     match (kind, first) {
@@ -174,8 +174,8 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns whether the text is an integer that the float64 does not represent exactly. Fractions may be rounded, as
-/// usual for floats.
+/// Returns whether the text is an integer that float64 cannot represent exactly. Fractions may be rounded, as is usual
+/// for floats.
 fn is_rounded(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|exact| number as i128 != exact)
 }

@@ -1,9 +1,9 @@
-//! Stores the text of an item on one line.
+//! Converts the text of an item to a single line.
 
 use std::borrow::Cow;
 
 /// Removes the white space that JSON allows between tokens: spaces, tabs and line ends outside strings. Everything else
-/// is unchanged, including numbers and the order of fields. The text must be one JSON value.
+/// remains unchanged, including numbers and the order of fields. The text must be a single JSON value.
 pub(super) fn compact(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return Cow::Borrowed(text);

@@ -21,7 +21,7 @@ use crate::target::Names;
 use crate::target::entry::{ExpectedObject, ListEntry};
 use crate::target::source_metadata::ListedTime;
 
-/// Fields of a page's items.
+/// Names of the fields in a page's items.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ItemFields {
     pub(super) url: Option<FieldPath>,
@@ -34,9 +34,9 @@ pub(super) struct ItemFields {
 pub(super) struct ItemReader<'p> {
     pub(super) fields: &'p ItemFields,
     pub(super) filters: &'p Filters,
-    /// Maximum size of an item if the items themselves are stored. `None` if the objects at their URLs are stored.
+    /// Maximum size of an item if the items themselves are stored. `None` if the objects at the items' URLs are stored.
     pub(super) item_max: Option<u64>,
-    /// The page's own URL. Relative URLs are resolved against it.
+    /// URL of the page, against which relative URLs are resolved.
     pub(super) page: &'p Url,
     pub(super) read: ReadItems,
 }
@@ -44,21 +44,21 @@ pub(super) struct ItemReader<'p> {
 /// Results of the conversion.
 #[derive(Default)]
 pub(super) struct ReadItems {
-    /// The targets, in the page's order.
+    /// The targets, in the order of the page.
     pub(super) names: Names,
     /// Number of items, including skipped ones.
     pub(super) count: u64,
     /// Items excluded by a filter.
     pub(super) skipped: Skips,
-    /// Number of items without the URL field.
+    /// Number of items that do not have the URL field.
     pub(super) without_url: u64,
-    /// Digest of all items as written in the page.
+    /// Digest of all items as they are written in the page.
     pub(super) digest: Xxh3,
 }
 
-/// What an item states about its object.
+/// Statements of an item about its object.
 struct Item<'t> {
-    /// URL, normalised as in a list.
+    /// URL, normalised in the same way as in a list.
     url: String,
     name: Option<Cow<'t, str>>,
     size: Option<u64>,
@@ -77,7 +77,7 @@ impl ItemReader<'_> {
     fn push(&mut self, text: &str) -> Result<(), String> {
         self.read.count += 1;
         self.read.digest.update(text.as_bytes());
-        // Separates items, so that two adjacent numbers do not look like one.
+        // The separator ensures that two adjacent numbers do not look like one.
         self.read.digest.update(&[0]);
         if let Some(item_max) = self.item_max {
             return self.push_item(text, item_max);
@@ -101,7 +101,8 @@ impl ItemReader<'_> {
         self.push_entry(&entry)
     }
 
-    /// Adds an item to be stored itself. The item's text serves as the URL of its entry, because JSON contains no NUL.
+    /// Adds an item that is itself stored. The text of the item serves as the URL of its entry, because JSON contains
+    /// no NUL.
     fn push_item(&mut self, text: &str, item_max: u64) -> Result<(), String> {
         let item = compact(text);
         if item.len() as u64 <= item_max {
@@ -119,7 +120,7 @@ impl ItemReader<'_> {
         ListEntry { key, kept, ..ListEntry::default() }.write(entry);
     }
 
-    /// Adds an entry. A short relative URL may become a long absolute one, so the size of a page is limited again here.
+    /// Adds an entry. A short relative URL can become a long absolute one, so the size of a page is limited again here.
     fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(
@@ -156,7 +157,7 @@ impl ItemReader<'_> {
         })
     }
 
-    /// Returns the absolute URL of an item. A relative URL is resolved against the page's own URL (RFC 3986).
+    /// Returns the absolute URL of an item. A relative URL is resolved against the page's URL (RFC 3986).
     fn resolve(&self, text: &str) -> Result<String, &'static str> {
         if is_whole(text) {
             return normalise(text).map(Cow::into_owned);
@@ -169,14 +170,14 @@ impl ItemReader<'_> {
         }
         let url = self.page.join(text.trim()).map_err(|_| "not a URL")?;
         if !matches!(url.scheme(), "http" | "https") {
-            // This also refuses s3, because the author of pages must not decide where credentials are used.
+            // The scheme s3 is also refused, because the author of a page must not decide where credentials are used.
             return Err("the scheme of its URL is not http or https");
         }
         normalise(url.as_str()).map(Cow::into_owned)
     }
 }
 
-/// Returns whether this is an absolute URL in the usual form, which needs no base.
+/// Returns whether a text is an absolute URL in the usual form, which needs no base.
 fn is_whole(text: &str) -> bool {
     let scheme = text.get(..8).unwrap_or(text).to_ascii_lowercase();
     scheme.starts_with("http://") || scheme.starts_with("https://")
@@ -195,7 +196,7 @@ fn text_of(text: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// Returns the text of a name, which may also be a number.
+/// Returns the text of a name, which can also be a number.
 fn text_or_number(text: &str) -> Result<Cow<'_, str>, String> {
     match text.as_bytes().first() {
         Some(b'"') => text_of(text),

@@ -1,18 +1,18 @@
-//! The `Link` header field of a reply (RFC 8288), with the link to the next page.
+//! The `Link` header field of a reply (RFC 8288), which contains the link to the next page.
 //!
-//! It is parsed strictly: a field that cannot be parsed is an error. If such a field counted as missing, the listing
-//! would end too early, and later pages would never be fetched.
+//! The field is parsed strictly: if it cannot be parsed, this is an error. If such a field counted as missing, the
+//! listing would end too early, and later pages would never be fetched.
 
 use crate::http1::header_field::is_token;
 
-/// Returns the target of the link with `rel="next"`, or `None` without such a link. Ignores links about another
-/// resource (`anchor`).
+/// Returns the target of the link with `rel="next"`, or `None` if there is no such link. Links about another resource
+/// (`anchor`) are ignored.
 pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Option<String>, &'static str> {
     let mut next: Option<String> = None;
     for value in values {
         let mut rest = std::str::from_utf8(value).map_err(|_| "it is not UTF-8")?;
         loop {
-            // Lists may have empty elements.
+            // Lists can have empty elements.
             rest = rest.trim_start_matches([' ', '\t', ',']);
             if rest.is_empty() {
                 break;
@@ -31,17 +31,17 @@ pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Op
     Ok(next)
 }
 
-/// A link with its relevant parameters.
+/// A link and its relevant parameters.
 #[derive(Default)]
 struct Link<'t> {
     target: &'t str,
-    /// The first `rel`. Others are ignored.
+    /// The first `rel`. Any others are ignored.
     rel: Option<String>,
     has_anchor: bool,
 }
 
 impl<'t> Link<'t> {
-    /// Reads the first link of a text. Returns the link and the rest of the text.
+    /// Reads the first link of a text. Returns the link and the remaining text.
     fn read(text: &'t str) -> Result<(Self, &'t str), &'static str> {
         let inside = text.strip_prefix('<').ok_or("a link does not begin with <")?;
         let (target, mut rest) = inside.split_once('>').ok_or("a link has no > after its URL")?;
@@ -50,7 +50,7 @@ impl<'t> Link<'t> {
             rest = skip_space(rest);
             let Some(behind) = rest.strip_prefix(';') else { break };
             rest = skip_space(behind);
-            // A semicolon may have no parameter after it.
+            // A semicolon need not be followed by a parameter.
             if rest.is_empty() || rest.starts_with([';', ',']) {
                 continue;
             }
@@ -74,7 +74,7 @@ impl<'t> Link<'t> {
     }
 }
 
-/// Reads a parameter. Returns its name, its value, and the rest of the text.
+/// Reads a parameter. Returns its name, its value and the remaining text.
 fn read_parameter(text: &str) -> Result<(&str, String, &str), &'static str> {
     let (name, rest) = read_token(text).ok_or("a parameter of a link has no name")?;
     let Some(value) = skip_space(rest).strip_prefix('=') else { return Ok((name, String::new(), rest)) };
@@ -87,7 +87,7 @@ fn read_parameter(text: &str) -> Result<(&str, String, &str), &'static str> {
     Ok((name, value.to_owned(), rest))
 }
 
-/// Reads the text up to the closing quote. Returns it and the rest after the quote.
+/// Reads the text up to the closing quote. Returns this text and the text after the quote.
 fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -101,7 +101,7 @@ fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
     Err("a parameter of a link has no closing quote")
 }
 
-/// Reads a token (RFC 9110). Returns the token and the rest of the text, or `None` if the text does not begin with a
+/// Reads a token (RFC 9110). Returns the token and the remaining text, or `None` if the text does not begin with a
 /// token.
 fn read_token(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(|byte| !is_token(byte)).unwrap_or(text.len());

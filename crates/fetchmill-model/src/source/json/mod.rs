@@ -1,7 +1,8 @@
-//! JSON pages of any API. A page has an array of items, each with the URL of an object, and a link to the next page.
+//! JSON pages of any API. A page contains an array of items, each with the URL of an object, and a link to the next
+//! page.
 //!
-//! A page is read as a whole, because the link may come before or after the items. Pages are untrusted: the next page
-//! must be at the source's own origin, and no page may occur twice.
+//! A page is read as a whole, because the link can come before or after the items. Pages are untrusted: the next page
+//! must be at the source's own origin, and no page is allowed to occur twice.
 
 mod fields;
 mod item_columns;

@@ -6,7 +6,7 @@ use super::fields::FieldPath;
 use crate::error::{Error, Result};
 use crate::options::{options, words};
 
-/// Method of finding the next page.
+/// How the next page is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NextPage {
@@ -14,7 +14,7 @@ pub enum NextPage {
     Marker,
     /// A field contains the URL of the next page.
     Url,
-    /// The reply's `Link` header field contains the URL, with `rel="next"` (RFC 8288).
+    /// The `Link` header field of the reply contains the URL, with `rel="next"` (RFC 8288).
     Link,
     /// A parameter contains the page number.
     Page,
@@ -24,7 +24,7 @@ pub enum NextPage {
     None,
 }
 
-/// What is stored of JSON pages.
+/// The parts of JSON pages that are stored.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stored {
@@ -41,19 +41,19 @@ options! {
     /// Options for reading JSON pages and finding the next page. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct JsonPageOptions {
-        /// Field with the items. Dots separate nested fields. A single dot is the page itself.
+        /// Field that contains the items. Dots separate nested fields. A single dot stands for the page itself.
         items_field: String = ".".into();
-        /// Field of an item with the URL. `None` if items are strings.
+        /// Field of an item that contains the URL. `None` if items are strings.
         url_field: Option<String> = None;
-        /// Field of an item with the object's name. `None` to name it after its URL.
+        /// Field of an item that contains the object's name. `None` if the object is named after its URL.
         name_field: Option<String> = None;
-        /// Field of an item with the object's size.
+        /// Field of an item that contains the object's size.
         size_field: Option<String> = None;
-        /// Field of an item with the object's modification time.
+        /// Field of an item that contains the object's modification time.
         modified_field: Option<String> = None;
-        /// Method of finding the next page.
+        /// How the next page is found.
         next_page: Option<NextPage> = None;
-        /// Field of a page with the marker or URL of the next page.
+        /// Field of a page that contains the marker or the URL of the next page.
         next_field: Option<String> = None;
         /// Query parameter for the page number.
         page_param: String = "page".into();
@@ -63,7 +63,7 @@ options! {
 }
 
 impl JsonPageOptions {
-    /// Returns the method of finding the next page. Fails if it is not set or does not fit the other options.
+    /// Returns how the next page is found. Fails if this is not set, or if it does not fit the other options.
     pub fn check(&self) -> Result<NextPage> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let Some(next_page) = self.next_page else {

@@ -1,4 +1,4 @@
-//! The pages of a listing: their URLs, their contents, and the link from each page to the next.
+//! The pages of a listing: their URLs, their contents, and the links between them.
 
 use url::Url;
 
@@ -12,50 +12,51 @@ use crate::source::api::{ApiNames, MarkerSeed, whole_number};
 use crate::source::list::Filters;
 use crate::source::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_next};
 
-/// A listing in JSON pages.
+/// A listing that consists of JSON pages.
 #[derive(Debug, Clone)]
 pub struct JsonPages {
     source: OriginUrl,
     items: FieldPath,
     fields: ItemFields,
-    /// See [`JsonPages::storing_items`].
+    /// Maximum size of an item. See [`JsonPages::storing_items`].
     item_max: Option<u64>,
     total: FieldPath,
     next: NextPage,
-    /// Field with the marker or the URL of the next page.
+    /// Field that contains the marker or the URL of the next page.
     next_field: FieldPath,
-    /// Parameter for a marker or a count.
+    /// Name of the parameter for a marker or a count.
     param: String,
 }
 
 /// A received page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageReply<'p> {
-    /// Link that led to this page. `None` for the first page.
+    /// The link that led to this page. `None` for the first page.
     pub from: Option<&'p str>,
     /// URL that was requested.
     pub url: &'p Url,
-    /// Its bytes.
+    /// Bytes of the page.
     pub body: &'p [u8],
-    /// Values of its `Link` header fields.
+    /// Values of the reply's `Link` header fields.
     pub links: &'p [&'p [u8]],
 }
 
-/// Results of a page.
+/// Contents of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct JsonPage {
-    /// The page, for the journal.
+    /// The page in the form for the journal.
     pub page: ListedPage,
     /// Number of items, including skipped ones.
     pub items: u64,
-    /// Whether none of its items has the URL field. The option probably names the wrong field.
+    /// Whether none of the items has the URL field. If so, the option probably names the wrong field.
     pub is_without_urls: bool,
-    /// Whether the page has no field for the link to the next page. The option probably names the wrong field.
+    /// Whether the page lacks the field for the link to the next page. If so, the option probably names the wrong
+    /// field.
     pub has_no_lead: bool,
 }
 
 impl JsonPages {
-    /// Creates a source's listing from these options.
+    /// Creates the listing of a source from these options.
     pub fn new(source: &OriginUrl, options: &JsonPageOptions, api: &ApiNames) -> Result<Self> {
         let next = options.check()?;
         let field = |option: &str, path: &Option<String>| {
@@ -85,13 +86,13 @@ impl JsonPages {
         Ok(pages)
     }
 
-    /// Returns the same listing, but with the items themselves stored, each up to `item_max` bytes.
+    /// Returns the same listing, except that the items themselves are stored, each with up to `item_max` bytes.
     #[must_use]
     pub fn storing_items(self, item_max: u64) -> Self {
         JsonPages { item_max: Some(item_max), ..self }
     }
 
-    /// Returns whether the items themselves are stored instead of the objects at their URLs.
+    /// Returns whether the items themselves are stored rather than the objects at their URLs.
     pub fn stores_items(&self) -> bool {
         self.item_max.is_some()
     }
@@ -105,7 +106,7 @@ impl JsonPages {
         }
     }
 
-    /// Returns the source's URL with the parameter set to this value. An existing value is replaced.
+    /// Returns the source's URL after setting the parameter to this value. An existing value is replaced.
     fn with_param(&self, value: &str) -> Url {
         let mut url = self.source.url().clone();
         let mut query = String::new();
@@ -122,8 +123,8 @@ impl JsonPages {
         url
     }
 
-    /// Returns a page's number, or the number of items before it. For the first page, it is the number in the source's
-    /// URL or, without one, the default start.
+    /// Returns the number of a page, or the number of items before it. The first page has the number in the source's
+    /// URL or, if there is none, the default start.
     fn number(&self, from: Option<&str>) -> Result<u64> {
         let (param, start) = match self.next {
             NextPage::Page => (&self.param, 1),
@@ -144,8 +145,7 @@ impl JsonPages {
 
     /// Reads a page.
     ///
-    /// # Errors
-    /// Fails if it is not a page or if its link leads to another origin.
+    /// # Errors Fails if the body is not a page, or if its link leads to another origin.
     pub fn read(
         &self,
         reply: PageReply<'_>,
@@ -201,12 +201,12 @@ impl JsonPages {
             read: ReadItems::default(),
         };
         let read = reader.read(array).map_err(not_expected)?;
-        // The total is only a hint, so a page with any other value here is still valid.
+        // The total is only a hint, so any other value here does not make the page invalid.
         let total = find_fields(text, [Some(&self.total)]).ok().and_then(|[total]| whole_number(total?));
         Ok((read, PageRest { lead, total }))
     }
 
-    /// Returns the link to the next page, either as the page states it or computed from a count.
+    /// Returns the link to the next page. The page states it, or it is computed from a count.
     fn lead(
         &self,
         reply: PageReply<'_>,
@@ -247,7 +247,7 @@ impl JsonPages {
         })
     }
 
-    /// Returns the link in the form for the journal. A URL is stored as an absolute URL.
+    /// Returns the link in the form for the journal, in which URLs are absolute.
     fn resolve(&self, page: &Url, lead: Option<String>) -> Result<Option<String>> {
         match (self.next, lead) {
             (NextPage::Url | NextPage::Link, Some(lead)) => {
@@ -258,14 +258,14 @@ impl JsonPages {
     }
 }
 
-/// Contents of a page apart from its items.
+/// Contents of a page other than its items.
 struct PageRest<'p> {
-    /// The field that leads to the next page, as written in the page.
+    /// The field that leads to the next page, as it is written in the page.
     lead: Option<&'p str>,
     total: Option<u64>,
 }
 
-/// Returns whether a part of a query sets this parameter.
+/// Returns whether a part of a query sets the parameter `param`.
 fn is_param(part: &str, param: &str) -> bool {
     let found = url::form_urlencoded::parse(part.as_bytes()).next();
     found.is_some_and(|(name, _)| name == param)

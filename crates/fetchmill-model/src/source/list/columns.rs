@@ -19,23 +19,23 @@ use crate::target::request::{TargetRequest, is_condition};
 use crate::target::source_metadata::ListedTime;
 use crate::text::dates::parse_utc_to_the_second;
 
-/// A column as the user selects it.
+/// A column, as the user selects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ColumnSelector {
     /// The URL column, if the user did not select one.
     Url,
-    /// Selected by its number, counted from 0.
+    /// A column selected by its number, counted from 0.
     Number(usize),
-    /// Selected by its name.
+    /// A column selected by its name.
     Name(String),
-    /// A manifest column. Present only in files that have all manifest columns.
+    /// A manifest column. It is present only in files that have all manifest columns.
     Manifest(&'static str),
     /// A column from the schema of an inventory.
     Inventory(String),
 }
 
 impl ColumnSelector {
-    /// Parses a selector. Digits are always a column number, even if a column has that name.
+    /// Parses a selector. Digits always select a column by number, even if a column has that name.
     fn parse(text: &str) -> Self {
         match text.parse::<usize>() {
             Ok(number) if number > 0 => ColumnSelector::Number(number - 1),
@@ -59,14 +59,14 @@ pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
     LISTED_COLUMNS.iter().all(|(name, _)| has(name))
 }
 
-/// Instructions for building entries. Columns are stored as positions in `wanted`.
+/// Instructions for building an entry. A column is stored as its position in `wanted`.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnPlan {
     wanted: Vec<ColumnSelector>,
-    /// Pieces of the URL. A single column is the URL itself.
+    /// Pieces of the URL. If the URL is the value of a single column, this column is the only piece.
     url: Vec<UrlPiece>,
     url_column: usize,
-    /// See [`ListOptions::any_text`].
+    /// Whether any text is accepted as a target. See [`ListOptions::any_text`].
     takes_text: bool,
     has_template: bool,
     key: Option<usize>,
@@ -77,11 +77,12 @@ pub(super) struct ColumnPlan {
     request: Option<RequestPieces<usize>>,
     /// Whether all requests are `GET`s without a body.
     is_bare_get: bool,
-    /// Column with each item's own request, if a program supplies the items.
+    /// Column that contains each item's own request, if a program supplies the items.
     own_request: Option<usize>,
-    /// First wanted manifest column. The others follow it in the order of [`MANIFEST`]. `None` if they are not wanted.
+    /// First wanted manifest column. The other manifest columns follow it in the order of [`MANIFEST`]. `None` if no
+    /// manifest columns are wanted.
     manifest: Option<usize>,
-    /// Column with the modification times of an inventory's objects.
+    /// Column that contains the modification times of an inventory's objects.
     modified: Option<usize>,
 }
 
@@ -96,7 +97,7 @@ pub(super) const MODIFIED: &str = "last_modified";
 #[derive(Debug, Clone, Copy)]
 struct KeptColumn {
     column: usize,
-    /// Type of its values, if given by the user.
+    /// Type of the column's values, if the user has set it.
     told: Option<ColumnType>,
 }
 
@@ -170,7 +171,7 @@ impl ColumnPlan {
         Ok(plan)
     }
 
-    /// Drops the URL's column if the template uses only other columns.
+    /// Drops the URL column if the template uses only other columns.
     fn drop_unused(&mut self) {
         let is_used = self.columns().any(|column| *column == 0);
         if is_used || self.wanted.len() == 1 {
@@ -181,7 +182,7 @@ impl ColumnPlan {
         self.url_column = self.url_column.saturating_sub(1);
     }
 
-    /// Returns all columns in use.
+    /// Returns all columns that are in use.
     fn columns(&mut self) -> impl Iterator<Item = &mut usize> {
         let url = self.url.iter_mut().filter_map(|piece| match piece {
             UrlPiece::Column { column, .. } => Some(column),
@@ -198,7 +199,7 @@ impl ColumnPlan {
             .chain(self.kept.iter_mut().map(|kept| &mut kept.column))
     }
 
-    /// Creates a plan with only these columns and unchanged values.
+    /// Creates a plan that returns the values of these columns unchanged.
     pub(super) fn of_columns(columns: Vec<ColumnSelector>) -> Result<Self> {
         Ok(ColumnPlan { wanted: columns, url_column: 0, ..Self::new(&ListOptions::default())? })
     }
@@ -210,23 +211,23 @@ impl ColumnPlan {
         self
     }
 
-    /// Adds a column with each item's own request, after the item's other values.
+    /// Adds a column for each item's own request, after the item's other values.
     pub(super) fn with_own_requests(mut self) -> Self {
         self.own_request = Some(self.wanted.len());
         self
     }
 
-    /// Returns the columns whose values are needed, in this order.
+    /// Returns the columns whose values are needed, in the order in which the values are stored.
     pub(super) fn wanted(&self) -> &[ColumnSelector] {
         &self.wanted
     }
 
-    /// Returns the position of the URL, or of the first column of a template.
+    /// Returns the position of the URL column, or of the first column of a template.
     pub(super) fn url_column(&self) -> usize {
         self.url_column
     }
 
-    /// Returns whether any column is selected by name. If so, the file must have a header.
+    /// Returns whether any column is selected by name, which requires the file to have a header.
     pub(super) fn has_names(&self) -> bool {
         self.wanted.iter().any(|column| matches!(column, ColumnSelector::Name(_)))
     }
@@ -236,8 +237,8 @@ impl ColumnPlan {
         self.has_template
     }
 
-    /// Returns the names and types of the kept columns for the output. A type set by the user overrides the list's
-    /// type.
+    /// Returns the names and types of the kept columns for the output. A type set by the user overrides the type in the
+    /// list.
     pub(super) fn kept_columns(&self, records: &dyn Records) -> Vec<(String, ColumnType)> {
         let kept = self.kept.iter().map(|kept| {
             let kind = kept.told.unwrap_or_else(|| records.column_type(kept.column));
@@ -246,8 +247,8 @@ impl ColumnPlan {
         kept.collect()
     }
 
-    /// Returns a record's normalised URL. The error explains why the record has no valid URL and quotes the invalid
-    /// text.
+    /// Returns the normalised URL of a record. The error explains why the record has no valid URL, and quotes the
+    /// invalid text.
     pub(super) fn url<'v>(&self, values: &'v RecordValues) -> std::result::Result<Cow<'v, str>, String> {
         let kept = self.kept.iter().map(|kept| kept.column);
         for column in self.manifest.into_iter().chain(self.key).chain(kept) {
@@ -260,7 +261,7 @@ impl ColumnPlan {
             return self.understood(self.value(values, column)?);
         }
         let mut text = String::new();
-        // Start positions of values that consist of dots.
+        // Start positions of the values that consist of dots.
         let mut dots = Vec::new();
         for piece in &self.url {
             match piece {
@@ -290,7 +291,8 @@ impl ColumnPlan {
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
     }
 
-    /// Refuses a record if a value does not have the type that the user set for its column. Empty values are allowed.
+    /// Refuses a record if the type of a value differs from the type that the user has set for its column. Empty values
+    /// are allowed.
     fn check_types(&self, values: &RecordValues) -> std::result::Result<(), String> {
         for kept in &self.kept {
             let (Some(kind), Some(value)) = (kept.told, values.get(kept.column)) else { continue };
@@ -318,7 +320,8 @@ impl ColumnPlan {
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
     }
 
-    /// Builds the record's name from the name template, if there is one. The error explains why the record has no name.
+    /// Builds the name of a record from the name template, if there is one. The error explains why the record has no
+    /// name.
     pub(super) fn name(
         &self,
         index: u64,
@@ -331,7 +334,8 @@ impl ColumnPlan {
                 NamePiece::Text(text) => name.push_str(text),
                 NamePiece::Index => name_template::push_index(&mut name, index),
                 NamePiece::Column { column, is_raw } => match self.value(values, *column)? {
-                    // Without the value, the name could be the same as another record's, or name a hidden file.
+                    // Without the value, the name could be the same as the name of another record, or it could be the
+                    // name of a hidden file.
                     "" => return Err(format!("column {} is empty", self.wanted[*column].text())),
                     value if *is_raw => name.push_str(value),
                     value => name_template::push_value(&mut name, value),
@@ -341,8 +345,8 @@ impl ColumnPlan {
         Ok(Some(name))
     }
 
-    /// Writes the entry of a record from its URL, [`ColumnPlan::name`] and [`ColumnPlan::request`]. The error explains
-    /// why the record cannot become an entry. `scratch` is a reused buffer.
+    /// Writes the entry of a record, which consists of its URL, [`ColumnPlan::name`] and [`ColumnPlan::request`]. The
+    /// error explains why the record cannot become an entry. `scratch` is a reused buffer.
     pub(super) fn write_entry(
         &self,
         url: &str,
@@ -352,7 +356,7 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key is not a name. A manifest names the whole object, not a part of it.
+        // An empty key is not a name. A manifest names the whole object rather than a part of it.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let value = |column| values.get(column).filter(|value| !value.is_empty());
         let key = match self.key {
@@ -384,7 +388,8 @@ impl ColumnPlan {
         Ok((!self.kept.is_empty()).then_some(scratch.as_slice()))
     }
 
-    /// Returns the record's request, or `None` for a plain `GET`. The error explains why the URL cannot be requested.
+    /// Returns the request of a record, or `None` if it is a plain `GET`. The error explains why the URL cannot be
+    /// requested.
     pub(super) fn request(
         &self,
         url: &str,
@@ -464,8 +469,8 @@ impl ColumnPlan {
         ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
     }
 
-    /// Returns the expected hash of a record's object. A missing hash is an error, because the object could not be
-    /// verified.
+    /// Returns the expected hash of a record's object. If it is missing, this is an error, because the object could not
+    /// be verified.
     fn hash_of(&self, column: usize, values: &RecordValues) -> std::result::Result<ExpectedHash, String> {
         let value = self.value(values, column)?;
         ExpectedHash::parse(value.trim().as_bytes()).ok_or_else(|| {
@@ -478,7 +483,7 @@ impl ColumnPlan {
         self.request.as_ref().is_some_and(|request| request.range.is_some())
     }
 
-    /// Returns whether a field uses columns but the record has no value for any of them.
+    /// Returns whether a field uses columns although the record has no value for any of these columns.
     fn is_empty(pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
         let mut columns = pieces.iter().filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(*column),
@@ -510,7 +515,8 @@ impl ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// Returns the expected properties of an object from its manifest. An invalid size must not count as unknown.
+    /// Returns the expected properties of an object, as stated by its manifest. An invalid size must not be treated as
+    /// unknown.
     fn expected<'v>(
         &self,
         values: &'v RecordValues,
@@ -525,7 +531,7 @@ impl ColumnPlan {
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
             return Err("its etag is longer than 1 KiB");
         }
-        // The size is that of the whole object.
+        // The size in the manifest applies only to the whole object.
         let size = size.filter(|_| !self.has_range());
         let modified = self.modified.and_then(value).and_then(parse_utc_to_the_second).map(ListedTime::exact);
         Ok(ExpectedObject { size, etag, modified })

@@ -16,9 +16,9 @@ use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX
 use crate::source::ListPosition;
 
 const TOO_WIDE: &str = "it has more than 16,384 columns";
-/// Maximum number of lines in a TSV field. Up to this number of lines may be read for each line that opens a quote.
+/// Maximum number of lines in a TSV field. For each line that opens a quote, up to this number of lines are read.
 const LENIENT_LINES_MAX: u64 = 100;
-/// Number of field names that an error shows if a wanted field is missing.
+/// Maximum number of field names that an error shows if a wanted field is missing.
 const SHOWN_NAMES: usize = 20;
 
 /// Records of a delimited file.
@@ -28,20 +28,20 @@ pub(super) struct Csv {
     url: usize,
     header: Option<bool>,
     has_template: bool,
-    /// Position of each wanted column among the fields. `None` before the header is read.
+    /// Position of each wanted column among the fields. `None` until the header has been read.
     places: Option<Vec<Option<usize>>>,
-    /// Names in the header. `None` without a header.
+    /// Names in the header. `None` if there is no header.
     names: Option<Vec<String>>,
-    /// Line on which the last record begins.
+    /// Number of the line on which the last record begins.
     line: u64,
     odd: OddRecords,
 }
 
-/// Records that have more or fewer fields than the first one.
+/// Records that have more or fewer fields than the first record.
 #[derive(Default)]
 struct OddRecords {
     count: u64,
-    /// Line and number of fields of the first such record.
+    /// Line number and number of fields of the first such record.
     first: (u64, usize),
 }
 
@@ -95,7 +95,7 @@ impl Csv {
         })
     }
 
-    /// Reads the header, if there is one. Returns `Done` once the columns are known.
+    /// Reads the header if there is one. Returns `Done` once the columns are known.
     fn begin(&mut self) -> Result<ReadStep> {
         if self.places.is_some() {
             return Ok(ReadStep::Done);
@@ -110,7 +110,7 @@ impl Csv {
             NextRecord::Record(next) => next,
             NextRecord::NothingNow => return Ok(ReadStep::NothingNow),
             NextRecord::End => return Ok(ReadStep::End),
-            // An unreadable header becomes a failed target.
+            // A header that cannot be read becomes a failed target.
             NextRecord::Bad(..) | NextRecord::TooLong => {
                 self.places = Some(self.places_without_names()?);
                 return Ok(ReadStep::Done);
@@ -127,8 +127,8 @@ impl Csv {
         Ok(ReadStep::Done)
     }
 
-    /// Returns whether the first record is a header, that is, its URL column contains a plain word. A mistyped URL must
-    /// not count as a header.
+    /// Returns whether the first record is a header, which means that its URL column contains a plain word. A mistyped
+    /// URL must not be mistaken for a header.
     fn looks_like_a_header(&self) -> bool {
         let place = match self.wanted[self.url] {
             ColumnSelector::Number(number) => number,
@@ -170,16 +170,16 @@ impl Csv {
         self.wanted.iter().map(place).collect()
     }
 
-    /// Returns the position of a column by its number. The first record must have this column.
+    /// Returns the position of a column that is selected by number. The first record must have this column.
     fn numbered(&self, number: usize) -> Result<Option<usize>> {
-        // If the first record cannot be read, its number of fields is unknown.
+        // If the first record cannot be read, the number of its fields is unknown.
         if self.fields.count() == 0 || number < self.fields.count() {
             return Ok(Some(number));
         }
         Err(self.no_column(&(number + 1).to_string()))
     }
 
-    /// Returns the position of a column. If several columns have the same name, returns the first.
+    /// Returns the position of a column. If several columns have the same name, the first one is returned.
     fn place_of(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
         (0..self.fields.count())
             .find(|place| self.fields.get(*place).is_some_and(|field| is_it(field.trim_ascii())))
@@ -265,7 +265,7 @@ impl Records for Csv {
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         if position.offset > 0 {
-            // The journal does not contain the header, so it is read again.
+            // The journal does not store the header, so the header is read again.
             match self.begin()? {
                 ReadStep::Done => {}
                 other => return Ok(other),
@@ -275,10 +275,10 @@ impl Records for Csv {
     }
 }
 
-/// Result of finding the next record, which is not consumed yet.
+/// Result of searching for the next record. The record is not consumed yet.
 enum NextRecord {
     Record(Extent),
-    /// A line that is not a record and does not begin one.
+    /// A line that neither is a record nor begins one.
     Bad(Extent, &'static str),
     TooLong,
     NothingNow,
@@ -290,7 +290,7 @@ enum NextRecord {
 struct Extent {
     bytes: usize,
     lines: u64,
-    /// Number of empty lines before it.
+    /// Number of empty lines before the record.
     empty: u64,
 }
 
@@ -299,14 +299,14 @@ struct FieldSplitter {
     lines: Lines,
     dialect: Dialect,
     parser: csv_core::Reader,
-    /// A quoted record without its quotes. A record without quotes stays in the line buffer.
+    /// A quoted record, after its quotes were removed. A record without quotes stays in the line buffer.
     unquoted: Vec<u8>,
     ends: Vec<usize>,
-    /// Positions of the fields, up to the last one requested.
+    /// Positions of the fields, up to the last requested field.
     places: Vec<Range<u32>>,
-    /// Number of all fields of the record.
+    /// Total number of fields in the record.
     total: usize,
-    /// Number of fields of the first record. `None` before it is read.
+    /// Number of fields in the first record. `None` until it has been read.
     usual: Option<usize>,
     is_unquoted: bool,
 }
@@ -326,7 +326,7 @@ impl FieldSplitter {
         }
     }
 
-    /// Detects the delimiter from the first line that is not empty. Call it again until it is done.
+    /// Detects the delimiter from the first line that is not empty. Must be called again until it returns `Done`.
     fn detect(&mut self, url: &ColumnSelector) -> Result<ReadStep> {
         let mut from = 0;
         loop {
@@ -339,7 +339,7 @@ impl FieldSplitter {
                     return Ok(ReadStep::Done);
                 }
                 (LineSearch::NothingNow, _) => return Ok(ReadStep::NothingNow),
-                // The next read reports this.
+                // The next read reports this problem.
                 (LineSearch::TooLong | LineSearch::End, _) => return Ok(ReadStep::Done),
             }
         }
@@ -359,7 +359,7 @@ impl FieldSplitter {
         fields.map(crate::name::for_display).collect()
     }
 
-    /// Returns a field of the last found record, until that is consumed.
+    /// Returns a field of the last found record. Must be called before the record is consumed.
     fn get(&self, place: usize) -> Option<&[u8]> {
         let range = self.places.get(place)?;
         let range = range.start as usize..range.end as usize;
@@ -377,7 +377,7 @@ impl FieldSplitter {
             let (found, next) = self.lines.find(extent.bytes)?;
             let place = match found {
                 LineSearch::Line(place) => place,
-                // Only empty lines come before it, and they are consumed separately.
+                // Only empty lines can come before such a line. They are consumed separately.
                 LineSearch::TooLong if extent.bytes > 0 => {
                     self.consume(extent);
                     extent = Extent::default();
@@ -419,9 +419,9 @@ impl FieldSplitter {
         self.places.push(start as u32..line.end as u32);
     }
 
-    /// Splits a record in which a quote may be part of its field. A field with a quote that is not closed on its line
-    /// may continue on the following lines. It does so only if these lines together have the usual number of fields,
-    /// and not each line has it alone.
+    /// Splits a record in which a quote may be part of its field. If a field opens a quote that its line does not
+    /// close, the field can continue on the following lines. It does so only if these lines together have the usual
+    /// number of fields and the lines do not each have that number on their own.
     fn unquote_leniently(
         &mut self,
         before: Extent,
@@ -448,7 +448,7 @@ impl FieldSplitter {
         Ok(NextRecord::Record(first_line))
     }
 
-    /// Returns whether the lines form a single record rather than one record each.
+    /// Returns whether the lines form a single record rather than one record per line.
     fn is_over_lines(&self, lines: Range<usize>) -> bool {
         let bytes = self.lines.bytes(lines);
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
@@ -456,8 +456,8 @@ impl FieldSplitter {
         Some(self.total) == self.usual && !lines.into_iter().all(|line| Some(fields(line)) == self.usual)
     }
 
-    /// Splits a line whose fields may each be quoted as a whole. Returns whether a quote is open at its end, or `None`
-    /// if the line has more fields than allowed.
+    /// Splits a line in which each field may be quoted as a whole. Returns whether a quote is open at the end of the
+    /// line, or `None` if the line has more fields than allowed.
     fn unquote_line(&mut self, line: Range<usize>, quote: u8) -> Option<bool> {
         let FieldSplitter { lines, dialect, unquoted, places, .. } = self;
         unquoted.clear();
@@ -481,8 +481,8 @@ impl FieldSplitter {
         Some(is_open)
     }
 
-    /// Splits a record with quotes, which may span many lines. If the record would be too long, only its first line is
-    /// invalid, and the next line may begin a new record.
+    /// Splits a record with quotes, which can span many lines. If the record would be too long, only its first line is
+    /// invalid, and the next line can begin a new record.
     fn unquote(&mut self, before: Extent, first_end: usize, lines_max: u64) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
         let unclosed = Ok(NextRecord::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
@@ -513,8 +513,8 @@ impl FieldSplitter {
         }
     }
 
-    /// Stores the positions of a record's fields. The record ends with this line. The CR before the newline is not part
-    /// of the last field.
+    /// Stores the positions of the fields in a record that ends with this line. A CR before the newline is not part of
+    /// the last field.
     fn place_unquoted(&mut self, last_line: Range<usize>) {
         self.is_unquoted = true;
         let mut start = 0;
@@ -552,7 +552,7 @@ enum FieldTaken<'b> {
     Plain,
 }
 
-/// Appends the first field of `bytes` without its quotes if the whole field is quoted. Otherwise appends nothing.
+/// Appends the first field of `bytes` without its quotes if the whole field is quoted. Otherwise, appends nothing.
 fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8>) -> FieldTaken<'b> {
     let start = field.len();
     if bytes.first() != Some(&quote) {
@@ -577,7 +577,7 @@ fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8
     FieldTaken::Open
 }
 
-/// Appends the first field of `bytes` unchanged. Returns the rest after its delimiter, if there is one.
+/// Appends the first field of `bytes` unchanged. Returns the bytes after the field's delimiter, if there is one.
 fn take_plain<'b>(bytes: &'b [u8], delimiter: u8, field: &mut Vec<u8>) -> Option<&'b [u8]> {
     let end = memchr::memchr(delimiter, bytes);
     field.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
@@ -609,17 +609,17 @@ impl QuoteState {
     fn feed(&mut self, fields: &mut FieldSplitter, line: Range<usize>) -> LineFed {
         let has_newline = fields.lines.bytes(line.clone()).ends_with(b"\n");
         match self.feed_piece(fields, Some(line)) {
-            // The last line of a list may have no newline.
+            // The last line of a list can lack a newline.
             LineFed::Open if !has_newline => self.feed_piece(fields, None),
             fed => fed,
         }
     }
 
-    /// Adds a line, or the missing newline.
+    /// Adds a line or, if `line` is `None`, the missing newline.
     fn feed_piece(&mut self, fields: &mut FieldSplitter, line: Option<Range<usize>>) -> LineFed {
         let FieldSplitter { lines, parser, unquoted, ends, .. } = fields;
         let mut input = line.map_or(&b"\n"[..], |line| lines.bytes(line));
-        // Without its quotes, a record never becomes longer.
+        // Removing the quotes never makes a record longer.
         unquoted.resize(unquoted.len().max(self.bytes + input.len() + 1), 0);
         loop {
             if ends.len() == self.fields {

@@ -16,7 +16,7 @@ use crate::limits::{LIST_XZ_KIB_MAX, LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 /// Number of first bytes that determine the compression.
 pub(super) const MAGIC_BYTES: usize = 4;
 
-/// Number of bytes read from an input. It is shared, because the input is moved into a decoder.
+/// Number of bytes read from an input. The number is shared because the input is moved into a decoder.
 pub(super) type BytesRead = Arc<AtomicU64>;
 
 /// An input whose bytes are counted.
@@ -35,8 +35,8 @@ impl Read for CountedInput {
 
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
-/// An input that detects its compression. If the source has no data at the moment, the `WouldBlock` error is passed on
-/// and nothing is lost.
+/// An input that detects its own compression. If the source has no data at the moment, the `WouldBlock` error is passed
+/// on and no data is lost.
 pub(super) struct DecodedInput {
     state: DecodeState,
     read: BytesRead,
@@ -44,7 +44,7 @@ pub(super) struct DecodedInput {
 }
 
 enum DecodeState {
-    /// The first bytes are not complete yet.
+    /// The first bytes have not all arrived yet.
     Start(Vec<u8>, Box<dyn Read + Send>),
     Plain(Input),
     Gzip(Box<MultiGzDecoder<Input>>),
@@ -55,14 +55,14 @@ enum DecodeState {
 }
 
 impl DecodedInput {
-    /// Creates an input. `promised` is the compression that its file name implies.
+    /// Creates an input. `promised` is the compression that the file name implies.
     pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
         let read = BytesRead::default();
         let input = Box::new(CountedInput { input, read: Arc::clone(&read) });
         DecodedInput { state: DecodeState::Start(Vec::new(), input), read, promised }
     }
 
-    /// Returns the counter of bytes read, before decompression.
+    /// Returns the counter of the bytes read, before decompression.
     pub(super) fn bytes_read(&self) -> BytesRead {
         Arc::clone(&self.read)
     }
@@ -113,7 +113,7 @@ impl DecodedInput {
     }
 }
 
-/// Returns a decompressed stream. Its first bytes or `promised` determine the compression.
+/// Returns a decompressed stream. The compression is determined by the first bytes or by `promised`.
 pub fn decoded(input: Box<dyn Read + Send>, promised: Option<Compression>) -> impl Read {
     DecodedInput::new(input, promised)
 }
@@ -132,7 +132,8 @@ impl Read for DecodedInput {
     }
 }
 
-/// Waits if an input has no data at the moment. The xz decoder cannot be called again after a `WouldBlock` error.
+/// An input that waits if no data is available at the moment. The xz decoder cannot be called again after a
+/// `WouldBlock` error.
 struct PatientInput(Input);
 
 impl Read for PatientInput {
@@ -146,7 +147,7 @@ impl Read for PatientInput {
     }
 }
 
-/// Rewrites an xz memory error in the user's terms.
+/// Rewrites an xz memory error in terms that users understand.
 fn explain_dictionary(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::OutOfMemory {
         return error;
@@ -160,8 +161,8 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     )
 }
 
-/// Rewrites a misleading zstd error in the user's terms. A window that is too large does not mean that the file is
-/// damaged.
+/// Rewrites a misleading zstd error in terms that users understand. A window that is too large does not mean that the
+/// file is damaged.
 fn explain_window(error: io::Error) -> io::Error {
     if !error.to_string().contains("too much memory") {
         return error;
@@ -177,8 +178,8 @@ fn explain_window(error: io::Error) -> io::Error {
     )
 }
 
-/// Returns the compression of a list from its first six bytes. A zstd stream may begin with a skippable frame, whose
-/// magic number has 16 values.
+/// Returns the compression of a list from its first six bytes. A zstd stream can begin with a skippable frame, for
+/// which there are 16 magic numbers.
 pub fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),

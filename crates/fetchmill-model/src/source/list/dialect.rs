@@ -1,35 +1,36 @@
-//! Delimiter and quotes of a csv or tsv list.
+//! The delimiter and the quotes of a csv or tsv list.
 
 use super::columns::ColumnSelector;
 use super::{ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// Delimiters used instead of the comma in files that are called CSV.
+/// Delimiters that are used instead of the comma in files that are called CSV.
 const OTHER_DELIMITERS: [u8; 3] = [b';', b'\t', b'|'];
 
-/// Delimiter and quotes of a list.
+/// The delimiter and the quotes of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
-    /// Whether the first record may select a different delimiter.
+    /// Whether the first record can select a different delimiter.
     pub(super) is_detected: bool,
     pub(super) quotes: Quotes,
 }
 
-/// Meaning of quotes.
+/// How quotes are interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quotes {
     /// Quotes are part of a field.
     Literal,
-    /// RFC 4180: a field that begins with a quote ends at the next quote, even across lines and delimiters.
+    /// Quotes follow RFC 4180: a field that begins with a quote ends at the next quote, even across lines and
+    /// delimiters.
     Strict(u8),
-    /// The same, but only for a field that is quoted as a whole. Any other quote is part of its field. Much TSV is
-    /// written without quoting, and a caption that begins with a quote must not absorb the lines after it.
+    /// Quotes follow RFC 4180, but only if they enclose a whole field. Any other quote is part of its field. Much TSV
+    /// is written without quoting, and a caption that begins with a quote must not absorb the lines after it.
     Lenient(u8),
 }
 
 impl Dialect {
-    /// Commas and quotes of RFC 4180, as fetchmill writes them.
+    /// The commas and quotes of RFC 4180, which fetchmill itself writes.
     pub(super) const OURS: Dialect =
         Dialect { delimiter: b',', is_detected: false, quotes: Quotes::Strict(b'"') };
 
@@ -67,9 +68,9 @@ impl Dialect {
         Ok(Some(dialect))
     }
 
-    /// Returns the delimiter that the first line indicates. Another delimiter is detected only in a line without
-    /// commas. In a line with a URL, such a character is assumed to be part of the URL unless the user selected a later
-    /// column.
+    /// Returns the delimiter that the first line indicates. A delimiter other than the comma is detected only in a line
+    /// without commas. If the line contains a URL, the character is assumed to be part of the URL unless the user has
+    /// selected a later column.
     pub(super) fn detect(self, line: &[u8], url: &ColumnSelector) -> u8 {
         let has_url = memchr::memmem::find(line, b"://").is_some();
         let is_later_column = matches!(url, ColumnSelector::Number(number) if *number > 0);
@@ -77,7 +78,7 @@ impl Dialect {
             return self.delimiter;
         }
         let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
-        // If two delimiters are equally frequent, the first one wins.
+        // If two delimiters are equally frequent, the first one is used.
         let best = OTHER_DELIMITERS.into_iter().rev().max_by_key(count);
         best.filter(|delimiter| count(delimiter) > 0).unwrap_or(self.delimiter)
     }
@@ -101,7 +102,7 @@ fn parse_quote(text: &str) -> Result<Quotes> {
     }
 }
 
-/// Returns whether a byte may be a delimiter. Letters and digits may not, because most values contain some.
+/// Returns whether a byte can be a delimiter. Letters and digits cannot, because most values contain some.
 fn is_separator(byte: u8) -> bool {
     byte.is_ascii_punctuation() || byte == b' '
 }

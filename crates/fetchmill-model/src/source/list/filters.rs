@@ -1,4 +1,4 @@
-//! Filters that select the targets of a source: `--include` and `--exclude`.
+//! The filters `--include` and `--exclude`, which select the targets of a source.
 
 use globset::GlobBuilder;
 use regex::bytes::{RegexSet, RegexSetBuilder};
@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 /// Prefix of a pattern that is a regular expression.
 const REGEX_PREFIX: &str = "re:";
 
-/// Patterns that select which names and URLs are fetched. Without patterns, everything is fetched.
+/// Patterns that select the names and URLs to fetch. Without patterns, everything is fetched.
 ///
 /// A pattern is a glob that must match the whole text. `*` matches anything, including slashes, as in wget and s5cmd.
 /// `?` matches any one character, `[ab]` matches `a` or `b`, and `{a,b}` matches either alternative. A pattern with the
-/// prefix `re:` is a regular expression that may match anywhere. All patterns are matched in one pass, and its time
-/// grows only with the length of the text.
+/// prefix `re:` is a regular expression that can match anywhere in the text. All patterns are matched in one pass,
+/// which takes time proportional to the length of the text.
 #[derive(Debug, Clone, Default)]
 pub struct Filters {
     include: Option<RegexSet>,
@@ -31,8 +31,8 @@ impl Filters {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Returns whether a name or URL is fetched: an `include` pattern matches or there is none, and no `exclude`
-    /// pattern matches.
+    /// Returns whether a name or URL is fetched. It is fetched if an `include` pattern matches or there is none, and if
+    /// no `exclude` pattern matches.
     pub fn allows(&self, text: &[u8]) -> bool {
         self.include.as_ref().is_none_or(|include| include.is_match(text))
             && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(text))
@@ -51,7 +51,7 @@ fn set_of(option: &str, patterns: &[String]) -> Result<Option<RegexSet>> {
 
 fn expression_of(option: &str, pattern: &str) -> Result<String> {
     if let Some(expression) = pattern.strip_prefix(REGEX_PREFIX) {
-        // Compile the pattern alone first, because an error from the set would not name it.
+        // Each pattern is first compiled alone, because an error from the set would not name the pattern.
         regex::bytes::Regex::new(expression).map_err(|error| no_pattern(option, pattern, &error))?;
         return Ok(expression.to_owned());
     }
@@ -62,7 +62,7 @@ fn expression_of(option: &str, pattern: &str) -> Result<String> {
 
 fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
     let error = error.to_string();
-    // Both crates draw a picture of where the mistake is. The last line describes the mistake.
+    // Both crates print a picture that shows the position of the mistake. The last line describes the mistake.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
         "{option} {pattern} is not valid: {what}; give a glob such as '*.jpg' or a regular expression such \

@@ -1,5 +1,6 @@
-//! The format of a list, determined by its name. Compression is detected from the first bytes. If the name implies a
-//! compression, the bytes must match it, so that an empty or truncated file does not count as an empty list.
+//! The format of a list, which is determined by the file name. The compression is detected from the first bytes. If the
+//! name implies a compression, the bytes must match it. Otherwise an empty or truncated file would count as an empty
+//! list.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,16 +17,16 @@ pub enum ListFormat {
     Csv,
     /// Tab-separated records.
     Tsv,
-    /// One JSON object or string per line, or a single array of them.
+    /// One JSON object or string per line, or a single array of objects and strings.
     Jsonl,
     /// Rows of a Parquet file.
     Parquet,
-    /// The `manifest.json` of a bucket's inventory, which has its own data files.
+    /// The `manifest.json` of a bucket's inventory, which lists the inventory's data files.
     Inventory,
 }
 
 impl ListFormat {
-    /// Returns the format's name as an option value.
+    /// Returns the name of the format, as used in options.
     pub fn name(self) -> &'static str {
         match self {
             ListFormat::Text => "txt",
@@ -37,7 +38,7 @@ impl ListFormat {
         }
     }
 
-    /// The reverse of [`ListFormat::name`]. `ndjson` and `json` also mean `jsonl`.
+    /// Returns the format with this name. `ndjson` and `json` also stand for `jsonl`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "txt" => ListFormat::Text,
@@ -79,7 +80,7 @@ const SUFFIXES: [(&str, Compression); 5] = [
     (".zip", Compression::Zip),
 ];
 
-/// Returns the format and the compression that a file's name implies.
+/// Returns the format and the compression that a file name implies.
 pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     if name == INVENTORY {

@@ -1,5 +1,5 @@
-//! Items that a program supplies in order. An item is identified by its position. To resume, the program must supply
-//! all items again.
+//! Items that a program supplies in a fixed order. An item is identified by its position. To resume, the program must
+//! supply all items again.
 
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -12,24 +12,24 @@ use crate::target::Names;
 
 /// Maximum number of items that are read ahead.
 pub const ITEMS_READ_MAX: usize = LIST_PAGE_TARGETS;
-/// Name of the column with an item's key.
+/// Name of the column that contains an item's key.
 pub(super) const KEY_COLUMN: &str = "name";
 
 /// A source of items.
 pub trait Items: Send {
-    /// Adds up to `ITEMS_READ_MAX` items. A smaller number means that no more are available at the moment. Returns
-    /// `false` at the end.
+    /// Adds up to `ITEMS_READ_MAX` items. A smaller number means that no more items are available at the moment.
+    /// Returns `false` at the end.
     fn read(&mut self, into: &mut ItemBatch) -> Result<bool>;
 }
 
-/// Items that were read. Each is a URL or a value for a template. It may have a key, and a request if a plain `GET` is
-/// not enough.
+/// Items that were read. Each item is a URL, or a value for a template. It can include a key and, if a plain `GET` is
+/// not enough, a request.
 #[derive(Debug, Default)]
 pub struct ItemBatch {
     urls: Names,
     keys: Names,
     has_key: Vec<bool>,
-    /// Requests in the format of [`crate::target::request`]. Empty for a plain `GET`.
+    /// Requests in the format of [`crate::target::request`]. A plain `GET` is represented by an empty text.
     requests: Names,
 }
 
@@ -52,7 +52,7 @@ impl ItemBatch {
         self.has_key.is_empty()
     }
 
-    /// Returns whether no more items may be added.
+    /// Returns whether the batch is full, so that no more items can be added.
     pub fn is_full(&self) -> bool {
         self.len() >= ITEMS_READ_MAX || self.requests.byte_len() >= LIST_PAGE_BYTES
     }
@@ -66,15 +66,15 @@ impl ItemBatch {
     }
 }
 
-/// Items as records.
+/// The items as records.
 pub(super) struct ItemRecords {
     items: Box<dyn Items>,
     batch: ItemBatch,
     at: usize,
-    /// Number of items so far. `digest` covers all of them.
+    /// Number of items so far, all of which `digest` covers.
     count: u64,
     digest: Xxh3Default,
-    /// Whether the last batch was not full. If so, no more items are available at the moment.
+    /// Whether the last batch was not full, so that no more items are available at the moment.
     is_slow: bool,
     is_over: bool,
 }
@@ -92,7 +92,7 @@ impl ItemRecords {
         }
     }
 
-    /// Reads another batch after the end of this one.
+    /// Reads another batch after the current batch has ended.
     fn fill(&mut self) -> Result<ReadStep> {
         if self.at < self.batch.len() {
             return Ok(ReadStep::Done);
@@ -114,7 +114,7 @@ impl ItemRecords {
         })
     }
 
-    /// Counts the next item of the batch, which must not be used up.
+    /// Counts the next item of the batch, which must contain another one.
     fn pass(&mut self) -> usize {
         let position = self.at;
         let (url, key) = self.batch.get(position);
@@ -170,7 +170,7 @@ impl Records for ItemRecords {
                 ReadStep::Done => drop(self.pass()),
                 other => return Ok(other),
             }
-            // Return to the caller, so that it can check its stop signal.
+            // Returns to the caller so that it can check its stop signal.
             if self.at == self.batch.len() && self.count < position.offset {
                 return Ok(ReadStep::NothingNow);
             }
@@ -190,7 +190,7 @@ mod tests {
     use crate::source::PageCursor;
     use crate::target::entry::ListEntry;
 
-    /// Provides the numbers of a range, up to a maximum number at a time.
+    /// Supplies the numbers of a range, up to a maximum number at a time.
     struct Numbers(std::ops::Range<u64>, usize);
 
     impl Items for Numbers {

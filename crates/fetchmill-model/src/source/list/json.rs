@@ -1,4 +1,4 @@
-//! `jsonl`: one object or string per line, or all of them in one array.
+//! `jsonl`: one object or string per line, or all of them in a single array.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,9 +22,9 @@ use crate::source::json_text::JsonText;
 
 /// Number of first values in which each wanted field must occur, if any of these values is an object.
 const CHECKED_VALUES: usize = 1000;
-/// Decompressed bytes that are searched for a rare column. This takes up to one second.
+/// Number of decompressed bytes that are searched for a rare column. The search takes up to one second.
 const CHECKED_BYTES: usize = 64 << 20;
-/// Number of field names that an error shows if a wanted field is missing.
+/// Maximum number of field names that an error shows if a wanted field is missing.
 const SHOWN_NAMES: usize = 20;
 
 /// Records of JSON lines.
@@ -35,18 +35,18 @@ pub(super) struct JsonRecords {
     /// Positions of the fields that occur only in a manifest.
     of_manifest: Vec<usize>,
     url: usize,
-    /// Pending check of the wanted fields.
+    /// The check of the wanted fields that is still to be done.
     check: FieldCheck,
 }
 
-/// Check of a JSON list for the wanted fields before its first record.
+/// How a JSON list is checked for the wanted fields before its first record is read.
 pub enum FieldCheck {
-    /// No check: another file of the same list was checked, or the file is not a list.
+    /// The list is not checked, because another file of the same list was checked, or because the list is not a file.
     None,
-    /// The first values must have the fields.
+    /// The first values must contain the fields.
     FirstValues,
-    /// The first values must have the fields. If a field is missing there, this second reader of the same file searches
-    /// further for rare columns.
+    /// The first values must contain the fields. If a field is missing from them, this second reader of the same file
+    /// searches further for rare columns.
     File(Box<dyn Read + Send>),
 }
 
@@ -77,12 +77,12 @@ impl JsonRecords {
         Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column(), check: FieldCheck::None })
     }
 
-    /// Enables the check that the list has the wanted fields.
+    /// Enables the check that the list contains the wanted fields.
     pub(super) fn checked(self, check: FieldCheck) -> Self {
         JsonRecords { check, ..self }
     }
 
-    /// Checks the first values without consuming them. For a pipe, checks only the values that have arrived.
+    /// Checks the first values without consuming them. If the list is a pipe, checks only the values that have arrived.
     fn check_fields(&mut self) -> Result<ReadStep> {
         if matches!(self.check, FieldCheck::None) {
             return Ok(ReadStep::Done);
@@ -96,7 +96,7 @@ impl JsonRecords {
                     from = next;
                 }
                 (LineSearch::NothingNow, _) if from == 0 => return Ok(ReadStep::NothingNow),
-                // The rest of a pipe is still to come.
+                // More data of a pipe is still to come.
                 (LineSearch::NothingNow, _) => {
                     self.check = FieldCheck::None;
                     return Ok(ReadStep::Done);
@@ -109,7 +109,7 @@ impl JsonRecords {
             }
         }
         match std::mem::replace(&mut self.check, FieldCheck::None) {
-            // The URL column is in nearly every value, so search further only if it was found.
+            // The URL column is in nearly every value, so the search continues only if this column was found.
             FieldCheck::File(file) if !is_whole && seen.has(&self.fields[self.url], true) => {
                 self.look_further(file, &mut seen)?;
             }
@@ -150,7 +150,7 @@ impl JsonRecords {
         wanted.find(|(field, name)| !seen.has(name, *field == self.url)).map(|(_, name)| name.as_str())
     }
 
-    /// Accepts a line that is an unquoted URL, as in a text list. Returns whether the line is one.
+    /// Accepts a line that is an unquoted URL, as in a text list. Returns whether the line is such a URL.
     fn take_bare(&self, line: &[u8], values: &mut RecordValues) -> bool {
         let is_url = is_bare_url(line);
         if is_url {
@@ -161,7 +161,7 @@ impl JsonRecords {
     }
 }
 
-/// The fields of a list's first values.
+/// The fields that occur in a list's first values.
 #[derive(Default)]
 struct SeenFields {
     names: BTreeSet<String>,
@@ -179,7 +179,7 @@ impl SeenFields {
         self.has_strings |= line.starts_with(b"\"") || is_bare_url(line);
     }
 
-    /// Returns whether a field may exist. A string counts as a URL, and lists without objects are not checked.
+    /// Returns whether a field can exist. A string counts as a URL, and lists without objects are not checked.
     fn has(&self, name: &str, is_url: bool) -> bool {
         !self.has_objects || self.names.contains(name) || is_url && self.has_strings
     }
@@ -247,12 +247,12 @@ impl Records for JsonRecords {
     }
 }
 
-/// Returns whether a line begins like a URL. No JSON value begins like that.
+/// Returns whether a line begins like a URL. No JSON value begins like this.
 fn is_bare_url(line: &[u8]) -> bool {
     [&b"http://"[..], b"https://", b"s3://"].iter().any(|scheme| line.starts_with(scheme))
 }
 
-/// Reads the fields of a line. Returns whether it is JSON.
+/// Reads the fields of a line. Returns whether the line is JSON.
 fn read(line: &[u8], fields: JsonFields<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_slice(line);
     fields.deserialize(&mut json).and_then(|()| json.end()).is_ok()
@@ -266,11 +266,11 @@ struct JsonFields<'f> {
 }
 
 impl JsonFields<'_> {
-    /// Sets a value. Strings are decoded, null counts as missing, and other values are kept unchanged.
+    /// Sets a value. Strings are decoded, null counts as missing, and all other values are kept unchanged.
     fn set(&mut self, field: usize, value: &RawValue) -> serde_json::Result<()> {
         let text = value.get();
         match text.as_bytes().first() {
-            // Invalid text, such as half a surrogate pair, is reported when the value is used.
+            // Invalid text, such as half of a surrogate pair, is reported when the value is used.
             Some(b'"') => {
                 serde_json::Deserializer::from_str(text).deserialize_bytes(ValueSeed(self.values, field))?;
             }
@@ -325,7 +325,7 @@ impl<'de> Visitor<'de> for JsonFields<'_> {
     }
 }
 
-/// Reads a string's bytes.
+/// Reads the bytes of a string.
 struct ValueSeed<'v>(&'v mut RecordValues, usize);
 
 impl Visitor<'_> for ValueSeed<'_> {

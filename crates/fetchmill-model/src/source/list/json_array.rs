@@ -1,4 +1,4 @@
-//! Converts a JSON array to lines with one value each, as in `jsonl`. An input that does not begin with `[` is
+//! Converts a JSON array to lines with one value each, as in `jsonl`. An input that does not begin with `[` is left
 //! unchanged.
 //!
 //! The bytes are changed in place and never grow in number, so memory does not depend on the size of the array.
@@ -6,12 +6,13 @@
 use std::io::{self, ErrorKind, Read};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Maximum size of white space before the first value. With more, the input does not count as an array.
+/// Maximum amount of white space before the first value, in bytes. An input with more white space does not count as an
+/// array.
 const BLANK_BYTES_MAX: usize = 4096;
-/// Replaces a bare newline in a string, which JSON forbids. The value stays invalid, but on one line.
+/// Replaces a bare newline in a string, which JSON forbids. The value stays invalid, but it remains on one line.
 const NEWLINE_IN_STRING: u8 = 0x1f;
 
-/// See the module.
+/// The input after conversion. See the module.
 pub(super) struct JsonInput<R> {
     input: R,
     state: State,
@@ -20,7 +21,7 @@ pub(super) struct JsonInput<R> {
 enum State {
     /// Only white space has been read so far.
     Start(Vec<u8>),
-    /// The input is unchanged. These first bytes are returned before the rest.
+    /// The input is left unchanged. These first bytes are returned before the remaining input.
     Lines(Vec<u8>),
     Array(ArrayText),
     Failed(&'static str),
@@ -80,7 +81,7 @@ impl<R: Read> Read for JsonInput<R> {
                 }
                 let (written, fault) = array.split(&mut buffer[..count]);
                 match fault {
-                    // Return the bytes before the error first.
+                    // The bytes before the error are returned first.
                     Some(fault) => {
                         self.state = State::Failed(fault);
                         return if written > 0 { Ok(written) } else { Err(malformed(fault)) };
@@ -105,25 +106,26 @@ struct ArrayText {
     /// Number of open arrays and objects in the value.
     depth: u64,
     string: StringState,
-    /// Whether the value has begun.
+    /// Whether the current value has begun.
     has_value: bool,
-    /// Whether there was a comma before the value.
+    /// Whether there was a comma before the current value.
     needs_value: bool,
     is_over: bool,
 }
 
-/// Whether the position is in a string.
+/// Whether the position is inside a string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum StringState {
     #[default]
     Outside,
     Inside,
-    /// After a backslash.
+    /// The position is after a backslash.
     Escaped,
 }
 
 impl ArrayText {
-    /// Converts the next bytes to lines in place. Returns the number of bytes left, and the error that follows them.
+    /// Converts the next bytes to lines in place. Returns the number of remaining bytes, and the error that follows
+    /// them.
     fn split(&mut self, bytes: &mut [u8]) -> (usize, Option<&'static str>) {
         let mut written = 0;
         for at in 0..bytes.len() {

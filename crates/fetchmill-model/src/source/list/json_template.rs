@@ -1,6 +1,6 @@
-//! `--data-json`: JSON with placeholders for column values. In a string, `{name}` is a placeholder and `{{` a literal
-//! brace, as in `--template`. Outside strings, a brace begins a placeholder unless a string or the closing brace
-//! follows.
+//! `--data-json`: JSON with placeholders for column values. In a string, `{name}` is a placeholder and `{{` is a
+//! literal brace, as in `--template`. Outside strings, a brace begins a placeholder unless it is followed by a string
+//! or by the closing brace.
 
 use serde::de::IgnoredAny;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPiece {
     Text(String),
-    /// A column's value, inside a string or as a value of its own.
+    /// The value of a column, either inside a string or as a value of its own.
     Column {
         name: Option<String>,
         is_raw: bool,
@@ -19,7 +19,7 @@ pub(super) enum JsonPiece {
     },
 }
 
-/// Stands in for a placeholder when the JSON is checked. It is valid inside a string and as a value of its own.
+/// Replaces a placeholder while the JSON is checked. It is valid both inside a string and as a value of its own.
 const SOME_VALUE: &str = "0";
 
 /// Parses the pieces. Fails if the result would not be JSON.
@@ -76,7 +76,7 @@ fn pieces_of(text: &str) -> Result<Vec<JsonPiece>> {
     Ok(pieces)
 }
 
-/// Adds a string with its quotes, after the text in `plain`.
+/// Adds a string and its quotes, after the text in `plain`.
 fn push_inside(text: &str, plain: &mut String, pieces: &mut Vec<JsonPiece>) -> Result<()> {
     let inside = template::parse_pieces(text).ok_or_else(|| template::unpaired("a string in --data-json"))?;
     for piece in inside {
@@ -98,7 +98,7 @@ fn place(piece: Piece, is_inside: bool) -> JsonPiece {
     }
 }
 
-/// Returns the position after the closing quote of the string that begins here, or the end.
+/// Returns the position after the closing quote of the string that begins here, or the end of the text.
 fn end_of_text(text: &str) -> usize {
     let mut is_escaped = false;
     for (position, byte) in text.bytes().enumerate().skip(1) {
@@ -114,7 +114,7 @@ fn end_of_text(text: &str) -> usize {
 
 /// Appends a value, escaped for use inside a string.
 pub(super) fn push_escaped(out: &mut String, value: &str) {
-    // Serialising a string does not fail.
+    // Serialising a string cannot fail.
     let text = serde_json::to_string(value).unwrap_or_default();
     out.push_str(text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default());
 }

@@ -1,4 +1,4 @@
-//! Lines of an input, in one buffer, with a digest of everything consumed.
+//! The lines of an input, held in one buffer, with a digest of everything that was consumed.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -19,7 +19,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Result of a search for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineSearch {
-    /// Position of the line, counted from the first unconsumed byte, without its newline or a CR before the newline.
+    /// Position of the line, counted from the first unconsumed byte. It excludes the newline and a CR before the
+    /// newline.
     Line(Range<usize>),
     /// The line is longer than the buffer.
     TooLong,
@@ -29,7 +30,7 @@ pub(super) enum LineSearch {
     End,
 }
 
-/// Whether a step that needs bytes is complete.
+/// Result of a step that needs bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadStep {
     Done,
@@ -54,7 +55,7 @@ impl Read for LineInput {
     }
 }
 
-/// Reader of lines.
+/// Reads lines.
 pub(super) struct Lines {
     /// Name of the list in messages.
     label: String,
@@ -66,7 +67,7 @@ pub(super) struct Lines {
     unread: Range<usize>,
     /// Bytes of the buffer that were consumed last.
     last: Range<usize>,
-    /// Position in the buffer up to which consumed bytes are in the digest.
+    /// Position in the buffer up to which the digest covers the consumed bytes.
     digested: usize,
     digest: Xxh3Default,
     offset: u64,
@@ -109,7 +110,7 @@ impl Lines {
         &self.label
     }
 
-    /// Returns how much of the input was read.
+    /// Returns how much of the input has been read.
     pub(super) fn read_share(&self) -> ReadShare {
         ReadShare::Bytes(self.read.load(Ordering::Relaxed))
     }
@@ -124,7 +125,7 @@ impl Lines {
         self.line
     }
 
-    /// Returns the position at the start of a line. The caller counts the entries.
+    /// Returns the position at the start of a line. The number of entries is set by the caller.
     pub(super) fn position(&mut self) -> ListPosition {
         self.skipping.unwrap_or_else(|| self.here())
     }
@@ -135,7 +136,7 @@ impl Lines {
         ListPosition { offset: self.offset, line: self.line, digest, ..ListPosition::default() }
     }
 
-    /// Returns bytes that were found.
+    /// Returns the bytes of a range that was found.
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[self.unread.start + range.start..self.unread.start + range.end]
     }
@@ -160,7 +161,7 @@ impl Lines {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow => return Ok((LineSearch::NothingNow, from)),
-                // The last line may have no newline.
+                // The last line can lack a newline.
                 ReadStep::End if self.unread.len() > from => {
                     return Ok((LineSearch::Line(from..self.unread.len()), self.unread.len()));
                 }
@@ -177,7 +178,7 @@ impl Lines {
         newline
     }
 
-    /// Consumes `bytes` bytes, which contain `lines` lines.
+    /// Consumes `bytes` bytes that contain `lines` lines.
     pub(super) fn consume(&mut self, bytes: usize, lines: u64) {
         self.last = self.unread.start..self.unread.start + bytes;
         self.unread.start += bytes;
@@ -186,7 +187,8 @@ impl Lines {
         self.searched = (0, 0);
     }
 
-    /// Returns the bytes that were consumed last, without surrounding white space. Empty after another read.
+    /// Returns the bytes that were consumed last, without surrounding white space. After another read, the result is
+    /// empty.
     pub(super) fn last(&self) -> &[u8] {
         self.buffer.get(self.last.clone()).unwrap_or_default().trim_ascii()
     }
@@ -196,7 +198,7 @@ impl Lines {
         self.skipping.is_some()
     }
 
-    /// Consumes the line that begins here, whatever its length. Call it again until it is done.
+    /// Consumes the line that begins here, whatever its length. Must be called again until it returns `Done`.
     pub(super) fn skip_line(&mut self) -> Result<ReadStep> {
         if self.skipping.is_none() {
             self.skipping = Some(self.here());
@@ -223,8 +225,8 @@ impl Lines {
         Ok(ReadStep::Done)
     }
 
-    /// Consumes everything before a position and checks that it is the same as in the earlier run. Call it again until
-    /// it is done. `End` means that the input is different.
+    /// Consumes everything before a position, and checks that it is the same as in the earlier run. Must be called
+    /// again until it returns `Done`. `End` means that the input has changed.
     pub(super) fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.is_begun |= position.offset > 0;
         while self.offset < position.offset {
@@ -246,13 +248,14 @@ impl Lines {
 
     /// Refuses input that is not a list, and skips a byte order mark. Returns whether enough bytes were available.
     fn begin(&mut self) -> Result<bool> {
-        // The first read returns only the bytes that determine the compression. The second returns the rest that is
-        // available.
+        // The first read returns only the bytes that determine the compression. The second read returns the other
+        // available bytes.
         while self.unread.len() <= MAGIC_BYTES {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),
-                // Do not wait for more: a program may write one line to a pipe and wait for its object.
+                // It is wrong to wait for more, because a program may write a single line to a pipe and wait for its
+                // object.
                 ReadStep::NothingNow | ReadStep::End => break,
             }
         }
@@ -296,7 +299,7 @@ impl Lines {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadStep::NothingNow),
-                // The input is not damaged, but fetchmill cannot read this form of it. The user must convert it.
+                // The input is not damaged, but fetchmill cannot read it in this form. The user must convert it.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     return Err(Error::Usage(format!("the list {} cannot be read: {error}", self.label)));
                 }
@@ -326,7 +329,7 @@ impl Lines {
     }
 }
 
-/// Returns the error of a list that cannot be read.
+/// Returns the error for a list that cannot be read.
 pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Listing(format!(
         "cannot read all of the list {label}: {error}; repair the list or download it again, then run the same \

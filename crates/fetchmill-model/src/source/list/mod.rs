@@ -1,14 +1,15 @@
-//! Lists of URLs as a source: text, CSV, TSV, JSON lines, Parquet and bucket inventories. All except Parquet and
-//! inventories may be compressed.
+//! Lists of URLs as a source: text, CSV, TSV, JSON lines, Parquet and bucket inventories. All formats except Parquet
+//! and inventories can be compressed.
 //!
-//! A list is read as a stream, in memory that is limited for any length and content. The first page is returned as soon
-//! as it has entries. A line without a URL becomes a failed target with its line number, so no line is lost silently.
-//! The caller provides the input.
+//! A list is read as a stream, and its memory is limited for any length and content. The first page is returned when it
+//! contains any entries. A line without a URL becomes a failed target with its line number, so no line is lost
+//! silently. The caller provides the input.
 //!
 //! # Resuming
 //!
-//! Each page comes with a [`ListPosition`] for the journal. A list opened again on the same input resumes after that
-//! position. The earlier input is read and digested again to check that it is the same, but not parsed again.
+//! Each page comes with a [`ListPosition`] for the journal. If the list is opened again on the same input, it resumes
+//! after that position. The earlier input is read and digested again to check that it is unchanged, but it is not
+//! parsed again.
 
 mod columns;
 mod csv;
@@ -76,17 +77,19 @@ pub trait ListSource: Send {
     /// Returns the next page, if one is available.
     fn next_page(&mut self) -> Result<ListStep>;
 
-    /// Resumes after a position from an earlier run. Call it before the first page. The default position is the start
-    /// of the list.
+    /// Resumes after a position from an earlier run. Must be called before the first page is requested. The default
+    /// position is the start of the list.
     fn resume(&mut self, behind: ListPosition);
 }
 
-/// Result of requesting the next page of a list.
+/// Result of a request for the next page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListStep {
-    /// A page, possibly without targets. Its cursor says whether it is the last one. There is always a last page.
+    /// A page, possibly without targets. The page's cursor states whether it is the last page. There is always a last
+    /// page.
     Page(Box<ListedPage>),
-    /// The input has no data at the moment, or had no entry for a long time. The caller can check its stop signal.
+    /// The input has no data at the moment, or it had no entry for a long time. The caller can now check its stop
+    /// signal.
     NothingNow,
     /// The last page has been returned.
     End,
@@ -97,7 +100,7 @@ pub enum ListStep {
 #[serde(rename_all = "lowercase")]
 pub enum CsvHeader {
     /// The first record contains the names if a column is selected by name. It also does if there is no template and
-    /// its URL column contains a plain word (no `:`, `/` or `.`).
+    /// the URL column contains a plain word (without `:`, `/` or `.`).
     #[default]
     Auto,
     /// The first record contains the names.
@@ -121,54 +124,56 @@ options! {
     pub struct ListOptions {
         /// URL column, by name or by number from 1. The default is `url`, or the first column of a CSV without names.
         column: Option<String> = None;
-        /// URL template. `{}` is the value of the URL column, and `{name}` the value of another column.
+        /// URL template. `{}` stands for the value of the URL column, and `{name}` for the value of another column.
         template: Option<String> = None;
-        /// See [`CsvHeader`].
+        /// Whether the first record contains the column names. See [`CsvHeader`].
         csv_header: CsvHeader = CsvHeader::Auto;
-        /// Delimiter of a CSV: a character or `tab`. `None` to detect it from the first record.
+        /// Delimiter of a CSV: a character or `tab`. `None` if it is detected from the first record.
         delimiter: Option<String> = None;
         /// Quote character of a CSV, or `none`.
         quote: Option<String> = None;
-        /// Column with the targets' names.
+        /// Column that contains the targets' names.
         key_column: Option<String> = None;
         /// Columns that are copied to the output.
         keep_columns: Vec<String> = Vec::new();
-        /// Types of columns that are kept or that a transform fills, each as `COLUMN=TYPE`
+        /// Types of columns that are kept or that a transform fills. Each type is written as `COLUMN=TYPE`
         /// ([`crate::target::extra_columns::column_types`]).
         column_types: Vec<String> = Vec::new();
-        /// Patterns of targets to fetch ([`Filters`]). They match the name in a server's listing, or the URL in a list.
+        /// Patterns that select the targets to fetch ([`Filters`]). They match the name in a server's listing, or the
+        /// URL in a list.
         include: Vec<String> = Vec::new();
-        /// Patterns of targets to exclude.
+        /// Patterns that select the targets to exclude.
         exclude: Vec<String> = Vec::new();
         /// Number of targets to sample from a list ([`ListSample`]).
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether any text is an unchanged target, even if it is not a URL. The program's own function handles it.
+        /// Whether any text is accepted unchanged as a target, even if it is not a URL. The program's own function
+        /// handles such targets.
         any_text: bool = false;
-        /// Index of the first row of a Parquet list to fetch, counted from 0. This is the start of a shared job's
+        /// Index of the first row of a Parquet list to fetch, counted from 0. In a shared job, this is the start of a
         /// range.
         first_row: u64 = 0;
-        /// Number of rows to fetch. `None` for all rows that follow.
+        /// Number of rows to fetch. `None` for all remaining rows.
         row_count: Option<u64> = None;
-        /// `manifest.json` with a single data file, which is the list. For a range of a shared job.
+        /// `manifest.json` with a single data file, which is the list. Used for a range of a shared job.
         inventory: Option<String> = None;
-        /// Whether the list is a range of a shared job. The columns were checked when the job was planned.
+        /// Whether the list is a range of a shared job. If so, the columns were checked when the job was planned.
         is_range: bool = false;
     } and {
         /// Options for the targets' requests.
         request: RequestOptions,
-        /// Template of the objects' names. `None` to name them after their keys or URLs.
+        /// Template for the names of objects. `None` if objects are named after their keys or URLs.
         name_template: Option<NameTemplate>,
-        /// Whether the job was started with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the
-        /// same as in CSV.
+        /// Whether the job was started with the rules of version 0.1.0: delimiters are not detected, and quotes in TSV
+        /// have the same meaning as in CSV.
         has_first_rules: bool,
-        /// Whether a repeated line is a target again, as in jobs that older releases started.
+        /// Whether a repeated line becomes a target again, as in jobs that older releases started.
         keeps_duplicates: bool,
     }
 }
 
 impl ListOptions {
-    /// Returns whether a file with all manifest columns is read as a manifest. This is the case if no option selects
-    /// columns.
+    /// Returns whether a file that has all manifest columns is read as a manifest. It is read as one if no option
+    /// selects columns.
     pub(crate) fn may_be_manifest(&self) -> bool {
         self.column.is_none()
             && self.template.is_none()
@@ -179,14 +184,14 @@ impl ListOptions {
             && self.request.is_bare_get()
     }
 
-    /// Returns the origin of all URLs, in the form in which they begin with it, if the template determines it.
+    /// If the template determines the origin of all URLs, returns this origin, exactly as the URLs begin with it.
     pub fn fixed_origin(&self) -> Option<String> {
         let url = template::fixed_origin(self.template.as_deref()?)?;
         let url = normalise(&url).ok()?;
         origin_of(url.as_bytes()).and_then(|origin| std::str::from_utf8(origin).ok()).map(str::to_owned)
     }
 
-    /// Returns whether all targets have the same URL and name, and only their requests differ.
+    /// Returns whether all targets have the same URL and the same name and differ only in their requests.
     pub fn has_one_url(&self) -> bool {
         if self.request.has_range() {
             return false;
@@ -195,7 +200,7 @@ impl ListOptions {
         pieces.is_some_and(|pieces| !template::has_columns(&pieces))
     }
 
-    /// Returns the options as text for the job's identity, each with its name. Empty if none is set.
+    /// Returns the options as a text for the job's identity, each with its name. The text is empty if no option is set.
     pub fn text(&self) -> String {
         let one = |name: &str, value: &Option<String>| {
             value.iter().map(|value| format!("{name}={value:?}")).collect()

@@ -1,6 +1,6 @@
 //! `--names '{id}.jpg'`: a name built from the values of a row. A value stays within its path segment, so no row can
-//! name another folder or a hidden file. A `/` in a value becomes `%2F`, and a `.` at the start of a segment becomes
-//! `%2E`.
+//! name a file in another folder or a hidden file. A `/` in a value becomes `%2F`, and a `.` at the start of a segment
+//! becomes `%2E`.
 
 use std::fmt::Write as _;
 
@@ -8,19 +8,19 @@ use super::template::{self, Piece, has_columns, parse_pieces};
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Placeholder for a record's number in its list, counted from 0.
+/// Placeholder for the number of a record in its list, counted from 0.
 const INDEX: &str = "index";
-/// Placeholder for the extension that the reply determines.
+/// Placeholder for the extension that is derived from the reply.
 const EXTENSION: &str = "ext";
-/// Minimum number of digits of a record's number.
+/// Minimum number of digits in a record's number.
 const INDEX_DIGITS: usize = 9;
 
-/// A valid name template.
+/// A name template that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTemplate {
     text: String,
     pieces: Vec<NamePiece<Option<String>>>,
-    /// Whether the extension that the reply determines is appended to the names.
+    /// Whether the extension that is derived from the reply is appended to the names.
     has_extension: bool,
 }
 
@@ -33,7 +33,8 @@ pub(super) enum NamePiece<C> {
 }
 
 impl NameTemplate {
-    /// Parses a template. `{name}` is a column's value, `{}` the URL column's value, and `{name!r}` an unescaped value.
+    /// Parses a template. `{name}` stands for the value of a column, `{}` for the value of the URL column, and
+    /// `{name!r}` for an unescaped value.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(format!("--names {text} {why}")));
         let Some(mut pieces) = parse_pieces(text) else {
@@ -63,12 +64,12 @@ impl NameTemplate {
         &self.text
     }
 
-    /// Returns whether names end with the extension that the reply determines.
+    /// Returns whether names end with the extension that is derived from the reply.
     pub fn has_extension(&self) -> bool {
         self.has_extension
     }
 
-    /// Returns a sample name with one letter for each value.
+    /// Returns a sample name, in which each value is a single letter.
     fn example(&self) -> String {
         let letter = |piece: &NamePiece<_>| match piece {
             NamePiece::Text(text) => text.clone(),
@@ -118,7 +119,7 @@ pub(super) fn push_value(name: &mut String, value: &str) {
 
 /// Appends the number of a record.
 pub(super) fn push_index(name: &mut String, index: u64) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(name, "{index:0INDEX_DIGITS$}");
 }
 

@@ -1,18 +1,19 @@
-//! Detects a file that is not a list by its first bytes. Otherwise each of its lines would become a garbage target.
+//! Detects files that are not lists by their first bytes. Otherwise, each line of such a file would become a
+//! meaningless target.
 
 use super::ListFormat;
 
 /// Number of bytes that are searched for NULs.
 const HEAD_BYTES: usize = 4096;
-/// Minimum number of bytes per NUL byte in a list. A few NULs are allowed, because a damaged line of text fails only
-/// its own target.
+/// Minimum number of bytes for each NUL byte in a list. A few NUL bytes are allowed, because a damaged line of text
+/// affects only its own target.
 const BYTES_PER_NUL: usize = 8;
-/// Number of first bytes that are checked. At least one of them is not text in a binary file.
+/// Number of first bytes that are checked. In a binary file, at least one of them is not text.
 const KIND_BYTES: usize = 64;
-/// Position and text of a tar archive's magic.
+/// Position and text of the magic in a tar archive.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
-/// First bytes of each kind of binary file, and its name with advice.
+/// First bytes of each kind of binary file, with its name and advice.
 const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"PAR1", "Parquet; set --list-format parquet"),
     (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save the sheet as CSV"),
@@ -32,7 +33,7 @@ const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"\x7fELF", "a program"),
 ];
 
-/// The same for kinds of text.
+/// First bytes of each kind of text file, with its name and advice.
 const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<!DOCTYPE", "an HTML or XML page"),
     (b"<!doctype", "an HTML page"),
@@ -41,10 +42,10 @@ const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<?xml", "XML; to fetch a sitemap, give its URL: fetchmill get https://HOST/sitemap.xml"),
 ];
 
-/// Returns the kind of a file that begins with `head` if the file is not a list. `head` may be shorter than the
+/// Returns the kind of a file that begins with `head`, if such a file is not a list. `head` can be shorter than the
 /// available input.
 pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
-    // The header of a CSV may begin with the same letters, for example `ORCID`.
+    // The header of a CSV can begin with the same letters, as in `ORCID`.
     let is_binary = is_binary(&head[..head.len().min(KIND_BYTES)]);
     let of_binary = BINARY_KINDS.iter().filter(|_| is_binary);
     let found = of_binary.chain(&TEXT_KINDS).find(|(magic, _)| head.starts_with(magic));
@@ -65,7 +66,7 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     )
 }
 
-/// Returns whether there are control bytes or invalid UTF-8. The last character may be truncated.
+/// Returns whether the bytes include control bytes or invalid UTF-8. The last character can be incomplete.
 fn is_binary(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r');
     let is_utf_8 = std::str::from_utf8(bytes).err().is_none_or(|error| error.error_len().is_none());

@@ -1,4 +1,4 @@
-//! Determines the real size of a compressed Parquet page. The header may state a smaller size, and some of the
+//! Determines the real size of a compressed Parquet page. The header can state a smaller size, and some of the
 //! library's decoders read to the end of their input anyway.
 
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::reply::content_encoding::ContentEncoding;
 const ZSTD_WINDOW_LOG_MAX: u32 = 26;
 
 /// Returns whether a compressed page decodes to more than `max` bytes. The decoded bytes are not kept. Malformed pages
-/// are left to the library, which decodes as much of them as this function and then refuses them.
+/// are left to the library, which decodes as many bytes as this function does and then refuses the page.
 pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
     let decoder: Box<dyn Read + '_> = match codec {
         Compression::GZIP(_) => Box::new(MultiGzDecoder::new(page)),
@@ -25,9 +25,9 @@ pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return false,
         },
-        // If the bytes are not a frame, the library uses a decoder that stops at the size in the header.
+        // If the bytes are not a frame, the library uses a decoder that stops at the size stated in the header.
         Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
-        // The decoders of these codecs also stop at that size.
+        // The decoders for these codecs also stop at that size.
         Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::LZ4_RAW | Compression::LZO => {
             return false;
         }

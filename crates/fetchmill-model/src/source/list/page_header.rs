@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-/// Maximum nesting of structs and lists in a header. The format has three levels.
+/// Maximum nesting of structs and lists in a header. The format uses three levels.
 const DEPTH_MAX: u32 = 8;
-/// Numbers of value encodings in the format.
+/// Numbers that the format assigns to encodings of values.
 const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
 const DELTA_BYTE_ARRAY: u64 = 7;
 /// ID of the `is_compressed` field in the header of a version 2 data page.
@@ -35,15 +35,15 @@ pub(super) struct PageHeader {
     pub(super) values: u64,
     /// Whether the lengths of all values are stored before the values.
     pub(super) has_lengths: bool,
-    /// Whether a value may be stored as a suffix that follows a prefix shared with the previous value.
+    /// Whether a value can be stored as a suffix that follows a prefix shared with the previous value.
     pub(super) has_prefixes: bool,
-    /// Number of bytes at the start that are never compressed: the levels of a version 2 data page.
+    /// Number of bytes at the start of the page that are never compressed: the levels of a version 2 data page.
     pub(super) plain: u64,
-    /// Whether the remaining bytes may be compressed.
+    /// Whether the remaining bytes can be compressed.
     pub(super) is_compressed: bool,
 }
 
-/// Part of the header that depends on the kind of page.
+/// The part of the header that depends on the kind of page.
 #[derive(Debug, Clone, Copy)]
 struct KindHeader {
     values: u64,
@@ -52,7 +52,7 @@ struct KindHeader {
     is_compressed: bool,
 }
 
-/// Header of a field: its ID and its type.
+/// The header of a field, which states its ID and its type.
 struct HeaderField {
     id: i64,
     kind: u8,
@@ -61,8 +61,8 @@ struct HeaderField {
 struct Thrift<'a, R>(&'a mut R);
 
 impl PageHeader {
-    /// Reads a header. Returns `None` if it is malformed or has negative sizes. If two fields have the same number, the
-    /// last one counts, as in the library that reads the page.
+    /// Reads a header. Returns `None` if the header is malformed or states negative sizes. If two fields have the same
+    /// number, the last one counts, because the library that reads the page does the same.
     pub(super) fn read(input: &mut impl Read) -> Option<Self> {
         let mut thrift = Thrift(input);
         let (mut kind, mut size, mut compressed) = (None, None, None);
@@ -73,7 +73,8 @@ impl PageHeader {
                 1 => kind = Some(thrift.number()?),
                 2 => size = Some(thrift.size()?),
                 3 => compressed = Some(thrift.size()?),
-                // A data page, a dictionary or a version 2 data page. Each header begins with the number of values.
+                // The header is for a data page, a dictionary or a version 2 data page. Each of these begins with the
+                // number of values.
                 5 | 7 if field.kind == STRUCT => of_kind = thrift.kind_header(2, &[])?,
                 8 if field.kind == STRUCT => of_kind = thrift.kind_header(4, &[5, 6])?,
                 _ => thrift.skip(field.kind, DEPTH_MAX)?,
@@ -129,7 +130,8 @@ impl<R: Read> Thrift<'_, R> {
         u64::try_from(self.number()?).ok()
     }
 
-    /// Reads the next field of a struct, or `None` at its end. `last` is the number of the previous field.
+    /// Reads the next field of a struct. The inner value is `None` at the end of the struct, and the outer value is
+    /// `None` if the field cannot be read. `last` is the number of the previous field.
     #[expect(clippy::option_option, reason = "the outer one is for what cannot be read")]
     fn field(&mut self, last: &mut i64) -> Option<Option<HeaderField>> {
         let byte = self.byte()?;
@@ -144,8 +146,8 @@ impl<R: Read> Thrift<'_, R> {
         Some(Some(HeaderField { id, kind: byte & 0x0f }))
     }
 
-    /// Reads the part that is specific to a kind of page: the number of values, the encoding, and the lengths of the
-    /// levels before the values.
+    /// Reads the part of the header that is specific to a kind of page: the number of values, the encoding, and the
+    /// lengths of the levels before the values.
     fn kind_header(&mut self, encoding: i64, levels: &[i64]) -> Option<KindHeader> {
         let mut found = KindHeader { values: 0, encoding: 0, plain: 0, is_compressed: true };
         let mut last = 0;
@@ -172,7 +174,7 @@ impl<R: Read> Thrift<'_, R> {
     fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            // A boolean field's value is encoded in its type.
+            // The value of a boolean field is part of its type.
             1 | 2 => Some(()),
             3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -184,7 +186,7 @@ impl<R: Read> Thrift<'_, R> {
             LIST | SET => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                // Each element occupies at least one byte.
+                // Each element takes at least one byte.
                 let kind = if matches!(head & 0x0f, 1 | 2) { 3 } else { head & 0x0f };
                 (0..count).try_for_each(|_| self.skip(kind, depth))
             }
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn sizes_and_encodings_are_read() {
-        // A data page of 7 values as `DELTA_BYTE_ARRAY`, with statistics of two strings.
+        // A data page with 7 values in `DELTA_BYTE_ARRAY`, and with two strings as statistics.
         let values =
             [&[0x2c, 0x15][..], &number(7), &[0x15], &number(7), &[0x3c, 0x18, 1, b'z', 0x18, 1, b'a', 0, 0]];
         let data = PageHeader::read(&mut &header(0, [900_000_000, 20], &values.concat())[..]).unwrap();
@@ -241,7 +243,8 @@ mod tests {
 
     #[test]
     fn a_page_of_the_second_kind_says_what_is_compressed() {
-        // 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels, and whether it is compressed.
+        // The fields are 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels, and a flag that states whether the
+        // page is compressed.
         let levels = [&[0x5c, 0x15][..], &number(3), &[0x15, 0, 0x15], &number(3), &[0x15, 0, 0x15]].concat();
         let levels = [&levels[..], &number(5), &[0x15], &number(2)].concat();
         for (is_compressed, field) in [(true, &[0x11][..]), (false, &[0x12]), (true, &[])] {

@@ -1,4 +1,4 @@
-//! Rows of a Parquet file with the wanted columns.
+//! The rows of a Parquet file, with the wanted columns.
 
 use std::sync::Arc;
 
@@ -30,42 +30,42 @@ use crate::target::extra_columns::ColumnType;
 const BATCH_ROWS: u64 = 256;
 /// Approximate size of a batch in bytes.
 const BATCH_BYTES: u64 = MIB as u64;
-/// Maximum number of rows in a batch if each value may be as long as its page.
+/// Maximum number of rows in a batch if each value can be as long as its page.
 const PREFIX_BATCH_ROWS: u64 = 16;
 /// Number of rows to skip before the caller can check its stop signal.
 const STRETCH_ROWS: u64 = 256 * 1024;
-/// Number of column names that an error shows if a wanted column is missing.
+/// Maximum number of column names that an error shows if a wanted column is missing.
 const SHOWN_NAMES: usize = 20;
 
-/// Rows of a file.
+/// The rows of a file.
 pub(super) struct ParquetRecords {
     label: String,
     reader: ParquetRecordBatchReader,
     memory: PageMemory,
     batch: Option<RecordBatch>,
-    /// Next row of the batch.
+    /// Index of the next row in the batch.
     next: usize,
-    /// Position of each wanted column in a batch. `None` if the file does not have it.
+    /// Position of each wanted column in a batch. `None` if the file does not have the column.
     places: Vec<Option<usize>>,
     /// Type of each wanted column.
     types: Vec<ColumnType>,
     /// Names of all columns, with their types.
     names: Vec<String>,
     row: u64,
-    /// Number of rows read.
+    /// Number of rows read so far.
     rows: u64,
-    /// Number of rows of the first row group to skip before the wanted ones.
+    /// Number of rows to skip in the first row group before the first wanted row.
     skip: u64,
     digest: Xxh3Default,
 }
 
-/// Returns the number of rows of a Parquet file, from its footer.
+/// Returns the number of rows in a Parquet file, according to its footer.
 pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: &F) -> Result<u64> {
     let metadata = guarded(label, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
     Ok(u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0))
 }
 
-/// Reads the metadata of a file. Its schema is that of the columns as they are read.
+/// Reads the metadata of a file. The schema in the result describes the columns as they are read.
 pub(super) fn read_metadata<F: ChunkReader>(label: &str, file: &F) -> Result<ArrowReaderMetadata> {
     guarded(label, || {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -76,7 +76,7 @@ pub(super) fn read_metadata<F: ChunkReader>(label: &str, file: &F) -> Result<Arr
 }
 
 impl ParquetRecords {
-    /// Opens a file to read `count` rows of it, starting at row `first`.
+    /// Opens a file to read `count` of its rows, starting at row `first`.
     pub(super) fn open<F: ChunkReader + 'static>(
         label: &str,
         file: F,
@@ -127,7 +127,7 @@ impl ParquetRecords {
         })
     }
 
-    /// Reads the next batch if the current one is used up. Returns whether a row is left.
+    /// If the current batch is used up, reads the next one. Returns whether a row is left.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
             self.batch = None;
@@ -145,7 +145,7 @@ impl ParquetRecords {
         Ok(true)
     }
 
-    /// Adds the values and their lengths to the digest. Returns the total number of bytes in the values.
+    /// Adds the values and their lengths to the digest. Returns the total size of the values in bytes.
     fn digest(&mut self, values: &RecordValues) -> usize {
         let mut bytes = 0;
         for (column, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_some()) {
@@ -219,8 +219,8 @@ impl Records for ParquetRecords {
     }
 }
 
-/// Returns the row groups that contain the `count` rows starting at `first`, and the number of rows before `first` in
-/// them.
+/// Returns the row groups that contain the `count` rows starting at `first`, and the number of rows in them that
+/// precede `first`.
 fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>, u64) {
     let (mut groups, mut skip, mut start) = (Vec::new(), 0, 0_u64);
     for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -248,8 +248,8 @@ pub(super) fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Res
     }
 }
 
-/// Returns the same columns, with strings as views into their pages. Without views, a dictionary's value would be
-/// copied for each row that contains it.
+/// Returns the same columns, with strings read as views into their pages. Without views, a value in a dictionary would
+/// be copied for each row that contains it.
 fn without_copies(schema: &Schema) -> SchemaRef {
     let view = |field: &FieldRef| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
@@ -300,7 +300,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
     plan.wanted().iter().map(column_of).collect()
 }
 
-/// Returns the position of a column from an inventory's schema. The user cannot choose a different one.
+/// Returns the position of a column from an inventory's schema. The user cannot choose a different column.
 fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize> {
     let place = schema.fields().iter().position(|field| field.name() == name);
     place.filter(|place| value::is_readable(schema.field(*place).data_type())).ok_or_else(|| {
@@ -312,9 +312,9 @@ fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize
     })
 }
 
-/// Returns the number of rows per batch that keeps a batch near its target size in every row group. The number is small
-/// if values are stored without the prefix that they share with earlier ones. Each such value may decode to the length
-/// of its whole page.
+/// Returns a number of rows per batch that keeps batches near their target size in every row group. The number is small
+/// if a value can be stored without the prefix that it shares with earlier values. Each such value can decode to the
+/// length of its whole page.
 pub(super) fn batch_rows(
     metadata: &ParquetMetaData,
     mask: &ProjectionMask,

@@ -1,5 +1,5 @@
 //! Limits the memory for the pages of a Parquet file. Page sizes are read from the page headers before decompression,
-//! because a file of a few kilobytes may contain a page that decompresses to gigabytes.
+//! because a file of a few kilobytes can contain a page that decompresses to gigabytes.
 
 use std::io::Read;
 use std::ops::Range;
@@ -17,12 +17,13 @@ use super::page_header::{PageHeader, PageKind};
 use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
 use crate::panics::lock;
 
-/// Size of a view. One is kept for each value of a dictionary.
+/// Size of a view. A view is kept for each value of a dictionary.
 const VIEW_BYTES: u64 = 16;
-/// Size of a decoded length. A page that stores lengths separately needs one for each value while it is read.
+/// Size of a decoded length. While a page that stores lengths separately is read, it needs one such length for each
+/// value.
 const LENGTH_BYTES: u64 = 8;
 
-/// A file whose pages are checked before they are read. Pass it to a reader that already has the metadata.
+/// A file whose pages are checked before they are read. It must be passed to a reader that already has the metadata.
 pub(super) struct BoundedPages<F> {
     file: F,
     memory: PageMemory,
@@ -35,18 +36,18 @@ pub(super) struct BoundedPages<F> {
 pub(super) struct PageMemory(Arc<Mutex<HeldPages>>);
 
 struct HeldPages {
-    /// The wanted columns of all row groups, ordered by position.
+    /// The wanted columns of all row groups, ordered by their position in the file.
     chunks: Vec<Chunk>,
     /// The page whose header was read last.
     announced: Option<AnnouncedPage>,
     columns: Vec<HeldColumn>,
-    /// Bytes of earlier pages and dictionaries that this batch may still reference.
+    /// Size of the earlier pages and dictionaries that the current batch may still reference.
     earlier: u64,
     /// The refused page, if any. It is kept here because the library returns the error only as text.
     refused: Option<PageTooLarge>,
 }
 
-/// A wanted column of a row group.
+/// A wanted column in a row group.
 struct Chunk {
     bytes: Range<u64>,
     column: usize,
@@ -55,14 +56,14 @@ struct Chunk {
 
 /// A page that is about to be read.
 struct AnnouncedPage {
-    /// Position of its bytes, after its header.
+    /// Position of the page's bytes, which follow its header.
     start: u64,
     header: PageHeader,
     codec: Compression,
 }
 
 impl AnnouncedPage {
-    /// Returns whether the page's bytes decode to more than its header states.
+    /// Returns whether the bytes of the page decode to more bytes than its header states.
     fn is_longer(&self, bytes: &[u8]) -> bool {
         let PageHeader { size, plain, is_compressed, .. } = self.header;
         let Some(compressed) = usize::try_from(plain).ok().and_then(|plain| bytes.get(plain..)) else {
@@ -119,7 +120,7 @@ impl<F: ChunkReader> BoundedPages<F> {
 }
 
 impl PageMemory {
-    /// Begins a batch. The values of the previous one must have been dropped.
+    /// Begins a batch. The values of the previous batch must have been dropped before.
     pub(super) fn begin_batch(&self) {
         lock(&self.0).earlier = 0;
     }
@@ -129,7 +130,7 @@ impl PageMemory {
         lock(&self.0).refused
     }
 
-    /// Counts a page that is about to be read. `start` is the position of its header, and `data` the position of its
+    /// Counts a page that is about to be read. `start` is the position of its header, and `data` is the position of its
     /// bytes.
     fn count(
         &self,
@@ -180,7 +181,7 @@ impl<F: ChunkReader> Length for BoundedPages<F> {
 impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
     type T = F::T;
 
-    /// The page reader calls this only at the start of each page.
+    /// Reads from `start`. The page reader calls this method only at the start of each page.
     fn get_read(&self, start: u64) -> Result<F::T> {
         let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
         let header = PageHeader::read(&mut head)

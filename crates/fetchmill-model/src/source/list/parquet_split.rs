@@ -1,4 +1,4 @@
-//! Divides the rows of Parquet lists among several files with the same columns.
+//! Distributes the rows of Parquet lists among several files that have the same columns.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -20,31 +20,31 @@ use super::parquet_pages::{BoundedPages, PageMemory};
 use crate::error::{Error, Result};
 use crate::limits::MIB;
 
-/// Target size of a batch in bytes, and its maximum number of rows. Each part gets a few of them.
+/// Target size of a batch in bytes, and its maximum number of rows. Each part receives a few of these rows.
 const BATCH_BYTES: u64 = 2 * MIB as u64;
 const BATCH_ROWS: u64 = 8192;
-/// Maximum size of the row groups that are not written yet, in all parts together.
+/// Maximum total size of the row groups that are not written yet, for all parts together.
 const UNWRITTEN_BYTES_MAX: usize = 64 * MIB;
-/// Size of a page. A part may have many columns, each with an incomplete page in memory.
+/// Size of a page. A part can have many columns, each with an incomplete page in memory.
 const PAGE_BYTES: usize = 64 << 10;
 const ZSTD_LEVEL: i32 = 1;
 
 /// See the [module documentation](self).
 pub struct ParquetSplit<W: Write + Send> {
-    /// Where the parts are, for messages.
+    /// Location of the parts, for messages.
     folder: PathBuf,
-    /// Files of the parts, until the columns are known.
+    /// Files for the parts, until the columns are known.
     outputs: Vec<W>,
     columns: Option<SchemaRef>,
     parts: Vec<Part<W>>,
-    /// Size of the row groups in all parts together at which they are written.
+    /// Total size of unwritten row groups at which they are written, for all parts together.
     unwritten_max: usize,
 }
 
 struct Part<W: Write + Send> {
     to: ArrowWriter<W>,
     rows: u64,
-    /// The part's rows of the current batch.
+    /// Rows of the current batch that belong to this part.
     of_batch: Vec<u32>,
 }
 
@@ -55,12 +55,12 @@ impl<W: Write + Send> std::fmt::Debug for ParquetSplit<W> {
 }
 
 impl<W: Write + Send> ParquetSplit<W> {
-    /// Creates the parts in these files. `folder` is their place in messages.
+    /// Creates the parts in these files. `folder` is the location that messages show.
     pub fn new(folder: PathBuf, outputs: Vec<W>) -> Self {
         ParquetSplit { folder, outputs, columns: None, parts: Vec::new(), unwritten_max: UNWRITTEN_BYTES_MAX }
     }
 
-    /// Adds all rows of a file. `groups` contains a byte for each row. The row is added to part `byte % parts`.
+    /// Adds all rows of a file. `groups` contains a byte for each row, which is added to part `byte % parts`.
     pub fn add<F: ChunkReader + 'static>(
         &mut self,
         label: &str,
@@ -79,7 +79,7 @@ impl<W: Write + Send> ParquetSplit<W> {
         Ok(())
     }
 
-    /// Finishes the parts. Returns the number of rows of each.
+    /// Finishes the parts. Returns the number of rows in each part.
     pub fn finish(mut self) -> Result<Vec<u64>> {
         let mut rows = Vec::new();
         for part in &mut self.parts {
@@ -89,7 +89,7 @@ impl<W: Write + Send> ParquetSplit<W> {
         Ok(rows)
     }
 
-    /// Begins the parts with the columns of the first file, and refuses a file with other columns.
+    /// Begins the parts with the columns of the first file, and refuses any file with different columns.
     fn begin(&mut self, label: &str, columns: &SchemaRef) -> Result<SchemaRef> {
         if let Some(first) = &self.columns {
             if first == columns {
@@ -152,7 +152,7 @@ fn cannot_write(folder: &std::path::Path, error: ParquetError) -> Error {
 fn properties() -> std::result::Result<WriterProperties, ParquetError> {
     Ok(WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        // A dictionary would be in memory for each column of each part.
+        // A dictionary would have to be in memory for each column of each part.
         .set_dictionary_enabled(false)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_max_row_group_row_count(None)
@@ -189,7 +189,8 @@ impl AllRows {
     }
 }
 
-/// Returns the same columns without metadata. All may have nulls, because another file of the list may have them.
+/// Returns the same columns without metadata. All columns are nullable, because another file of the list can contain
+/// nulls.
 fn nullable(schema: &Schema) -> SchemaRef {
     let plain = |field: &FieldRef| Field::new(field.name(), field.data_type().clone(), true);
     Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>()))
@@ -280,7 +281,7 @@ mod tests {
 
         split.add("list", list("n", 0, 100_000, false), &mut &groups[..]).unwrap();
 
-        // The smaller part alone would not fill a row group.
+        // On its own, the smaller part would not fill a row group.
         let written = [0, 1].map(|part: usize| split.parts[part].to.flushed_row_groups().len());
         assert!(written[0] > 2 && written[1] == 0, "{written:?}");
         assert_eq!(split.finish().unwrap(), [99_900, 100]);

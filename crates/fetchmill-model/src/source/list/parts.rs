@@ -1,7 +1,7 @@
 //! A list in several files, read one after another.
 //!
-//! Only one file is open at a time. A position contains a digest of all earlier files, and a resumed run reads these
-//! files again. It therefore notices if one of them was changed, added, removed or renamed.
+//! Only one file is open at a time. A position contains a digest of all earlier files. A resumed run reads these files
+//! again, so it notices if one of them was changed, added, removed or renamed.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -15,7 +15,7 @@ use crate::target::extra_columns::ColumnType;
 /// Number of records to skip before the caller can check its stop signal.
 const STRETCH_RECORDS: u64 = 64 * 1024;
 
-/// The files of a list, in their order.
+/// The files of a list, in order.
 pub trait ListParts: Send {
     /// Returns the number of files.
     fn count(&self) -> usize;
@@ -30,22 +30,22 @@ pub trait ListParts: Send {
     fn open(&self, part: usize) -> Result<ListRecords>;
 }
 
-/// See the module.
+/// Records of a list in several files. See the module.
 pub(super) struct PartRecords {
     label: String,
     parts: Box<dyn ListParts>,
-    /// Number of the current file, from 0.
+    /// Number of the current file, counted from 0.
     at: usize,
-    /// Records of the current file. `None` if the file is not open.
+    /// Records of the current file. `None` if no file is open.
     records: Option<Box<dyn Records>>,
     /// Digest of the files before the current one.
     before: u64,
-    /// Total size of the files before the current one. `bytes` is the total of all files.
+    /// Total size of the files before the current one. `bytes` is the total size of all files.
     bytes_before: u64,
     bytes: u64,
     /// Types of the wanted columns in the first file.
     types: Vec<ColumnType>,
-    /// First notice from a completed file.
+    /// First notice from a file that was read completely.
     notice: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl PartRecords {
         })
     }
 
-    /// Returns the records of the current file. Opens the file if necessary. Returns `None` after the last file.
+    /// Returns the records of the current file, which is opened if necessary. Returns `None` after the last file.
     fn records(&mut self) -> Result<Option<&mut (dyn Records + 'static)>> {
         if self.at == self.parts.count() {
             return Ok(None);
@@ -97,7 +97,7 @@ impl PartRecords {
         Ok(self.records.as_deref_mut())
     }
 
-    /// Moves to the next file after the end of this one.
+    /// Moves to the next file after the current one has ended.
     fn finish_part(&mut self) {
         let name = self.parts.name(self.at);
         if let Some(mut records) = self.records.take() {
@@ -112,7 +112,8 @@ impl PartRecords {
         self.at += 1;
     }
 
-    /// Reads up to the start of a file. Call it again until it is done. `End` means that there are fewer files.
+    /// Reads up to the start of a file. Must be called again until it returns `Done`. `End` means that there are fewer
+    /// files.
     fn go_to_part(&mut self, part: u64) -> Result<ReadStep> {
         let mut values = RecordValues::default();
         let mut passed = 0;
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use crate::source::PageCursor;
 
-    /// Strings as files.
+    /// Files that consist of strings.
     struct Texts(Vec<String>);
 
     impl ListParts for Texts {
@@ -244,7 +245,7 @@ mod tests {
         vec![lines(0), String::new(), lines(2), lines(3)]
     }
 
-    /// Returns the number of entries from a position on, and the positions after each page.
+    /// Returns the number of entries after a position, and the positions after each page.
     fn read(texts: Vec<String>, from: ListPosition) -> Result<(usize, Vec<(usize, ListPosition)>)> {
         let mut reader = ListReader::of_parts("parts", Texts(texts), &ListOptions::default())?;
         reader.resume(from);

@@ -1,6 +1,6 @@
-//! The fraction of a list that has been read. It is used to estimate the number of targets.
+//! The fraction of a list that has been read, which is used to estimate the number of targets.
 
-/// Progress in a list, in the unit that the list's records can measure.
+/// Progress in a list, measured in the unit that suits the list's records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadShare {
     /// Bytes of the input, before decompression.
@@ -10,8 +10,8 @@ pub(super) enum ReadShare {
 }
 
 impl ReadShare {
-    /// Returns the fraction of an input of `length` bytes that has been read, from 0 to 1, or `None` if the length is
-    /// unknown.
+    /// Returns the fraction of an input of `length` bytes that has been read, from 0 to 1. Returns `None` if the length
+    /// is unknown.
     pub(super) fn of(self, length: Option<u64>) -> Option<f64> {
         let part = match self {
             ReadShare::Bytes(read) => read as f64 / length.filter(|length| *length > 0)? as f64,

@@ -1,4 +1,4 @@
-//! The contents of a `manifest.json`: the bucket, the columns and the data files. The file is untrusted.
+//! The contents of a `manifest.json`: the bucket, the columns and the data files. The document is untrusted.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
@@ -12,17 +12,17 @@ use crate::error::{Error, Result};
 use crate::limits::{INVENTORY_MANIFEST_BYTES_MAX, S3_KEY_BYTES_MAX};
 use crate::name::{for_display, to_hex};
 
-/// An inventory as described by its `manifest.json`.
+/// An inventory, as its `manifest.json` describes it.
 #[derive(Debug)]
 pub struct Inventory {
-    /// The bucket whose objects are listed.
+    /// The bucket whose objects the inventory lists.
     pub(super) bucket: String,
     pub(super) format: DataFormat,
-    /// Names of the columns of the data files, in their order.
+    /// Names of the data files' columns, in the order of the columns.
     pub(super) columns: Vec<String>,
     /// The columns as the `manifest.json` describes them.
     schema: String,
-    /// The data files, in their order.
+    /// The data files, in the order of the `manifest.json`.
     pub files: Vec<DataFile>,
 }
 
@@ -39,9 +39,9 @@ pub(super) enum DataFormat {
 /// A data file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DataFile {
-    /// Its key in the destination bucket of the inventory.
+    /// Key of the file in the bucket to which the inventory is written.
     key: String,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     #[serde(rename = "MD5checksum", deserialize_with = "md5_of_hexadecimal")]
     pub(super) md5: [u8; 16],
@@ -57,22 +57,22 @@ struct Document {
 }
 
 impl DataFile {
-    /// Returns its folders and its own name. None of them is empty, `.` or `..`.
+    /// Returns the folders and the name of the file. None of them is empty, `.` or `..`.
     pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.key.split('/').filter(|name| !name.is_empty())
     }
 
-    /// Returns its MD5 in hexadecimal digits.
+    /// Returns the MD5 of the file in hexadecimal digits.
     pub fn md5_text(&self) -> String {
         to_hex(&self.md5)
     }
 
-    /// Returns the key for messages.
+    /// Returns the key in the form for messages.
     pub fn text(&self) -> String {
         for_display(self.key.as_bytes())
     }
 
-    /// Returns whether its key stays inside the folder against which it is resolved.
+    /// Returns whether the key stays inside the folder against which it is resolved.
     fn is_below(&self) -> bool {
         let is_plain = |name: &str| name != "." && name != ".." && !name.contains('\0');
         let has_name = !self.key.is_empty() && !self.key.ends_with('/');
@@ -81,9 +81,9 @@ impl DataFile {
 }
 
 impl Inventory {
-    /// Reads a `manifest.json`. `label` is its name in messages.
+    /// Reads a `manifest.json`. `label` is the name of the document in messages.
     pub fn read(label: &str, input: impl Read) -> Result<Self> {
-        // One byte more than the maximum shows that the document is too large.
+        // If one byte more than the maximum can be read, the document is too large.
         let input = BufReader::new(input.take(INVENTORY_MANIFEST_BYTES_MAX + 1));
         let document: Document = serde_json::from_reader(input).map_err(|error| {
             let why = for_display(error.to_string().as_bytes());
@@ -127,7 +127,7 @@ impl Inventory {
         Ok(Inventory { bucket, format, columns, schema, files })
     }
 
-    /// Returns the `manifest.json` without its data files.
+    /// Returns the text of the `manifest.json` without its data files.
     pub fn head(&self) -> String {
         serde_json::json!({
             "sourceBucket": self.bucket, "fileFormat": self.format, "fileSchema": self.schema,
@@ -135,7 +135,7 @@ impl Inventory {
         .to_string()
     }
 
-    /// Returns whether the rows of its data files can be read from any row on.
+    /// Returns whether the data files can be read starting at any row.
     pub fn has_rows(&self) -> bool {
         self.format == DataFormat::Parquet
     }
@@ -159,7 +159,8 @@ impl Inventory {
     }
 }
 
-/// Returns the names of `message s3.inventory { required binary bucket (UTF8); optional int64 size; }`.
+/// Returns the column names in a schema such as `message s3.inventory { required binary bucket (UTF8); optional int64
+/// size; }`.
 fn columns_of_message(schema: &str) -> Vec<String> {
     let fields = schema.split_once('{').map_or("", |(_, fields)| fields);
     let names = fields.split(';').filter_map(|field| {

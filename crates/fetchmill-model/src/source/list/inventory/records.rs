@@ -1,4 +1,4 @@
-//! Rows of all data files, one file after the other.
+//! The rows of all data files, read one file after another.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
@@ -21,16 +21,16 @@ use crate::error::{Error, Result};
 use crate::limits::{LIST_STRETCH_BYTES, READ_BYTES};
 use crate::source::ListPosition;
 
-/// See the module.
+/// Records of an inventory. See the module.
 pub(in crate::source::list) struct InventoryRecords<D: DataFiles> {
     label: String,
     inventory: Inventory,
     digest: u64,
     files: D,
     rows: RowPlan,
-    /// First row and number of rows of a range. A range is in one data file.
+    /// First row and number of rows of a range, which lies within one data file.
     range: (u64, Option<u64>),
-    /// Number of the current data file, from 0.
+    /// Number of the current data file, counted from 0.
     at: usize,
     state: FileState<D::File>,
     row: RecordValues,
@@ -38,7 +38,7 @@ pub(in crate::source::list) struct InventoryRecords<D: DataFiles> {
 
 /// State of the current data file.
 enum FileState<F> {
-    /// The file is not open.
+    /// The file is not open yet.
     Due,
     /// The file's MD5 is being computed.
     Checking(Box<CheckedFile<F>>),
@@ -53,7 +53,8 @@ struct CheckedFile<F> {
 }
 
 impl<D: DataFiles> InventoryRecords<D> {
-    /// Creates the records. `range` is the first row and the number of rows to read, if they are in one Parquet file.
+    /// Creates the records. `range` contains the first row and the number of rows to read, if they are all in one
+    /// Parquet file.
     pub(in crate::source::list) fn new(
         label: &str,
         inventory: Inventory,
@@ -74,7 +75,7 @@ impl<D: DataFiles> InventoryRecords<D> {
         })
     }
 
-    /// Continues until the rows of the current file can be read.
+    /// Continues until rows of the current file can be read.
     fn open(&mut self) -> Result<ReadStep> {
         let Some(named) = self.inventory.files.get(self.at) else { return Ok(ReadStep::End) };
         let mut checked = match std::mem::replace(&mut self.state, FileState::Due) {
@@ -116,7 +117,7 @@ impl<D: DataFiles> InventoryRecords<D> {
 }
 
 impl<F: Read> CheckedFile<F> {
-    /// Reads on until the stop signal should be checked again. Returns whether the file has ended.
+    /// Continues reading until the stop signal must be checked again. Returns whether the file has ended.
     fn read_stretch(&mut self) -> Result<bool> {
         let mut buffer = vec![0; READ_BYTES];
         let mut read = 0;
@@ -158,7 +159,7 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
             let FileState::Open(records) = &mut self.state else { return Ok(RecordStep::NothingNow) };
             match records.next(&mut self.row)? {
                 RecordStep::Record => return Ok(self.rows.give(&self.row, values)),
-                // The position after a range is its last row, which the worker of a shared job needs.
+                // The position after a range is the position of its last row, which the worker of a shared job needs.
                 RecordStep::End if self.range.1.is_some() => return Ok(RecordStep::End),
                 RecordStep::End => {
                     self.at += 1;
@@ -177,8 +178,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         }
     }
 
-    /// Returns the position. Its digest includes the contents of the `manifest.json`, so it is invalid for any other
-    /// inventory.
+    /// Returns the position. Its digest covers the contents of the `manifest.json`, so the position is invalid for any
+    /// other inventory.
     fn position(&mut self) -> ListPosition {
         let here = match &mut self.state {
             FileState::Open(records) => records.position(),
@@ -189,8 +190,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         ListPosition { digest: here.digest ^ self.digest, file: self.at as u64, ..here }
     }
 
-    /// Resumes at a position. Earlier files are not read again: their rows are in the journal, and the digest of the
-    /// `manifest.json` covers them.
+    /// Resumes at a position. Earlier files are not read again, because their rows are in the journal, and the digest
+    /// of the `manifest.json` covers them.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         let there = ListPosition { digest: position.digest ^ self.digest, file: 0, ..position };
         let count = self.inventory.files.len();

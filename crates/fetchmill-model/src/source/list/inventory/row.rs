@@ -1,4 +1,4 @@
-//! Converts an inventory row to the values that a manifest has for an object.
+//! Converts a row of an inventory to the values that a manifest contains for an object.
 
 use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE};
 use super::super::records::{RecordStep, RecordValues};
@@ -11,15 +11,15 @@ use crate::source::percent;
 
 /// Conversion of rows to records.
 pub(super) struct RowPlan {
-    /// `s3://BUCKET/`, the start of every URL.
+    /// `s3://BUCKET/`, with which every URL begins.
     before: String,
     bucket: String,
     has_encoded_keys: bool,
-    /// Columns of the data files that are read.
+    /// Columns that are read from the data files.
     columns: Vec<ColumnSelector>,
     /// Positions of the needed columns in `columns`.
     places: RowColumns,
-    /// Source of each value of a record.
+    /// Where each value of a record comes from.
     values: Vec<RowValue>,
 }
 
@@ -41,7 +41,7 @@ enum RowValue {
     Size,
     Etag,
     Modified,
-    /// A column of the data file, unchanged.
+    /// The unchanged value of a column in the data file.
     Kept(usize),
 }
 
@@ -92,7 +92,7 @@ impl RowPlan {
         &self.columns
     }
 
-    /// Converts a row's values to a record's values.
+    /// Converts the values of a row to the values of a record.
     pub(super) fn give(&self, row: &RecordValues, values: &mut RecordValues) -> RecordStep {
         values.clear(self.values.len());
         match self.try_give(row, values) {
@@ -102,7 +102,7 @@ impl RowPlan {
         }
     }
 
-    /// Returns whether the row describes an object to fetch. The error explains why this cannot be determined.
+    /// Returns whether the row describes an object to fetch. The error explains why this is impossible to determine.
     fn try_give(
         &self,
         row: &RecordValues,
@@ -155,7 +155,7 @@ impl RowPlan {
         Ok(true)
     }
 
-    /// Returns the key of a row. In CSV it is form-encoded.
+    /// Returns the key of a row. In CSV files, keys are form-encoded.
     fn key_of(&self, written: &[u8]) -> std::result::Result<Vec<u8>, &'static str> {
         let key = if self.has_encoded_keys {
             let spaced: Vec<u8> =
@@ -187,7 +187,7 @@ impl Columns<'_> {
         self.inventory.columns.iter().position(|column| plain(column) == name)
     }
 
-    /// Returns a column's position among the columns that are read. Adds the column if necessary.
+    /// Returns the position of a column among the columns that are read. If the column is not read yet, it is added.
     fn place_of(&mut self, name: &str) -> Option<usize> {
         let column = self.find(name)?;
         Some(self.read.iter().position(|read| *read == column).unwrap_or_else(|| {
@@ -221,7 +221,7 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-/// Parses a flag. Returns `None` if it is missing, and the error `reason` if it is neither true nor false.
+/// Parses a flag. Returns `None` if it is missing, and the error `reason` if the value is neither true nor false.
 fn flag(value: Option<&[u8]>, reason: &'static str) -> std::result::Result<Option<bool>, &'static str> {
     match value {
         None => Ok(None),
@@ -231,7 +231,7 @@ fn flag(value: Option<&[u8]>, reason: &'static str) -> std::result::Result<Optio
     }
 }
 
-/// Marks a time as UTC. All times of an inventory are UTC, even if the type of a Parquet column does not say so.
+/// Marks a time as UTC. All times of an inventory are in UTC, even if the type of a Parquet column does not say so.
 fn in_utc(time: &[u8]) -> Vec<u8> {
     let mut time = time.to_vec();
     if !time.ends_with(b"Z") {
@@ -240,7 +240,7 @@ fn in_utc(time: &[u8]) -> Vec<u8> {
     time
 }
 
-/// Removes the quotes that some S3-compatible stores write.
+/// Removes the quotes that some S3-compatible stores add.
 fn without_quotes(etag: &[u8]) -> &[u8] {
     etag.strip_prefix(b"\"").and_then(|etag| etag.strip_suffix(b"\"")).unwrap_or(etag)
 }
@@ -265,7 +265,7 @@ mod tests {
         RowPlan::new("m", &inventory(columns), &ColumnPlan::new(&options)?.with_times())
     }
 
-    /// Returns the URL, kept columns, name, size, ETag and time of a row. The error is any other result.
+    /// Returns the URL, kept columns, name, size, ETag and time of a row. Any other result is returned as the error.
     fn given(columns: &str, keep: &[&str], row: &[&str]) -> std::result::Result<Vec<String>, RecordStep> {
         let plan = plan(columns, keep).unwrap();
         let mut read = RecordValues::default();
