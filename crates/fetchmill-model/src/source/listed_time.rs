@@ -4,7 +4,7 @@ use crate::target::source_metadata::{ListedTime, TimeResolution};
 use crate::text::dates::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};
 
 /// Parses a time from an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or
-/// `2026-Jan-01` (lighttpd), followed by `10:00` or `10:00:00`. Such pages do not state a time zone.
+/// `2026-Jan-01` (lighttpd), followed by `10:00` or `10:00:00`. Index pages do not state a time zone.
 pub(super) fn of_index_page(day: &[u8], time: &[u8]) -> Option<ListedTime> {
     let mut parts = day.split(|byte| *byte == b'-');
     let (first, month, last) = (parts.next()?, parts.next()?, parts.next()?);
@@ -39,8 +39,8 @@ pub(super) fn of_api(text: &str) -> Option<ListedTime> {
     of_sitemap(text).or_else(|| parse_http_date(text.trim().as_bytes()).map(in_utc))
 }
 
-/// Converts a numeric time from an API: seconds since 1970 UTC, or milliseconds if it would be after the year 9999 in
-/// seconds.
+/// Converts a numeric time from an API to a time. The number counts seconds since 1970 UTC, or milliseconds if it would
+/// be after the year 9999 in seconds.
 pub(super) fn of_epoch(number: u64) -> Option<ListedTime> {
     let seconds = if number > SECONDS_MAX { number / 1000 } else { number };
     let is_date = seconds <= SECONDS_MAX;

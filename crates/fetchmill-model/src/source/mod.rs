@@ -1,8 +1,8 @@
 //! Sources, which define the request for the next page of a listing and the meaning of a page's bytes.
 //!
-//! Sources do no I/O. The engine sends the requests on a separate connection for the listing. The only state of a
-//! source is its cursor, which is in the journal. With each page, a source returns exactly what the journal must store
-//! to continue after that page.
+//! Sources do no I/O. The engine sends the requests for the listing on a separate connection. The only state of a
+//! source is its cursor, which is stored in the journal. With each page, a source returns exactly what the journal must
+//! store to continue after that page.
 
 pub mod api;
 pub mod autoindex;

@@ -1,16 +1,16 @@
-//! A source that is itself an object. Its listing has one entry and needs no request.
+//! A source that is itself an object. Its listing consists of one entry and needs no request.
 
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::{ListedPage, OriginUrl, PendingFolder};
 use crate::error::Error;
 use crate::name::url_name::object_name;
 
-/// Returns whether a source may be an object, that is, its path as typed does not end with a slash.
+/// Returns whether a source can be an object: its path, as typed, does not end with a slash.
 pub fn is_object(source: &OriginUrl) -> bool {
     object_name(source.url().path().as_bytes()).is_some()
 }
 
-/// Passes the page of the listing to `each`.
+/// Passes the only page of the listing to `each`.
 pub fn read_object(
     origin: &OriginUrl,
     folder: &PendingFolder,

@@ -8,12 +8,12 @@ use crate::limits::MARKER_BYTES_MAX;
 use crate::name::for_display;
 use crate::options::OptionValue;
 
-/// `http://host[:port][/path]`, or the same with https.
+/// A URL of the form `http://host[:port][/path]` or `https://host[:port][/path]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct OriginUrl {
     url: Url,
-    /// Whether this is the URL of a request rather than a location. If so, it is used byte for byte.
+    /// Whether this is the URL of a request rather than a location. The URL of a request is used byte for byte.
     is_page: bool,
 }
 
@@ -28,7 +28,7 @@ impl TryFrom<String> for OriginUrl {
 }
 
 impl OriginUrl {
-    /// Parses a URL as typed. The error message says what to write instead.
+    /// Parses a URL as typed. The error says what to write instead.
     pub fn parse(text: &str) -> Result<Self> {
         let url = parse_http(text)?;
         if url.query().is_some() || url.fragment().is_some() {
@@ -39,7 +39,7 @@ impl OriginUrl {
         Ok(OriginUrl { url, is_page: false })
     }
 
-    /// Parses the first page of a listing, which may have a query.
+    /// Parses the URL of a listing's first page, which can have a query.
     pub fn parse_page(text: &str) -> Result<Self> {
         let url = parse_http(text)?;
         if url.fragment().is_some() {
@@ -50,13 +50,13 @@ impl OriginUrl {
         Ok(OriginUrl { url, is_page: true })
     }
 
-    /// Returns the URL as requested.
+    /// Returns the URL as it is requested.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Returns the text without a trailing slash, so that both spellings are the same source. The text of a page is
-    /// unchanged.
+    /// Returns the text without a trailing slash, so that both spellings name the same source. The text of a page is
+    /// returned unchanged.
     pub fn text(&self) -> String {
         if self.is_page {
             return self.url.as_str().to_owned();
@@ -92,7 +92,7 @@ impl OriginUrl {
 }
 
 fn parse_http(text: &str) -> Result<Url> {
-    // The URL standard drops tabs and newlines silently, so check for them first.
+    // The URL standard silently drops tabs and newlines, so they are refused before the text is parsed.
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(Error::Usage("SOURCE contains a space or a control character; percent-encode it".into()));
     }
@@ -113,8 +113,8 @@ fn parse_http(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Resolves a marker that is the full URL of the next page. It must stay on the origin, because the author of a listing
-/// must not choose where requests go. Returns `None` for a token.
+/// Resolves a marker that is the full URL of the next page. The URL must stay at the origin, because the author of a
+/// listing must not choose where requests go. Returns `None` if the marker is a token.
 pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>> {
     let lower = marker.get(..8).unwrap_or(marker).to_ascii_lowercase();
     if !(lower.starts_with("http://") || lower.starts_with("https://")) {
@@ -124,12 +124,12 @@ pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>
     Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
 }
 
-/// Resolves the URL of the next page, which may be absolute or relative to the page's own URL (RFC 3986). Like a
-/// marker, it must stay on the origin.
+/// Resolves the URL of the next page, which can be absolute or relative to the URL of the current page (RFC 3986). Like
+/// a marker, it must stay at the origin.
 pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     let mut url = on_origin(origin, text, |text| page.join(text))?;
     url.set_fragment(None);
-    // With relative URLs, each URL may become longer than the one before it.
+    // If the URLs are relative, each URL can become longer than the one before it.
     if url.as_str().len() > MARKER_BYTES_MAX {
         return Err(Error::Listing(format!(
             "the listing's next page has a URL that is longer than {MARKER_BYTES_MAX} bytes: {}",
@@ -139,12 +139,13 @@ pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// Changes a URL of the same host to the scheme of the source. An API behind a TLS proxy knows only its http address.
+/// Changes a URL of the same host to the scheme of the source. An API behind a TLS proxy sees only its own http
+/// address.
 fn keep_tls(origin: &OriginUrl, url: &mut Url) {
     let own = &origin.url;
     let is_same_port = url.port_or_known_default() == own.port_or_known_default() || url.port().is_none();
     if own.scheme() == "https" && url.scheme() == "http" && url.host() == own.host() && is_same_port {
-        // Both schemes are special schemes and there is a host, so neither call fails.
+        // Both schemes are special and the URL has a host, so neither call can fail.
         let _ = url.set_scheme("https");
         let _ = url.set_port(own.port());
     }

@@ -1,23 +1,23 @@
 //! The position from which to continue reading a list.
 
-/// Position in a list.
+/// A position in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListPosition {
-    /// Entries so far, including those that a filter excluded.
+    /// Number of entries so far, including entries that a filter excluded.
     pub entries: u64,
-    /// Decompressed bytes so far, up to the start of a line. For Parquet, the number of rows.
+    /// Number of decompressed bytes so far, up to the start of a line. For Parquet, this is the number of rows.
     pub offset: u64,
-    /// Lines so far.
+    /// Number of lines so far.
     pub line: u64,
     /// Digest of everything before the position.
     pub digest: u64,
-    /// Number of files before the current one in a list of several files. All other fields except `entries` refer to
-    /// the current file.
+    /// Number of files before the current one, if the list consists of several files. All other fields except `entries`
+    /// refer to the current file.
     pub file: u64,
 }
 
 impl ListPosition {
-    /// Returns the text for the journal.
+    /// Returns the position as a text for the journal.
     pub fn to_text(&self) -> String {
         let text = format!("{} {} {} {:016x}", self.entries, self.offset, self.line, self.digest);
         if self.file == 0 { text } else { format!("{text} {}", self.file) }

@@ -1,6 +1,6 @@
 //! The rules in a server's robots.txt for a program that follows links (RFC 9309).
 //!
-//! The group that names the program applies. Without such a group, the group for all programs (`*`) applies. The
+//! The group that names the program applies. If there is no such group, the group for all programs (`*`) applies. The
 //! longest rule that matches a path decides. If two such rules have the same length, `allow` wins. In a rule, `*`
 //! matches any text, and `$` at the end matches the end of the path. Paths are compared in decoded form.
 
@@ -16,23 +16,23 @@ pub struct Robots {
     rules: Vec<Rule>,
 }
 
-/// One line.
+/// A rule, which is one line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     is_allowed: bool,
-    /// The parts between the stars, decoded.
+    /// The decoded parts between the stars.
     parts: Vec<Vec<u8>>,
     is_to_the_end: bool,
     /// Length of the rule in bytes. The longest rule decides.
     length: usize,
-    /// Total bytes of the parts. A shorter path cannot match, so the cost of a rule with many stars is bounded by the
-    /// length of the path.
+    /// Total size of the parts in bytes. A shorter path cannot match, so the length of the path bounds the cost of a
+    /// rule with many stars.
     least: usize,
 }
 
 impl Robots {
-    /// Parses the rules for the program with this product token. Reads only the first [`ROBOTS_BYTES_MAX`] bytes of the
-    /// robots.txt. Accepts any bytes.
+    /// Parses the rules for the program with this product token. Reads only the first [`ROBOTS_BYTES_MAX`] bytes. Any
+    /// bytes are accepted.
     pub fn parse(text: &[u8], token: &str) -> Self {
         let (mut own, mut of_all) = (None, Vec::new());
         let mut group = Group::default();
@@ -68,7 +68,7 @@ impl Robots {
         Robots { rules }
     }
 
-    /// Returns whether a path may be requested. `path` must be decoded and begin at the first slash.
+    /// Returns whether a path may be requested. `path` must be decoded and must begin with a slash.
     pub fn allows(&self, path: &[u8]) -> bool {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
@@ -93,12 +93,12 @@ impl Robots {
     }
 }
 
-/// Programs to which the following lines apply.
+/// The programs to which the following lines apply.
 #[derive(Default)]
 struct Group {
     is_own: bool,
     is_of_all: bool,
-    /// Whether the group has rules. If so, a line that names a program begins the next group.
+    /// Whether the group contains rules. If it does, the next line that names a program begins another group.
     has_rules: bool,
 }
 
@@ -108,14 +108,14 @@ impl Group {
             *self = Group::default();
         }
         self.is_of_all |= agent == b"*";
-        // `fetchmill/0.1` also names the program; `fetchmillion` does not.
+        // The name `fetchmill/0.1` also means this program, but `fetchmillion` does not.
         let end = agent.iter().position(|byte| !(byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_')));
         self.is_own |= agent[..end.unwrap_or(agent.len())].eq_ignore_ascii_case(token.as_bytes());
     }
 }
 
 impl Rule {
-    /// Parses a rule. Returns `None` for a rule without a path, which has no effect.
+    /// Parses a rule. Returns `None` if the rule has no path, because such a rule has no effect.
     fn parse(path: &[u8], is_allowed: bool) -> Option<Self> {
         if path.is_empty() {
             return None;
@@ -125,7 +125,7 @@ impl Rule {
             None => (path, false),
         };
         let mut parts: Vec<_> = pattern.split(|byte| *byte == b'*').map(decoded).collect();
-        // Several stars in a row count as one.
+        // Several consecutive stars count as one.
         let last = parts.len() - 1;
         let mut position = 0;
         parts.retain(|part| {
@@ -159,7 +159,7 @@ impl Rule {
     }
 }
 
-/// Returns the part of the text to read, without an incomplete last line.
+/// Returns the part of the text that is read, without an incomplete last line.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let Some(start) = text.get(..ROBOTS_BYTES_MAX) else { return text };
     &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]

@@ -3,8 +3,8 @@
 //! and UTF-8 or UTF-16.
 //!
 //! A sitemap is read as a stream. URLs at a different origin than the sitemap are skipped, as the protocol requires.
-//! Indexes may contain indexes, up to a depth limit. The journal accepts each sitemap only once, so the listing always
-//! ends.
+//! Indexes can contain other indexes, up to a depth limit. The journal accepts each sitemap only once, so the listing
+//! always ends.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -29,10 +29,10 @@ use crate::target::source_metadata::ListedTime;
 /// First bytes of a gzip file.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Byte-order mark of UTF-8 text.
+/// Byte order mark of UTF-8 text.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Upper bound for the text of a time. Any valid time is shorter, even with white space around it.
+/// Upper bound for the length of a time. Any valid time is shorter, even if it is surrounded by white space.
 const TIME_BYTES_MAX: usize = 256;
 
 const CUT: &str = "the sitemap is cut off (its last element is not closed)";
@@ -52,8 +52,8 @@ pub fn sitemap_path(origin: &OriginUrl, sitemap: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(sitemap))
 }
 
-/// Reads a sitemap from the position in `sitemap` and passes its entries to `each` in pages. The last page ends the
-/// sitemap.
+/// Reads a sitemap from the position in `sitemap`, and passes its entries to `each`, page by page. The last page ends
+/// the sitemap.
 pub fn read_sitemap(
     reader: impl Read,
     origin: &OriginUrl,
@@ -95,7 +95,7 @@ fn read_form(
     if is_xml { parse(reader, origin, sitemap, each) } else { read_lines(reader, origin, sitemap, each) }
 }
 
-/// Returns whether text with this start is XML. Empty text counts as XML.
+/// Returns whether a text that begins with `start` is XML. Empty text counts as XML.
 fn is_xml(start: &[u8]) -> bool {
     let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
     start.is_empty() || start.starts_with(b"<")
@@ -193,25 +193,25 @@ enum SitemapKind {
     Index,
 }
 
-/// Position of the parser.
+/// Position of the parser in the document.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum SitemapPlace {
     #[default]
     Elsewhere,
-    /// Inside an entry.
+    /// The parser is inside an entry.
     Entry,
-    /// Inside the URL of an entry.
+    /// The parser is inside the URL of an entry.
     Loc,
-    /// Inside the modification time of an entry.
+    /// The parser is inside the modification time of an entry.
     LastMod,
 }
 
-/// See the module.
+/// The parser of a sitemap. See the module.
 #[derive(Default)]
 struct SitemapParser {
-    /// Prefix of all URLs at the sitemap's origin.
+    /// Prefix of all URLs that are at the origin of the sitemap.
     start: String,
-    /// URL of the source. An index that names it again adds no entry.
+    /// URL of the source. If an index names the source again, no entry is added.
     source: String,
     /// Number of nested indexes that lead to this sitemap.
     indexes_before: u64,
@@ -220,7 +220,7 @@ struct SitemapParser {
     is_ended: bool,
     place: SitemapPlace,
     text: String,
-    /// URL of the current entry, once the URL has ended.
+    /// URL of the current entry. It is set when the element with the URL has ended.
     loc: Option<String>,
     modified: Option<ListedTime>,
     /// Digests of the URLs so far.
@@ -252,7 +252,7 @@ impl SitemapParser {
         self.end_entry()
     }
 
-    /// Handles the next event. Returns the entry that the event completes, if any.
+    /// Handles the next event. Returns the entry that the event completes, if there is one.
     fn take(&mut self, event: Event<'_>) -> Result<Option<Entry>, FolderReadError> {
         match event {
             Event::Start(start) => self.open(start.local_name().as_ref())?,
@@ -327,7 +327,7 @@ impl SitemapParser {
     fn add(&mut self, text: &str) -> Result<(), FolderReadError> {
         match self.place {
             _ if self.depth != 3 => return Ok(()),
-            // No valid time is longer.
+            // A text longer than this is not a valid time.
             SitemapPlace::LastMod if self.text.len() > TIME_BYTES_MAX => return Ok(()),
             SitemapPlace::Loc | SitemapPlace::LastMod => {}
             SitemapPlace::Elsewhere | SitemapPlace::Entry => return Ok(()),
@@ -339,7 +339,8 @@ impl SitemapParser {
         Ok(())
     }
 
-    /// Supports only the five predefined entities of XML. All others would have to be declared.
+    /// Appends an entity. Only the five predefined XML entities are supported, because all others would have to be
+    /// declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), FolderReadError> {
         let unknown = || bad("it has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| unknown())? {
@@ -349,7 +350,7 @@ impl SitemapParser {
         self.add(text)
     }
 
-    /// Ends an entry. Returns it, or `None` if its URL is missing or has occurred before.
+    /// Ends an entry. Returns the entry, or `None` if its URL is missing or has occurred before.
     fn end_entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
         let modified = self.modified.take();
         let Some(text) = self.loc.take() else { return Ok(None) };
@@ -442,7 +443,7 @@ mod tests {
         let times: Vec<_> = page.names.iter().map(|name| ListEntry::read(name).expected.modified).collect();
         let time = Some(ListedTime::exact(1_767_261_600));
         assert_eq!(times, [time, time, None, None, None, time, None]);
-        // The format that earlier versions used.
+        // This is the format that earlier versions used.
         assert_eq!(page.names.get(2), b"http://a.test:81/3");
     }
 
@@ -475,7 +476,7 @@ mod tests {
             Ok::<_, FolderReadError>(all)
         };
 
-        // The source itself is already known.
+        // The source itself is already known, so it is not returned again.
         assert_eq!(found_at(SITEMAP_INDEX_DEPTH_MAX - 1).unwrap(), [b"maps/2.xml"]);
         let Err(FolderReadError::Page(refused)) = found_at(SITEMAP_INDEX_DEPTH_MAX) else { panic!() };
         assert!(refused.0.contains("more than 5 levels"), "{refused}");

@@ -1,18 +1,18 @@
-//! Converts UTF-16 text to UTF-8. Its first two bytes determine the byte order.
+//! Converts UTF-16 text to UTF-8. The first two bytes of the text determine the byte order.
 
 use std::io::{BufRead, Read, Result};
 
-/// A reader of UTF-16. Invalid units become U+FFFD.
+/// A reader of UTF-16 text. Invalid units become U+FFFD.
 pub(super) struct Utf16Reader<R> {
     reader: R,
     is_big_endian: bool,
-    /// First half of an incomplete surrogate pair.
+    /// First half of a surrogate pair whose second half has not been read yet.
     high: Option<u16>,
-    /// Bytes that did not fit into the caller's buffer, at most two characters.
+    /// Bytes that did not fit into the caller's buffer. They are at most two characters.
     left: Vec<u8>,
 }
 
-/// Returns the byte order of text that begins with `start`: `true` for big-endian, or `None` if the text is not UTF-16.
+/// Returns whether a text that begins with `start` is big-endian, or `None` if it is not UTF-16.
 pub(super) fn byte_order(start: &[u8]) -> Option<bool> {
     match start {
         [0xfe, 0xff, ..] => Some(true),
@@ -27,7 +27,7 @@ impl<R: BufRead> Utf16Reader<R> {
         Utf16Reader { reader, is_big_endian, high: None, left: Vec::new() }
     }
 
-    /// Returns the next two bytes, or `None` at the end; a single last byte is dropped.
+    /// Reads the next two bytes. Returns `None` at the end. A single last byte is dropped.
     fn unit(&mut self) -> Result<Option<u16>> {
         let mut bytes = [0; 2];
         for byte in &mut bytes {
@@ -41,7 +41,7 @@ impl<R: BufRead> Utf16Reader<R> {
     fn push(&mut self, units: &[u16]) {
         for character in char::decode_utf16(units.iter().copied()) {
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
-            // The byte order mark is not part of the text.
+            // A byte order mark is not part of the text.
             if character != '\u{feff}' {
                 self.left.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }

@@ -1,10 +1,10 @@
 //! A list entry as bytes, in the form in which pages and the journal store it, and the name of its stored object.
 //!
-//! Manifests contain only names. The job's [`EntryTraits`] show whether an entry can be derived from its name.
+//! Manifests contain only names. The [`EntryTraits`] of a job show whether an entry can be derived from its name.
 //!
-//! Most entries consist only of a URL, and their bytes are the URL. In an entry with more facts, a NUL, the key, the
-//! kept values, and the manifest's facts about the object follow the URL. No normalised URL contains a NUL. Any bytes
-//! can be parsed, because a journal may be damaged.
+//! Most entries consist only of a URL, and their bytes are the URL. In an entry with more facts, the URL is followed by
+//! a NUL, the key, the kept values, and the manifest's facts about the object. No normalised URL contains a NUL. Any
+//! bytes can be parsed, because a journal can be damaged.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,34 +15,36 @@ use crate::target::extra_columns::{extra_values, write_extra};
 use crate::target::request::TargetRequest;
 use crate::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
-/// Separator between the URL and the facts after it.
+/// Separator between the URL and the facts that follow it.
 const MORE: u8 = 0;
-/// Number of objects per folder with [`Naming::Number`].
+/// Number of objects in each folder with [`Naming::Number`].
 const FOLDER_NUMBERS: u64 = 1000;
 
-/// One line of a list.
+/// A line of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListEntry<'a> {
-    /// The normalised URL. Empty for a line without a URL, which is a failed target.
+    /// The normalised URL. It is empty for a line without a URL, which is a failed target.
     pub url: &'a [u8],
-    /// Name of the object, if the URL is not its name. For a line without a URL, identifies the line.
+    /// Name of the object, if the URL is not its name. For a line without a URL, the key identifies the line.
     pub key: Option<&'a [u8]>,
-    /// The kept columns ([`crate::target::extra_columns::write_extra`]). For a line without a URL, the reason as text.
+    /// The values of the kept columns ([`crate::target::extra_columns::write_extra`]). For a line without a URL, this
+    /// is the reason as text.
     pub kept: Option<&'a [u8]>,
     /// Expected facts about the object.
     pub expected: ExpectedObject<'a>,
-    /// The request ([`crate::target::request`]). `None` for a plain `GET`. For a line without a URL, the kept columns.
+    /// The request ([`crate::target::request`]). `None` for a plain `GET`. For a line without a URL, these are the kept
+    /// columns.
     pub request: Option<&'a [u8]>,
 }
 
-/// Facts from a manifest or a sitemap about an object that is not fetched yet.
+/// Facts that a manifest or a sitemap states about an object that is not fetched yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpectedObject<'a> {
     /// Size of the body in bytes.
     pub size: Option<u64>,
     /// ETag without quotes.
     pub etag: Option<&'a [u8]>,
-    /// Time of the last modification. The fetched object may be newer.
+    /// Time of the last modification. The fetched object can be newer.
     pub modified: Option<ListedTime>,
 }
 
@@ -98,7 +100,7 @@ impl<'a> ListEntry<'a> {
         }
     }
 
-    /// Returns the values of the kept columns, with or without a URL.
+    /// Returns the values of the kept columns, whether or not the entry has a URL.
     pub fn kept_values(&self) -> Option<&'a [u8]> {
         if self.url.is_empty() { self.request } else { self.kept }
     }
@@ -108,42 +110,43 @@ impl<'a> ListEntry<'a> {
         self.request.filter(|_| !self.url.is_empty())
     }
 
-    /// Returns why a line has no URL, or `None` if it has one.
+    /// Returns the reason why a line has no URL, or `None` if it has one.
     pub fn reason(&self) -> Option<&'a [u8]> {
         if self.url.is_empty() { Some(self.kept.unwrap_or_default()) } else { None }
     }
 }
 
-/// Rule for the name of a stored object.
+/// Rule for naming a stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// The target's bytes are its name. Used by the list/get API.
+    /// The bytes of the target are its name. Used by the list/get API.
     Whole,
-    /// A name with a size and a time ([`SizedName`]). Used for folders of a server.
+    /// The target is a name with a size and a time ([`SizedName`]). Used for folders on a server.
     Sized,
-    /// A listed key ([`crate::s3::ListedKey`]). The key is the name.
+    /// The target is a listed key ([`crate::s3::ListedKey`]), and the key is the name.
     Listed,
-    /// The key of an entry or, without a key, its URL. If a part of the object is requested, `#bytes=FIRST-LAST` is
-    /// appended.
+    /// The name is the key of the entry or, if there is no key, its URL. If a part of the object is requested,
+    /// `#bytes=FIRST-LAST` is appended.
     Url,
-    /// The key of an entry or, without a key, `host/path?query` in readable form ([`url_name`]). Used for files.
-    /// `#bytes=FIRST-LAST` is appended as in `Url`. The http and https URLs of an object have the same name, so the
-    /// second target fails as `name-taken`.
+    /// The name is the key of the entry or, if there is no key, `host/path?query` in readable form ([`url_name`]). Used
+    /// for files. `#bytes=FIRST-LAST` is appended as in `Url`. The http and https URLs of an object have the same name,
+    /// so the second target fails as `name-taken`.
     Path,
-    /// Like `Path`, but percent-encoded as in the URL. Used by jobs of older releases.
+    /// The name is the same as with `Path`, but it is percent-encoded as in the URL. Used by jobs of older releases.
     EncodedPath,
-    /// `000012/000012345`, from the sequence number (`--names seq`).
+    /// The name has the form `000012/000012345` and is made from the sequence number (`--names seq`).
     Number,
-    /// The key of an entry and an extension (`--names '{id}.{ext}'`). The reply may still change the extension
-    /// ([`crate::target::stored_name`]).
+    /// The name is the key of the entry followed by an extension (`--names '{id}.{ext}'`). The reply can still change
+    /// the extension ([`crate::target::stored_name`]).
     Extension,
-    /// `12345`, from the sequence number. The target's bytes are the item itself (`--store items`).
+    /// The name has the form `12345` and is made from the sequence number. The bytes of the target are the item itself
+    /// (`--store items`).
     Item,
 }
 
 impl Naming {
-    /// Returns the name of a target. For a line without a URL, it is the key that identifies the line, whatever the
-    /// rule, because no object is stored.
+    /// Returns the name of a target. A line without a URL always has the key that identifies it as its name, because no
+    /// object is stored.
     pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             Naming::Whole => return entry,
@@ -184,7 +187,7 @@ impl Naming {
                     _ => Cow::Borrowed(read.url),
                 };
                 // Each part of an object is stored as a separate object. Normalised URLs have no fragment, so no other
-                // object has this name.
+                // object can have this name.
                 let range = read.request.and_then(TargetRequest::range_of);
                 match (name, range) {
                     (Cow::Borrowed(name), None) => return name,
@@ -201,13 +204,13 @@ impl Naming {
         }
     }
 
-    /// Returns whether the targets contain URLs, as those of a list do.
+    /// Returns whether the targets contain URLs, as the targets of a list do.
     pub fn has_url(self) -> bool {
         !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed | Naming::Item)
     }
 
-    /// Returns the key with which a target with this URL gets the name, or `None` if the target has this name without a
-    /// key.
+    /// Returns the key that gives a target with this URL the name `name`. Returns `None` if the target has this name
+    /// without a key.
     pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
         match self {
             Naming::Number | Naming::Item => None,
@@ -224,7 +227,7 @@ impl Naming {
         }
     }
 
-    /// Replaces the contents of `out` with the name from [`Naming::name_of`].
+    /// Replaces the contents of `out` with the name that [`Naming::name_of`] returns.
     pub fn write_name(self, sequence: u64, entry: &[u8], out: &mut Vec<u8>) {
         let mut number = Vec::new();
         let name = self.name_of(sequence, entry, &mut number);
@@ -243,19 +246,19 @@ impl Naming {
     }
 }
 
-/// Traits of a list's entries. Each is set if at least one entry has it.
+/// Traits of a list's entries. A trait is set if at least one entry has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
 pub struct EntryTraits {
-    /// A URL with `http:`.
+    /// The URL begins with `http:`.
     pub http: bool,
-    /// A URL with `https:`.
+    /// The URL begins with `https:`.
     pub https: bool,
-    /// A URL with `s3:`.
+    /// The URL begins with `s3:`.
     pub s3: bool,
-    /// A key.
+    /// The entry has a key.
     pub key: bool,
-    /// A request that is not a plain `GET`.
+    /// The entry has a request that is not a plain `GET`.
     pub request: bool,
 }
 
@@ -276,7 +279,7 @@ impl EntryTraits {
         }
     }
 
-    /// Writes the traits for the journal.
+    /// Returns the traits as a text for the journal.
     pub fn to_text(self) -> String {
         let has = [self.http, self.https, self.s3, self.key, self.request];
         let words = Self::WORDS.into_iter().zip(has).filter_map(|(word, has)| has.then_some(word));
@@ -290,7 +293,7 @@ impl EntryTraits {
         EntryTraits { http, https, s3, key, request }
     }
 
-    /// Returns the scheme with `://`, if all URLs have the same scheme.
+    /// Returns the scheme, including `://`, if all URLs have the same scheme.
     pub fn scheme(self) -> Option<&'static str> {
         match (self.http, self.https, self.s3) {
             (true, false, false) => Some("http://"),
@@ -301,7 +304,7 @@ impl EntryTraits {
     }
 }
 
-/// Returns `host[:port]/path?query` of a normalised URL, which has a port only if it is not the scheme's default.
+/// Returns `host[:port]/path?query` of a normalised URL. The port is included only if it is not the scheme's default.
 pub fn behind_scheme(url: &[u8]) -> &[u8] {
     memchr::memmem::find(url, b"://").map_or(url, |position| &url[position + 3..])
 }
@@ -338,7 +341,7 @@ mod tests {
     fn what_is_expected_costs_nothing_where_nothing_is() {
         let keyed = ListEntry { key: Some(b"k"), ..of("http://a/") };
 
-        // The format that earlier versions used.
+        // This is the format that earlier versions used.
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
         let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");

@@ -1,4 +1,4 @@
-//! An object's expected hash from a list. It is SHA-256 or MD5, depending on its length.
+//! The expected hash of an object, as stated by a list. Its length shows whether it is SHA-256 or MD5.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 const MD5_BYTES: usize = 16;
 const SHA256_BYTES: usize = 32;
 
-/// See the module.
+/// The expected hash of an object. See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedHash {
     /// MD5.
@@ -16,13 +16,13 @@ pub enum ExpectedHash {
 }
 
 impl ExpectedHash {
-    /// Reads a hash from its bytes.
+    /// Creates a hash from its bytes.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let md5 = bytes.try_into().map(ExpectedHash::Md5);
         md5.or_else(|_| bytes.try_into().map(ExpectedHash::Sha256)).ok()
     }
 
-    /// Parses hexadecimal digits of either case, or Base64.
+    /// Parses a hash that is written in hexadecimal digits of either case or in Base64.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() == 2 * MD5_BYTES || text.len() == 2 * SHA256_BYTES {
             return Self::of_bytes(&of_digits(text)?);
@@ -39,7 +39,7 @@ impl ExpectedHash {
     }
 }
 
-/// Decodes bytes from hexadecimal digits, two per byte.
+/// Decodes hexadecimal digits, two per byte.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let (pairs, []) = text.as_chunks::<2>() else { return None };

@@ -1,18 +1,19 @@
-//! The file name extension that a reply determines, by its `Content-Type` or otherwise by its URL.
+//! The file name extension of an object, which is derived from the reply's `Content-Type` or, failing that, from the
+//! URL.
 //!
-//! The table contains the common types of web objects with their usual extensions. An extension is the first one in the
-//! type's IANA registration (<https://www.iana.org/assignments/media-types>). If the registration names none, or if
-//! another one is common (`jpg`), the extension comes from the table of Apache's httpd (`mime.types`). Types that say
-//! nothing about an object, such as `application/octet-stream`, are not in the table.
+//! The table contains the common types of web objects with their usual extensions. The extension of a type is the first
+//! one in its IANA registration (<https://www.iana.org/assignments/media-types>). If the registration names none, or if
+//! another one is more common (`jpg`), the extension comes from the table of Apache's httpd (`mime.types`). Types that
+//! say nothing about an object, such as `application/octet-stream`, are not in the table.
 
-/// Extension of an object if neither its reply nor its URL indicates one.
+/// Extension of an object if neither the reply nor the URL indicates one.
 const UNKNOWN: &[u8] = b"bin";
 /// Maximum length of an extension. A longer text after a dot is probably something else.
 const EXTENSION_BYTES_MAX: usize = 8;
 /// Maximum length of a type in the table.
 const TYPE_BYTES_MAX: usize = 80;
 
-/// Sorted by type.
+/// The table is sorted by type.
 const EXTENSIONS: [(&str, &str); 88] = [
     ("application/atom+xml", "atom"),
     ("application/epub+zip", "epub"),
@@ -104,7 +105,8 @@ const EXTENSIONS: [(&str, &str); 88] = [
     ("video/x-matroska", "mkv"),
 ];
 
-/// Appends the extension that a reply and its URL determine. `content_type` is `None` before the reply has arrived.
+/// Appends the extension that is derived from a reply and its URL. `content_type` is `None` before the reply has
+/// arrived.
 pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut Vec<u8>) {
     match content_type.and_then(of_content_type) {
         Some(extension) => out.extend_from_slice(extension.as_bytes()),
@@ -112,7 +114,7 @@ pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut 
     }
 }
 
-/// Returns the extension for a `Content-Type` field. Parameters and case are ignored.
+/// Returns the extension for the value of a `Content-Type` field. Parameters and case are ignored.
 pub(super) fn of_content_type(field: &[u8]) -> Option<&'static str> {
     let end = memchr::memchr2(b';', b',', field).unwrap_or(field.len());
     let kind = field[..end].trim_ascii();
@@ -124,7 +126,7 @@ pub(super) fn of_content_type(field: &[u8]) -> Option<&'static str> {
     found.ok().map(|position| EXTENSIONS[position].1)
 }
 
-/// Returns the text after the last dot of a URL's path, if it looks like an extension.
+/// Returns the text after the last dot in the path of a URL, if it looks like an extension.
 fn of_url(url: &[u8]) -> Option<&[u8]> {
     let end = url.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(url.len());
     let host = memchr::memmem::find(&url[..end], b"://").map_or(0, |scheme| scheme + 3);

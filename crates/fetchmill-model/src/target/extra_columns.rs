@@ -1,5 +1,5 @@
-//! Values that a list contains for its targets in addition to their URLs, and the names of their columns. A row stores
-//! the values as one sequence of bytes.
+//! Values that a list contains for its targets in addition to their URLs, and the names of the columns of these values.
+//! A row stores the values as one sequence of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,11 +20,11 @@ pub const ROWS_PART: &str = "rows";
 pub const ALL_ROWS: &str = "all";
 /// Value of [`ROWS_PART`] if rows are items of an API.
 pub const ITEM_ROWS: &str = "items";
-/// Column that fetchmill adds to items: the sequence number.
+/// Column that fetchmill adds to items. It contains the sequence number.
 pub const ITEM_SEQUENCE_COLUMN: &str = "_sequence";
-/// Column that fetchmill adds to items: the item itself.
+/// Column that fetchmill adds to items. It contains the item itself.
 pub const ITEM_COLUMN: &str = "_item";
-/// Column that fetchmill adds to items: the names of fields whose values do not fit their columns.
+/// Column that fetchmill adds to items. It contains the names of fields whose values do not fit their columns.
 pub const UNFIT_COLUMN: &str = "_unfit";
 /// Maximum length of the name of an item column, in bytes.
 const ITEM_COLUMN_NAME_MAX: usize = 256;
@@ -32,9 +32,9 @@ const ITEM_COLUMN_NAME_MAX: usize = 256;
 pub const ENCODINGS_PART: &str = "encodings";
 /// Value of [`ENCODINGS_PART`] if rows contain the encoding.
 pub const ENCODINGS_IN_COLUMN: &str = "column";
-/// Column with the encoding of a body.
+/// Column that contains the encoding of a body.
 pub const ENCODING_COLUMN: &str = "content_encoding";
-/// Column with the URL of an object.
+/// Column that contains the URL of an object.
 pub const URL_COLUMN: &str = "url";
 /// Columns that every row has.
 const STANDARD: [&str; 11] = [
@@ -51,11 +51,11 @@ const STANDARD: [&str; 11] = [
     URL_COLUMN,
 ];
 
-/// Columns for the outcome of a target, in jobs in which every target has a row.
+/// Columns that contain the outcome of a target. They exist in jobs in which every target has a row.
 pub const OUTCOME_COLUMNS: [&str; 4] = ["outcome", "kind", "detail", "attempts"];
 
 /// Type of the values in a kept column. Inside fetchmill, all values are text. The text is parsed when values are
-/// written to a format with numbers.
+/// written to a format that supports numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnType {
@@ -73,13 +73,13 @@ pub enum ColumnType {
 /// A value of a kept column with its type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'v> {
-    /// See [`ColumnType::String`].
+    /// A text.
     String(&'v [u8]),
-    /// See [`ColumnType::Int64`].
+    /// A signed 64-bit integer.
     Int64(i64),
-    /// See [`ColumnType::Float64`].
+    /// A 64-bit floating-point number.
     Float64(f64),
-    /// See [`ColumnType::Bool`].
+    /// `true` or `false`.
     Bool(bool),
 }
 
@@ -142,7 +142,7 @@ impl Serialize for TypedValue<'_> {
     }
 }
 
-/// Types of columns, by column name.
+/// Types of columns, indexed by column name.
 pub type TypesByName = BTreeMap<String, ColumnType>;
 
 /// Parses the values of `--column-types`, each as `COLUMN=TYPE`.
@@ -166,8 +166,8 @@ pub fn column_types(texts: &[String]) -> Result<TypesByName> {
 
 const BOOLS: [(&str, bool); 2] = [("true", true), ("false", false)];
 
-/// Columns in a job's rows in addition to the standard ones: the URL, the kept columns of the list, and the outcomes of
-/// targets.
+/// Columns that a job's rows have in addition to the standard ones: the URL, the kept columns of the list, and the
+/// outcomes of targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ExtraColumns {
     /// Kept columns, which follow the URL column. `None` if there is no URL column either.
@@ -212,7 +212,7 @@ impl ExtraColumns {
         Self::of_option("--keep-columns", kept.into_iter().collect())
     }
 
-    /// Adds a final column for the hash of the body.
+    /// Adds a last column, which contains the hash of the body.
     pub fn with_hash(self, name: &str) -> Result<Self> {
         let all = self.kept().iter().cloned().chain([name.to_owned()]);
         Ok(Self::of_option("--hash", all.collect())?.with_types(&self.types))
@@ -247,7 +247,7 @@ impl ExtraColumns {
         ExtraColumns { types: Arc::new(told), ..self }
     }
 
-    /// Adds the columns for outcomes, for a job in which every target has a row.
+    /// Adds the columns for outcomes. Used for a job in which every target has a row.
     pub fn with_outcomes(self) -> Result<Self> {
         match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
             Some(name) => Err(Error::Usage(format!(
@@ -257,21 +257,21 @@ impl ExtraColumns {
         }
     }
 
-    /// Sets whether rows contain the encodings of bodies. A kept column with the same name, which fetchmill 0.1.0
-    /// allowed, replaces the encoding column.
+    /// Sets whether rows contain the encodings of bodies. If a kept column has the same name, which fetchmill 0.1.0
+    /// allowed, it replaces the encoding column.
     #[must_use]
     pub fn with_encodings(self, has_encodings: bool) -> Self {
         let is_free = self.kept().iter().all(|name| name != ENCODING_COLUMN);
         ExtraColumns { has_encodings: has_encodings && is_free, ..self }
     }
 
-    /// Removes the columns for outcomes, so that only objects have rows.
+    /// Removes the columns for outcomes. Used if only objects have rows.
     #[must_use]
     pub fn without_outcomes(self) -> Self {
         ExtraColumns { has_outcomes: false, ..self }
     }
 
-    /// Adds the columns that a transform fills, after the kept columns of a list. Types are dropped.
+    /// Adds the columns that a transform fills, after the kept columns of a list. The types of columns are dropped.
     pub fn with_transformed(self, names: &[String]) -> Result<Self> {
         if names.is_empty() {
             return Ok(self);
@@ -280,12 +280,12 @@ impl ExtraColumns {
         Self::of_option("--transform-columns", all.collect())
     }
 
-    /// Creates the columns found in a shard. They are not checked, because a file may contain anything.
+    /// Creates the columns that were found in a shard. They are not checked, because a file can contain anything.
     pub fn found(kept: Option<Vec<String>>, has_outcomes: bool) -> Self {
         ExtraColumns { kept: kept.map(Into::into), has_outcomes, ..ExtraColumns::default() }
     }
 
-    /// Reads the columns from the identity of a job.
+    /// Creates the columns that the identity of a job describes.
     pub fn of_identity(identity: &BTreeMap<String, String>) -> Self {
         let names = identity.get(COLUMNS_PART).and_then(|text| serde_json::from_str(text).ok());
         let types = identity.get(TYPES_PART).and_then(|text| serde_json::from_str(text).ok());
@@ -306,7 +306,7 @@ impl ExtraColumns {
         (!self.types.is_empty()).then(|| serde_json::json!(*self.types).to_string())
     }
 
-    /// Returns whether objects may have a URL that differs from their name.
+    /// Returns whether objects can have a URL that differs from their name.
     pub fn has_url(&self) -> bool {
         self.kept.is_some() && !self.has_items
     }
@@ -331,7 +331,7 @@ impl ExtraColumns {
         self.kept().iter().map(|name| (name.as_str(), self.types.get(name).copied().unwrap_or_default()))
     }
 
-    /// Returns the columns for a format that keeps no values in addition to URLs.
+    /// Returns the columns for a format that stores no values other than URLs.
     #[must_use]
     pub fn without_extra(&self) -> Self {
         let kept = self.kept.as_ref().map(|_| Arc::default());
@@ -340,7 +340,7 @@ impl ExtraColumns {
 }
 
 /// Appends values in the order of their columns. Each value is written as its length plus one in LEB128, followed by
-/// its bytes. 0 means that there is no value.
+/// its bytes. A length of 0 means that there is no value.
 pub fn write_extra<'v>(values: impl Iterator<Item = Option<&'v [u8]>>, out: &mut Vec<u8>) {
     for value in values {
         let mut number = value.map_or(0, |value| value.len() as u64 + 1);

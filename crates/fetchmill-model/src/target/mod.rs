@@ -1,4 +1,4 @@
-//! Targets as values: names in pages, and the slices of pages that are handed out together.
+//! Targets as values: the names in pages, and the slices of pages that are handed out together.
 
 pub mod entry;
 pub mod expected_hash;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::FailureKind;
 pub use crate::outcome::Sequence;
 
-/// Names in a single allocation. A page has thousands of names, and a separate allocation for each would be too
-/// expensive.
+/// Names that share a single allocation. A page has thousands of names, and a separate allocation for each name would
+/// be too expensive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Appends a name. Names are bytes, because a file server's folder may contain names that are not UTF-8.
+    /// Appends a name. Names are bytes, because a folder on a file server can contain names that are not UTF-8.
     pub fn push(&mut self, name: &[u8]) {
         self.push_parts(&[name]);
     }
@@ -69,7 +69,7 @@ impl Names {
         (0..self.len()).map(|position| self.get(position))
     }
 
-    /// Encodes the names for the journal: lengths as little-endian u32, then the bytes.
+    /// Encodes the names for the journal: first the lengths as little-endian u32, and then the bytes.
     pub fn to_blob(&self) -> Vec<u8> {
         let mut blob = Vec::with_capacity(4 + self.byte_len());
         blob.extend_from_slice(&(self.ends.len() as u32).to_le_bytes());
@@ -94,21 +94,22 @@ impl Names {
     }
 }
 
-/// Number of bytes that the names of all pages occupy.
+/// Number of bytes taken up by the names of all pages.
 pub type LiveBytes = Arc<AtomicUsize>;
 
 /// A page that the journal has made durable.
 #[derive(Debug)]
 pub struct Page {
-    /// Sequence number of its first name.
+    /// Sequence number of the first name.
     pub first: Sequence,
-    /// Its names, in the order of their sequence numbers.
+    /// The names, in the order of their sequence numbers.
     pub names: Names,
     live_bytes: Option<LiveBytes>,
 }
 
 impl Page {
-    /// Creates a page. `live_bytes` already includes its names. They are subtracted when the page is dropped.
+    /// Creates a page. `live_bytes` must already include the size of the names, which is subtracted when the page is
+    /// dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
         Page { first, names, live_bytes }
     }
@@ -122,30 +123,30 @@ impl Drop for Page {
     }
 }
 
-/// A target that is tried again, separate from its page.
+/// A target that is tried again, separately from its page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingTarget {
     /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Its name.
+    /// Entry of the target, as it is in its page.
     pub name: Box<[u8]>,
     /// Number of counted attempts so far.
     pub attempts: u32,
     /// Failure kind of the last attempt.
     pub kind: FailureKind,
-    /// Earliest time of the next attempt, in milliseconds since 1970 UTC. The journal outlives the machine's uptime, so
-    /// a monotonic time would not work.
+    /// Earliest time of the next attempt, in milliseconds since 1970 UTC. A monotonic time would not work, because the
+    /// journal is still used after the machine has been restarted.
     pub not_before: u64,
-    /// Time of the first throttling reply, on the same clock. 0 if there was none.
+    /// Time of the first throttling reply, measured on the same clock. 0 if there was none.
     pub throttled_since: u64,
 }
 
-/// Targets that a worker takes together.
+/// Targets that a worker takes at the same time.
 #[derive(Debug)]
 pub enum Batch {
-    /// Part of a page, by position.
+    /// Part of a page, given by positions.
     Page(Arc<Page>, Range<usize>),
-    /// The targets of a page whose hosts belong to one worker, by position.
+    /// Targets of a page whose hosts belong to the same worker, given by their positions.
     Picked(Arc<Page>, Vec<u32>),
     /// Targets that are tried again.
     Retries(Vec<WaitingTarget>),
@@ -180,8 +181,8 @@ impl Batch {
     }
 }
 
-/// Targets of one connection in the order of their replies, with the data that is needed to plan them again or to name
-/// them.
+/// The targets of a connection, in the order of their replies. Includes the data that is needed to name the targets or
+/// to plan them again.
 #[derive(Debug, Default)]
 pub struct TargetList {
     targets: Vec<ListedTarget>,
@@ -193,7 +194,7 @@ struct ListedTarget {
     sequence: Sequence,
     attempts: u32,
     throttled_since: u64,
-    /// End of the entry. The entry starts where the previous one ends.
+    /// Position at which the entry ends. The entry starts where the previous one ends.
     end: u32,
 }
 
@@ -205,7 +206,7 @@ impl TargetList {
         self.targets.push(ListedTarget { sequence, attempts, throttled_since, end });
     }
 
-    /// Returns the targets for the planner. `not_before` is their due time.
+    /// Returns the targets in the form for the planner. `not_before` is the time at which they are due.
     pub fn waiting(&self, kind: FailureKind, not_before: u64) -> impl Iterator<Item = WaitingTarget> {
         let mut start = 0;
         self.targets.iter().map(move |target| {
@@ -216,7 +217,7 @@ impl TargetList {
         })
     }
 
-    /// Iterates over the sequence numbers and entries.
+    /// Iterates over the sequence numbers and the entries.
     pub fn iter(&self) -> impl Iterator<Item = (Sequence, &[u8])> {
         let mut start = 0;
         self.targets.iter().map(move |target| {
@@ -241,7 +242,7 @@ impl TargetList {
         self.entries.len() + self.targets.len() * size_of::<ListedTarget>()
     }
 
-    /// Removes the targets but keeps the memory.
+    /// Removes the targets but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.targets.clear();
         self.entries.clear();

@@ -1,35 +1,35 @@
 //! The request for a target if it is not a plain `GET` of its URL, as bytes in its entry and in failure rows. Any bytes
-//! can be parsed, because a journal may be damaged or come from another person.
+//! can be parsed, because a journal can be damaged or come from another person.
 
 use crate::http1::byte_range::ByteRange;
 use crate::http1::header_field::{check_field, is_token};
 use crate::target::expected_hash::ExpectedHash;
 use crate::target::extra_columns::{extra_values, write_extra};
 
-/// See the module.
+/// The request for a target. See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetRequest<'a> {
-    /// Method in upper case. `None` for the job's method. Other missing values also come from the job.
+    /// Method in upper case. `None` for the job's method. Other values that are missing also come from the job.
     pub method: Option<&'a str>,
-    /// Whether a request with a method of its own may be sent twice.
+    /// Whether a request that has its own method may be sent twice.
     pub is_idempotent: bool,
     /// Body of the request.
     pub body: Option<&'a [u8]>,
     /// The requested part of the object. `None` for the whole object.
     pub range: Option<ByteRange>,
-    /// Expected hash of the object's body. `None` if unknown.
+    /// Expected hash of the object's body. `None` if it is unknown.
     pub hash: Option<ExpectedHash>,
-    /// Header fields of this request only. [`check_field`] allows each of them.
+    /// Header fields that belong only to this request. [`check_field`] must allow each of them.
     pub fields: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> TargetRequest<'a> {
-    /// Returns a plain `GET`, which needs nothing except the URL.
+    /// Creates a plain `GET`, which needs nothing but the URL.
     pub fn plain() -> Self {
         TargetRequest { method: Some("GET"), is_idempotent: true, ..TargetRequest::default() }
     }
 
-    /// Returns whether the request is [`TargetRequest::plain`].
+    /// Returns whether the request is the same as [`TargetRequest::plain`].
     pub fn is_plain(&self) -> bool {
         *self == TargetRequest::plain()
     }
@@ -48,13 +48,13 @@ impl<'a> TargetRequest<'a> {
         let range = range.as_deref().map(str::as_bytes);
         let start = [self.method.map(str::as_bytes), idempotent, self.body, range];
         let fields = self.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-        // `None` marks the hash, because every field has a name.
+        // `None` stands for the hash, because every field has a name.
         let hash = self.hash.iter().flat_map(|hash| [None, Some(hash.bytes())]);
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// Reads the output of [`TargetRequest::write`]. Returns `None` for other bytes, or if a method or a field could
-    /// change the meaning of a request.
+    /// Reads the output of [`TargetRequest::write`]. Returns `None` for any other bytes, and for a method or a field
+    /// that could change the meaning of a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
@@ -82,7 +82,7 @@ impl<'a> TargetRequest<'a> {
         Some(TargetRequest { method, is_idempotent, body, range, hash, fields })
     }
 
-    /// Returns the requested part from the bytes of a request. Other values are not checked.
+    /// Returns the requested part from the bytes of a request. The other values are not checked.
     pub fn range_of(bytes: &[u8]) -> Option<ByteRange> {
         ByteRange::parse(extra_values(bytes).nth(3)??)
     }
@@ -94,10 +94,10 @@ pub fn is_condition(name: &str) -> bool {
     [IF_NONE_MATCH, "if-modified-since"].iter().any(|condition| condition.eq_ignore_ascii_case(name))
 }
 
-/// Field with the ETags of the versions that the client already has.
+/// Name of the field with the ETags of the versions that the client already has.
 pub const IF_NONE_MATCH: &str = "if-none-match";
 
-/// Returns whether an `If-None-Match` value contains this ETag, strong or weak (RFC 9110, 13.1.2).
+/// Returns whether the value of an `If-None-Match` field contains this ETag, either strong or weak (RFC 9110, 13.1.2).
 pub fn names_etag(etags: &str, etag: &[u8]) -> bool {
     let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
     etags.trim() == "*" || memchr::memmem::find(etags.as_bytes(), etag).is_some()

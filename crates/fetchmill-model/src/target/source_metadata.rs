@@ -1,24 +1,25 @@
-//! What a listing states about an object, as bytes among the names of a page and therefore in the journal: a bucket's
-//! key ([`ListedKey`]), a file in a server's folder ([`SizedName`]), a time ([`ListedTime`]).
+//! The facts that a listing states about an object. They are stored as bytes among the names of a page, and therefore
+//! in the journal. They describe a key in a bucket ([`ListedKey`]), a file in a folder on a server ([`SizedName`]), or
+//! a time ([`ListedTime`]).
 //!
-//! The facts about a key come before the key. The first byte is the length of the ETag plus one. 0 means that only the
-//! key is known. The ETag, the size and the time as LEB128, and the key follow. Any bytes can be parsed, because a
-//! journal may be damaged.
+//! The facts about a key come before the key. The first byte is the length of the ETag plus one, or 0 if only the key
+//! is known. It is followed by the ETag, by the size and the time as LEB128, and by the key. Any bytes can be parsed,
+//! because a journal can be damaged.
 
-/// What a listing states about a key.
+/// The facts that a listing states about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListedKey<'a> {
-    /// The key, unchanged. A correct store sends UTF-8.
+    /// The unchanged key. A store that works correctly sends UTF-8.
     pub key: &'a [u8],
     /// Size of the object in bytes.
     pub size: Option<u64>,
-    /// ETag without quotes. Empty if the listing has none.
+    /// ETag without quotes. It is empty if the listing does not state one.
     pub etag: &'a [u8],
-    /// Last modification in seconds since 1970 UTC. 0 if the listing does not state it.
+    /// Time of the last modification in seconds since 1970 UTC. 0 if the listing does not state it.
     pub modified: u64,
 }
 
-/// Maximum length of a kept ETag. Normally it is an MD5 in hexadecimal, followed by the number of parts.
+/// Maximum length of a kept ETag. An ETag is normally an MD5 in hexadecimal, followed by the number of parts.
 const ETAG_BYTES_MAX: usize = 128;
 
 impl<'a> ListedKey<'a> {
@@ -27,7 +28,7 @@ impl<'a> ListedKey<'a> {
         ListedKey { key, ..ListedKey::default() }
     }
 
-    /// Appends the key with its facts.
+    /// Appends the key and its facts.
     pub fn write(&self, out: &mut Vec<u8>) {
         if let Some(size) = self.size {
             let etag = Some(self.etag).filter(|etag| etag.len() <= ETAG_BYTES_MAX).unwrap_or_default();
@@ -52,7 +53,7 @@ impl<'a> ListedKey<'a> {
     }
 }
 
-/// Returns whether two ETags are equal. Quotes and the prefix of weak ETags are ignored.
+/// Returns whether two ETags are equal, ignoring quotes and the prefix of weak ETags.
 pub fn is_same_etag(one: &[u8], other: &[u8]) -> bool {
     without_quotes(one) == without_quotes(other)
 }
@@ -65,21 +66,22 @@ fn without_quotes(etag: &[u8]) -> &[u8] {
 /// Precision of a time in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeResolution {
-    /// To the second.
+    /// The time is exact to the second.
     Second,
-    /// To the minute.
+    /// The time is exact to the minute.
     Minute,
-    /// Only the day.
+    /// Only the day is known.
     Day,
 }
 
-/// Last modification of an object according to its listing.
+/// Time of an object's last modification, as stated by its listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedTime {
-    /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, this is its start.
+    /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, this is the start of the minute
+    /// or the day.
     pub seconds: u64,
-    /// Whether the listing names the time zone. If not, the server's local time is read as UTC, so it can be compared
-    /// only with other times from the same server.
+    /// Whether the listing names the time zone. If it does not, the server's local time is read as UTC, so the time can
+    /// be compared only with other times from the same server.
     pub has_zone: bool,
     /// Precision of the time.
     pub resolution: TimeResolution,
@@ -91,12 +93,13 @@ impl ListedTime {
         ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second }
     }
 
-    /// Returns the seconds since 1970 UTC, if the listing states the time zone and the second.
+    /// Returns the seconds since 1970 UTC if the listing states both the time zone and the second.
     pub fn utc(self) -> Option<u64> {
         (self.has_zone && self.resolution == TimeResolution::Second).then_some(self.seconds)
     }
 
-    /// Appends the time as LEB128. The lowest three bits contain the precision and whether the zone is known.
+    /// Appends the time as LEB128. The lowest three bits contain the precision and a flag that states whether the zone
+    /// is known.
     pub fn write(self, out: &mut Vec<u8>) {
         let resolution = match self.resolution {
             TimeResolution::Second => 0,
@@ -118,26 +121,26 @@ impl ListedTime {
     }
 }
 
-/// What a folder's listing states about a file.
+/// The facts that the listing of a folder states about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizedName<'a> {
     /// Path of the file: any bytes.
     pub name: &'a [u8],
     /// Size of the file in bytes.
     pub size: Option<u64>,
-    /// Last modification.
+    /// Time of the last modification.
     pub modified: Option<ListedTime>,
 }
 
-/// First byte of a name with facts. Names from before sizes were kept consist only of their own bytes and never begin
-/// with this byte.
+/// First byte of a name that includes facts. Names that were written before sizes were kept consist only of their own
+/// bytes and never begin with this byte.
 const SIZED: u8 = 0;
-/// Follows [`SIZED`] if there is a time. No number is written in this LEB128 form.
+/// Follows [`SIZED`] if there is a time. LEB128 never encodes a number like this.
 const TIMED: &[u8] = &[0x80, 0];
 
 impl<'a> SizedName<'a> {
-    /// Appends the prefix of a name: [`SIZED`], and the size plus one as LEB128, or 0 if the size is unknown. If there
-    /// is a time, [`TIMED`] and the time are written between the two.
+    /// Appends the prefix of a name, which consists of [`SIZED`] and the size plus one as LEB128, or 0 if the size is
+    /// unknown. If there is a time, [`TIMED`] and the time are written between these two.
     pub fn prefix(size: Option<u64>, modified: Option<ListedTime>, out: &mut Vec<u8>) {
         out.push(SIZED);
         if let Some(modified) = modified {
@@ -147,7 +150,7 @@ impl<'a> SizedName<'a> {
         write_number(size.and_then(|size| size.checked_add(1)).unwrap_or(0), out);
     }
 
-    /// Reads a name with a prefix from [`SizedName::prefix`], or a name alone.
+    /// Reads a name with a prefix that was written by [`SizedName::prefix`], or a name without a prefix.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(rest) = bytes.strip_prefix(&[SIZED]) else {
             return SizedName { name: bytes, ..SizedName::default() };
@@ -203,7 +206,7 @@ mod tests {
     fn a_name_is_read_as_earlier_versions_wrote_it() {
         assert_eq!(SizedName::read(b"a/b"), SizedName { name: b"a/b", ..SizedName::default() });
         assert_eq!(SizedName::read(b""), SizedName::default());
-        // The form for a file without known facts, and for one with a known size.
+        // A file without known facts, and a file with a known size.
         assert_eq!(SizedName::read(b"\0\0a"), SizedName { name: b"a", ..SizedName::default() });
         assert_eq!(SizedName::read(b"\0\x08a"), SizedName { name: b"a", size: Some(7), modified: None });
     }

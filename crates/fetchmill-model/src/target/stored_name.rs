@@ -1,5 +1,6 @@
-//! The name of a stored target, if it differs from the listed name. Either the reply determines its extension, or a
-//! leading path is removed. A failed target keeps the listed name, which is used to request it again.
+//! The name under which a target is stored, if it differs from the listed name. Either the extension is derived from
+//! the reply, or a leading path is removed. A failed target keeps its listed name, with which it can be requested
+//! again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,12 +8,12 @@ use std::sync::Arc;
 use crate::target::entry::ListEntry;
 use crate::target::extension::{of_content_type, push_extension};
 
-/// A job's rules for turning listed names into stored names.
+/// A job's rules for converting listed names to stored names.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredNames {
-    /// Whether names follow [`crate::target::entry::Naming::Extension`], with the extension after the key.
+    /// Whether names follow [`crate::target::entry::Naming::Extension`], with an extension after the key.
     pub has_extension: bool,
-    /// Leading path that is removed from names, including the trailing slash.
+    /// Leading path that is removed from names. It includes the trailing slash.
     pub strip_prefix: Option<Arc<[u8]>>,
 }
 
@@ -22,8 +23,8 @@ impl StoredNames {
         *self == StoredNames::default()
     }
 
-    /// Returns the stored name of a target. `content_type` is `None` if there is no reply or if the reply does not have
-    /// the field.
+    /// Returns the name under which a target is stored. `content_type` is `None` if there is no reply, or if the reply
+    /// does not contain the field.
     pub fn stored<'n>(&self, entry: &[u8], listed: &'n [u8], content_type: Option<&[u8]>) -> Cow<'n, [u8]> {
         if self.has_extension
             && let ListEntry { url, key: Some(key), .. } = ListEntry::read(entry)
@@ -36,15 +37,15 @@ impl StoredNames {
         Cow::Borrowed(self.stripped(listed))
     }
 
-    /// Returns a name without the leading path. A name that would become empty stays unchanged.
+    /// Returns a name without the leading path. A name that would become empty is returned unchanged.
     pub fn stripped<'n>(&self, name: &'n [u8]) -> &'n [u8] {
         let rest = self.strip_prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix));
         rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
     }
 }
 
-/// Replaces the extension of a stored name, which is the text after its last dot, with the extension of a type. Returns
-/// `None` if the name has no dot, or if the type has no known extension.
+/// Replaces the extension of a stored name, which is the text after the last dot, with the extension of a content type.
+/// Returns `None` if the name has no dot, or if no extension is known for the type.
 pub fn with_extension_of(name: &[u8], content_type: &str) -> Option<Vec<u8>> {
     let extension = of_content_type(content_type.as_bytes())?;
     let dot = memchr::memrchr(b'.', name)?;

@@ -1,4 +1,4 @@
-//! Dates as text: ISO 8601 in UTC (for people, the journal and packs), and HTTP dates.
+//! Dates as text: ISO 8601 in UTC (for people, the journal and shards), and HTTP dates.
 //!
 //! A year has four digits. A time after 9999 is written as the end of that year, so that every reader can parse every
 //! date.
@@ -9,7 +9,7 @@ pub const SECONDS_MAX: u64 = 253_402_300_799;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-/// Maximum length of an HTTP date in any form. Longer text is not a date.
+/// Maximum length of an HTTP date in any form. A longer text is not a date.
 const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 
@@ -56,7 +56,7 @@ pub fn parse_utc(text: &[u8]) -> Option<u64> {
     parse_date(date)
 }
 
-/// Parses a date like [`parse_utc`], but accepts and ignores fractional seconds.
+/// Parses a date in the same way as [`parse_utc`], but also accepts fractional seconds, which it ignores.
 pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
     let is_end = match rest {
@@ -76,11 +76,11 @@ pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     Some(parse_date(date)? * 1_000_000 + number(fraction)?)
 }
 
-/// Formats seconds since 1970 as an HTTP date. This is the reverse of [`parse_http_date`].
+/// Formats seconds since 1970 as an HTTP date, which [`parse_http_date`] can parse.
 pub fn http_date(seconds: u64) -> String {
     let seconds = seconds.min(SECONDS_MAX);
     let text = utc(seconds);
-    // 1970 began on a Thursday.
+    // 1 January 1970 was a Thursday.
     let day = DAYS[((seconds / 86_400 + 3) % 7) as usize];
     let month =
         text[5..7].parse::<usize>().ok().and_then(|month| MONTHS.get(month - 1)).unwrap_or(&MONTHS[0]);
@@ -88,8 +88,8 @@ pub fn http_date(seconds: u64) -> String {
 }
 
 /// Parses an HTTP date as seconds since 1970, in any form that a recipient must accept (RFC 9110, 5.6.7). Other forms
-/// that servers send are also accepted: a day with one digit, `UTC` or `+0000` for `GMT`, or a missing zone. Two-digit
-/// years from 70 to 99 are in the last century, as in curl. The name of the day is not compared with the date.
+/// that servers send are also accepted: a day with one digit, `UTC` or `+0000` for `GMT`, or a missing zone. As in
+/// curl, two-digit years from 70 to 99 belong to the last century. The name of the day is not compared with the date.
 pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }
@@ -113,15 +113,15 @@ fn parse_fixed_date(value: &[u8]) -> Option<u64> {
     seconds_of(year, month, day, &value[17..25])
 }
 
-/// The parts of a date, which may come in any order.
+/// The parts of a date, which can come in any order.
 #[derive(Default)]
 struct LooseDate<'t> {
     year: Option<u64>,
     month: Option<u64>,
     day: Option<u64>,
-    /// `08:49:37`.
+    /// Time of day, such as `08:49:37`.
     time: Option<&'t str>,
-    /// Seconds east of UTC.
+    /// Offset of the zone, in seconds east of UTC.
     zone: Option<i64>,
 }
 
@@ -140,7 +140,7 @@ impl<'t> LooseDate<'t> {
         Some(date)
     }
 
-    /// Adds a word. Returns `None` if it is not part of a date or if the date already has such a part.
+    /// Adds a word. Returns `None` if the word is not part of a date, or if the date already has such a part.
     fn take(&mut self, word: &'t str) -> Option<()> {
         if word.contains(':') {
             return set(&mut self.time, word);
@@ -148,7 +148,7 @@ impl<'t> LooseDate<'t> {
         if let Some(zone) = zone_of(word).filter(|_| self.time.is_some()) {
             return set(&mut self.zone, zone);
         }
-        // `06-Nov-94`.
+        // A date in a single word, such as `06-Nov-94`.
         let is_joined = word.starts_with(|first: char| first.is_ascii_digit());
         for part in word.split('-').filter(|part| is_joined || *part == word) {
             self.take_part(part)?;
@@ -187,14 +187,14 @@ fn set<T>(part: &mut Option<T>, value: T) -> Option<()> {
     Some(())
 }
 
-/// Returns whether this is the name of a day, such as `Sun` or `Sunday`.
+/// Returns whether a word is the name of a day, such as `Sun` or `Sunday`.
 fn is_day_name(word: &str) -> bool {
     let short = word.get(..3).unwrap_or_default();
     let is_known = DAYS.iter().any(|day| day.eq_ignore_ascii_case(short));
     is_known && (word.len() == 3 || word.to_ascii_lowercase().ends_with("day"))
 }
 
-/// Returns the seconds east of UTC for `GMT`, `UTC`, `Z` or `+0100`.
+/// Returns the offset of `GMT`, `UTC`, `Z` or `+0100`, in seconds east of UTC.
 fn zone_of(word: &str) -> Option<i64> {
     if ["GMT", "UTC", "UT", "Z"].iter().any(|zone| zone.eq_ignore_ascii_case(word)) {
         return Some(0);
@@ -206,8 +206,8 @@ fn zone_of(word: &str) -> Option<i64> {
     Some(sign * seconds as i64)
 }
 
-/// Returns the seconds since 1970 for a date and a time such as `2026-11-20` and `21:08:00`, in the zone of the input,
-/// or `None` if the month does not have this day.
+/// Returns the seconds since 1970 for a date and a time such as `2026-11-20` and `21:08:00`, in the zone of the input.
+/// Returns `None` if the month does not have this day.
 pub(crate) fn parse_date_and_time(day: &[u8], time: &[u8]) -> Option<u64> {
     parse_date(&[day, b"T", time].concat())
 }
@@ -245,15 +245,15 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     has_day.then(|| ((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Returns the number of days since 1970 in the Gregorian calendar, for years from 1970.
+/// Returns the number of days since 1970 in the Gregorian calendar. The year must be 1970 or later.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // The year starts in March here, so that the leap day is its last day.
+    // The year is made to start in March, so that a leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-/// Formats a date without the zone, using Hinnant's civil date algorithm.
+/// Formats a date without its zone, using Hinnant's civil date algorithm.
 fn date(seconds: u64) -> [u8; DATE_BYTES] {
     let seconds = seconds.min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);

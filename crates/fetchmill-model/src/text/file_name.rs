@@ -1,4 +1,4 @@
-//! Names of files in the folders of a job's state.
+//! Names of files in the folders that contain a job's state.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 
 /// The name of a file in a folder. It cannot refer to another folder.
 ///
-/// Journals, bases and messages from worker processes contain file names. A destination may come from another person,
-/// so names are checked when they are read. With an absolute path, or a path with `..`, files outside the destination
-/// would be truncated or removed.
+/// Journals, bases and messages from worker processes contain file names. A destination can come from another person,
+/// so names are checked when they are read. If a name were an absolute path, or a path with `..`, files outside the
+/// destination would be truncated or removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FileName(String);
 
-/// Error for text that is not the name of a single file.
+/// Error for a text that is not the name of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` points outside the job's folder; do not use this destination", .0.escape_debug())]
 pub struct NotAFileName(String);
 
 impl FileName {
-    /// Creates a name from text of this process. Characters and names that would refer to another folder become `_`.
+    /// Creates a name from a text of this process. Characters and names that would refer to another folder are replaced
+    /// with `_`.
     pub fn of_own(text: &str) -> Self {
         let name = text.replace(['/', '\0'], "_");
         FileName(if matches!(name.as_str(), "" | "." | "..") { "_".into() } else { name })

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Words in the names of query parameters, in lower case. The value of such a parameter is redacted. The words are
-/// common names for tokens, and parameters of presigned URLs from S3, `CloudFront`, Google and Azure. `-` and `_`
+/// common names for tokens, or parameters of presigned URLs from S3, `CloudFront`, Google and Azure. `-` and `_`
 /// separate words.
 const SECRET_WORDS: [&str; 21] = [
     "accesskey",
@@ -33,18 +33,18 @@ const SECRET_ENDS: [&str; 6] = ["apikey", "accesskey", "password", "secret", "si
 /// Starts of values that are secrets in any parameter: JWTs, and tokens from GitHub, GitLab and Slack.
 const SECRET_STARTS: [&str; 9] =
     ["eyJ", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-"];
-/// Replacement for a redacted value.
+/// Text that replaces a redacted value.
 const HIDDEN: &str = "***";
 
-/// Returns `text` for people. The values of secret parameters are redacted, and so are user names and passwords before
-/// a host. The journal and the failures shards keep the original text, because a retry needs it.
+/// Returns `text` in the form for people. The values of secret parameters are redacted, and so are user names and
+/// passwords before a host. The journal and the failures shards keep the original text, because a retry needs it.
 pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains('=') && !text.contains('@') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::new();
     let mut rest = text;
-    // Move from one position where a parameter or a host may begin to the next.
+    // The loop moves from one position at which a parameter or a host can begin to the next.
     while let Some(position) = rest.find(['?', '&', ';', '/']) {
         let behind = &rest[position + 1..];
         shown.push_str(&rest[..=position]);
@@ -66,7 +66,7 @@ pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns the start and end of the value of the parameter at the start of a text, if the value must be redacted.
+/// If a text begins with a parameter whose value must be redacted, returns the start and the end of this value.
 fn secret_value(text: &str) -> Option<(usize, usize)> {
     // In HTML, `&` is written as `&amp;`.
     let name = text.strip_prefix("amp;").unwrap_or(text);
@@ -86,7 +86,7 @@ fn is_secret_name(name: &str) -> bool {
         || SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Returns whether a character ends a value. Such characters do not occur in URLs, but in the text around them.
+/// Returns whether a character ends a value. Such characters occur in the text around URLs, but not in URLs.
 fn ends_value(character: char) -> bool {
     character.is_whitespace() || matches!(character, '"' | '\'' | '`' | '<' | '>' | ')' | ',')
 }

@@ -1,4 +1,4 @@
-//! The detail of a failure as text: one printable line of limited length that is never empty and contains no secrets.
+//! The detail of a failure as text: one printable line of limited length, which is never empty and contains no secrets.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,17 +7,17 @@ use crate::name::{for_display, printable};
 use crate::outcome::FailureKind;
 use crate::target::source_metadata::{ListedKey, is_same_etag};
 
-/// Maximum length of a detail in bytes. The rest is cut off.
+/// Maximum length of a detail in bytes. A longer detail is truncated.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 /// Maximum length of an authentication scheme's name in bytes.
 const SCHEME_BYTES_MAX: usize = 32;
 /// Maximum number of authentication schemes in a detail.
 const SCHEMES_MAX: usize = 4;
 
-/// Facts about a complete reply that its detail mentions.
+/// Facts about a complete reply that the detail mentions.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct StatusFacts<'r> {
-    /// Its status.
+    /// Status of the reply.
     pub status: u16,
     /// The `WWW-Authenticate` field.
     pub challenge: Option<&'r [u8]>,
@@ -25,12 +25,12 @@ pub struct StatusFacts<'r> {
     pub location: Option<&'r [u8]>,
     /// The delay that `Retry-After` requests, in seconds.
     pub retry_after: Option<u64>,
-    /// Whether the request had credentials. `None` if unknown.
+    /// Whether the request contained credentials. `None` if unknown.
     pub had_credentials: Option<bool>,
 }
 
-/// Returns the detail for the row of a failed target: `given` if it is not empty, otherwise the meaning of its status
-/// or kind.
+/// Returns the detail for the row of a failed target. It is `given` if that is not empty, and otherwise the meaning of
+/// the status or of the failure kind.
 pub fn failure_detail(kind: FailureKind, status: u16, given: Option<&str>) -> String {
     match given.map(str::trim).filter(|given| !given.is_empty()) {
         Some(given) => printable(given.as_bytes(), DETAIL_BYTES_MAX),
@@ -41,7 +41,7 @@ pub fn failure_detail(kind: FailureKind, status: u16, given: Option<&str>) -> St
     }
 }
 
-/// Returns the text for a complete reply that is a failure, such as `401 Unauthorized; no credentials were given, see
+/// Returns the detail for a complete reply that is a failure, such as `401 Unauthorized; no credentials were given, see
 /// --bearer`.
 pub fn status_detail(facts: &StatusFacts<'_>) -> String {
     let mut text = status_text(facts.status).into_owned();
@@ -64,7 +64,7 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
     text
 }
 
-/// Returns how an object differs from its listing.
+/// Returns a text that says how an object differs from its listing.
 pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) -> String {
     match (listed.size, etag) {
         (Some(size), Some(etag)) if size != length && is_same_etag(etag, listed.etag) => format!(
@@ -93,14 +93,14 @@ pub fn status_text(status: u16) -> Cow<'static, str> {
     }
 }
 
-/// Returns the scheme names of a challenge. Parameters are omitted, because they may contain anything.
+/// Returns the names of the schemes in a challenge. Parameters are omitted, because they can contain anything.
 fn schemes_of(challenge: &[u8]) -> String {
     let text = String::from_utf8_lossy(challenge);
     let mut names: Vec<&str> = Vec::new();
     for part in text.split(',').take(SCHEMES_MAX * 8) {
         let mut words = part.split_ascii_whitespace();
         let Some(name) = words.next().filter(|name| is_scheme(name)) else { continue };
-        // `name=value` is a parameter. A single word, or a word before a parameter, is a scheme.
+        // `name=value` is a parameter. A single word, or a word that precedes a parameter, is a scheme.
         if names.len() < SCHEMES_MAX && !names.contains(&name) && words.next().is_none_or(|next| next != "=")
         {
             names.push(name);
@@ -169,7 +169,7 @@ fn status_name(status: u16) -> Option<&'static str> {
 }
 
 impl FailureKind {
-    /// Returns the meaning of the kind, for failures without further detail.
+    /// Returns the meaning of the kind. Used for failures that have no further detail.
     pub fn meaning(self) -> &'static str {
         use FailureKind as Kind;
         match self {

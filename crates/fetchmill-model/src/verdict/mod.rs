@@ -2,8 +2,8 @@
 //! carries out the verdict. The clients are the native worker, the dispatcher for Python engines, streams, listings,
 //! and the code that talks to a store.
 //!
-//! One [`AttemptState`] contains every budget: attempts, forgiven connections, corrections. It does no I/O and has no
-//! clock: time is an argument. The planner decides how long a target waits ([`crate::planner::retry`]).
+//! A single [`AttemptState`] contains every budget: attempts, forgiven connections and corrections. This module does no
+//! I/O and has no clock: time is an argument. The planner decides how long a target waits ([`crate::planner::retry`]).
 
 mod facts;
 pub mod failure_detail;

@@ -1,7 +1,7 @@
-//! Checks whether a reply is the requested part of an object. Only this module defines the rule.
+//! Checks whether a reply is the requested part of an object. No other module defines this rule.
 //!
 //! The status must be 206, and a single `Content-Range` field must state exactly the requested bytes. The body must
-//! have that length and must not be encoded. A part is never cut out of another reply.
+//! have that length and must not be encoded. A part is never extracted from another kind of reply.
 
 use super::head_fields::fields_in;
 use crate::http1::byte_range::ByteRange;
@@ -10,32 +10,32 @@ use crate::limits::REFUSED_BODY_BYTES_MAX;
 use crate::name::for_display;
 use crate::outcome::FailureKind;
 
-/// A requested part, and what the head of the reply says about it.
+/// A requested part, and the information about it in the head of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedPart {
     asked: ByteRange,
     reply: PartReply,
 }
 
-/// Meaning of a reply's head.
+/// Meaning of the head of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
-    /// There is no head yet, or the head says nothing about the part, as in an error or a redirect.
+    /// There is no head yet, or the head says nothing about the part. Errors and redirects are examples of the latter.
     Neither,
     /// The reply contains the part.
     Part,
-    /// The reply does not contain the part. `is_short` means that its body is read to its end, so that the connection
+    /// The reply does not contain the part. If `is_short` is set, the body is read to its end so that the connection
     /// can be reused.
     Other { kind: FailureKind, detail: Box<str>, is_short: bool },
 }
 
 impl ExpectedPart {
-    /// Creates the part from the requested bytes of an object.
+    /// Creates the part of an object that consists of the bytes in `asked`.
     pub fn new(asked: ByteRange) -> Self {
         ExpectedPart { asked, reply: PartReply::Neither }
     }
 
-    /// Reads the head of the reply from its bytes.
+    /// Interprets the head of the reply.
     pub fn head(&mut self, head: &Head, bytes: &[u8]) {
         let (asked, status) = (self.asked, head.status);
         let trouble = match status {
@@ -61,7 +61,7 @@ impl ExpectedPart {
         });
     }
 
-    /// Returns whether more of a body is wanted after `length` bytes.
+    /// Returns whether to read more of a body after `length` bytes.
     pub fn wants_more(&self, length: u64) -> bool {
         match &self.reply {
             PartReply::Neither => true,
@@ -70,7 +70,8 @@ impl ExpectedPart {
         }
     }
 
-    /// Returns why a reply with a body of this length is not the part, or `None` if its status already says so.
+    /// Returns the reason why a reply with a body of this length is not the part, or `None` if its status already gives
+    /// the reason.
     pub(super) fn trouble(&self, length: u64) -> Option<(FailureKind, Box<str>)> {
         match &self.reply {
             PartReply::Neither => None,
@@ -85,7 +86,7 @@ impl ExpectedPart {
     }
 }
 
-/// Returns the problem with the head of a 206.
+/// Returns the problem with the head of a 206 reply.
 pub(super) fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
     let mut content_types = fields_in(head, b"content-type:");
     if content_types.any(|kind| kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))) {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
     use crate::http1::{ReplyProgress, ReplyReader};
 
-    /// Returns the result of a request for `bytes=10-14` if the reply has these fields.
+    /// Returns the result of a request for `bytes=10-14` to which the reply has these fields.
     fn outcome(status: &str, fields: &str, length: u64) -> Option<FailureKind> {
         let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");

@@ -1,9 +1,9 @@
-//! Resumption of an object whose body was cut off, and the check that a reply contains the rest of it. Only this module
-//! defines the rule.
+//! Resumption of an object whose body was cut off, and the check that a reply contains the missing bytes. No other
+//! module defines this rule.
 //!
-//! The rest is requested with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only if the reply states that
-//! it contains exactly the missing bytes, from an object with the same length and the same strong ETag. Two replies
-//! from one URL with the same strong ETag have the same bytes (8.8.1).
+//! The missing bytes are requested with `Range` and `If-Range` (RFC 9110, 13.1.5). They are appended only if the reply
+//! states that it contains exactly these bytes, from an object with the same length and the same strong ETag. Two
+//! replies from one URL with the same strong ETag have the same bytes (8.8.1).
 
 use super::head_fields::fields_in;
 use super::part::difference;
@@ -19,20 +19,20 @@ pub struct Resumption {
     length: u64,
 }
 
-/// Meaning of the reply to a request for the rest.
+/// Meaning of the reply to a request for the missing bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumedReply {
-    /// The reply is the rest.
+    /// The reply contains the missing bytes.
     Rest,
-    /// The reply is the whole object, which may have changed.
+    /// The reply contains the whole object, which may have changed.
     Whole,
     /// The reply is anything else.
     Other,
 }
 
 impl Resumption {
-    /// Reads a head from its bytes. Returns `None` if the rest of its body cannot be requested or a request for it is
-    /// not worthwhile.
+    /// Reads the bytes of a head. Returns `None` if the remaining bytes of its body cannot be requested, or if
+    /// requesting them is not worthwhile.
     pub fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
         let Framing::Length(length) = head.framing else { return None };
         if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {
@@ -46,8 +46,8 @@ impl Resumption {
         (!is_refused && !is_encoded).then_some(Resumption { head: *head, etag, length })
     }
 
-    /// Returns the range that is missing after `came` bytes. The range states its end, so that a server that supports
-    /// `Range` but not `If-Range` cannot send more than is missing.
+    /// Returns the range that is missing after `came` bytes. The range includes its end, so a server that supports
+    /// `Range` but not `If-Range` cannot send more bytes than are missing.
     pub fn rest(&self, came: u64) -> Option<ByteRange> {
         ByteRange::new(came, self.length.checked_sub(came)?).ok()
     }
@@ -57,13 +57,13 @@ impl Resumption {
         &self.etag
     }
 
-    /// Returns the head of the whole object, given the head of the last reply.
+    /// Returns the head of the whole object, based on the head of the last reply.
     pub fn head_of_whole(&self, last: &Head) -> Head {
         let Head { keep_alive, is_suspect, retry_after, .. } = *last;
         Head { keep_alive, is_suspect, retry_after, ..self.head }
     }
 
-    /// Returns the meaning of a reply with this head after `came` bytes were received.
+    /// Returns the meaning of a reply with this head if `came` bytes were received before.
     pub fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
         match head.status {
             206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
@@ -81,14 +81,14 @@ impl Resumption {
     }
 }
 
-/// Returns the ETag of a head, if there is exactly one.
+/// Returns the ETag in a head, if there is exactly one.
 fn only_etag(head: &[u8]) -> Option<&[u8]> {
     let mut etags = fields_in(head, b"etag:");
     etags.next().filter(|_| etags.next().is_none())
 }
 
-/// Returns whether an ETag is strong and can be sent in a request. Its characters must be visible (RFC 9110, 8.8.3)
-/// and, as a stricter rule here, ASCII.
+/// Returns whether an ETag is strong and can be sent in a request. Its characters must be visible (RFC 9110, 8.8.3). As
+/// a stricter rule, they must also be ASCII.
 fn is_strong(etag: &[u8]) -> bool {
     let inside = etag.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     inside.is_some_and(|inside| inside.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"'))
@@ -143,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Returns the meaning of a reply with this range, these fields and a body of this length to the request for the
-    /// rest.
+    /// Returns the meaning of a reply to the request for the missing bytes. The reply has this range, these fields and
+    /// a body of this length.
     fn reply(status: &str, range: &str, fields: &str, length: u64) -> ResumedReply {
         let begun = resumption("1 200", &format!("Content-Length: {LENGTH}\r\nETag: \"a\"\r\n")).unwrap();
         assert_eq!(begun.rest(CAME).unwrap().to_string(), format!("bytes={CAME}-{}", LENGTH - 1));

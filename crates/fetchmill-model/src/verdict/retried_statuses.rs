@@ -1,4 +1,4 @@
-//! Replies that mean that the server gets too many requests.
+//! Replies that mean that the server receives too many requests.
 
 use serde::Deserialize;
 
@@ -6,16 +6,16 @@ use crate::error::Error;
 use crate::options::OptionValue;
 use crate::outcome::{FailureKind, Outcome};
 
-/// Lowest status that may be retried. Lower ones are successes and redirects.
+/// Lowest status that can be retried. Lower statuses are successes and redirects.
 const FIRST: u16 = 400;
 /// Highest status that a head can have.
 const LAST: u16 = 999;
-/// Bits for the statuses from `FIRST` to `LAST`.
+/// Number of words for the bits of the statuses from `FIRST` to `LAST`.
 const WORDS: usize = (LAST - FIRST) as usize / 64 + 1;
 const FORBIDDEN: u16 = 403;
 
-/// The statuses in `--retry-status`, which are retried like 503. There is one bit per status, so a reply costs one
-/// lookup.
+/// The statuses in `--retry-status`, which are retried like 503. Each status takes one bit, so checking a reply costs a
+/// single lookup.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u16>")]
 pub struct RetriedStatuses([u64; WORDS]);
@@ -41,13 +41,13 @@ impl TryFrom<Vec<u16>> for RetriedStatuses {
 }
 
 impl RetriedStatuses {
-    /// Returns the word and the bit of a status, which must not be below `FIRST`.
+    /// Returns the word and the bit that belong to a status, which must not be below `FIRST`.
     fn position(status: u16) -> (usize, u64) {
         let index = usize::from(status - FIRST);
         (index / 64, 1 << (index % 64))
     }
 
-    /// Returns whether the user has named the status.
+    /// Returns whether the user has named this status.
     pub fn contains(&self, status: u16) -> bool {
         if !(FIRST..=LAST).contains(&status) {
             return false;
@@ -56,9 +56,9 @@ impl RetriedStatuses {
         self.0[word] & bit != 0
     }
 
-    /// Returns the outcome or failure of a complete reply. The status determines it, with two exceptions. A status that
-    /// the user has named is `Throttled`. A 403 with `Retry-After`, which some servers use for rate limits, is also
-    /// `Throttled`.
+    /// Returns the outcome or the failure of a complete reply. The status determines it, with two exceptions. A status
+    /// that the user has named becomes `Throttled`. A 403 with `Retry-After`, which some servers use as a rate limit,
+    /// also becomes `Throttled`.
     pub fn of_reply(&self, status: u16, asks_to_wait: bool) -> Result<Outcome, FailureKind> {
         if self.contains(status) || (status == FORBIDDEN && asks_to_wait) {
             return Err(FailureKind::Throttled);
@@ -66,12 +66,12 @@ impl RetriedStatuses {
         FailureKind::of_status(status)
     }
 
-    /// Returns whether the reply means that the server, or this object, gets too many requests.
+    /// Returns whether the reply means that there are too many requests, either to the server or for this object.
     pub fn throttles(&self, status: u16, asks_to_wait: bool) -> bool {
         status >= FIRST && self.of_reply(status, asks_to_wait) == Err(FailureKind::Throttled)
     }
 
-    /// Returns whether the reply does not indicate a server in trouble.
+    /// Returns whether the reply does not suggest that the server is in trouble.
     pub fn is_well(&self, status: u16, asks_to_wait: bool) -> bool {
         !self.of_reply(status, asks_to_wait).is_err_and(FailureKind::is_retryable)
     }

@@ -15,18 +15,19 @@ use crate::s3::{ErrorDocument, StoreError};
 use crate::target::source_metadata::{ListedKey, is_same_etag};
 use crate::verdict::failure_detail::changed_detail;
 
-/// Status of a reply to a conditional request if the object has not changed (RFC 9110, 15.4.5).
+/// Status of the reply to a conditional request if the object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-/// What has been used up of the budgets of a target, page or upload. All fields except the first two are reset for each
-/// planned attempt, because the journal stores only those two for a waiting target.
+/// The used parts of the budgets of a target, page or upload. All fields except the first two are reset for each
+/// planned attempt, because the journal stores only these two fields for a waiting target.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptState {
     /// Number of counted attempts before this one.
     pub attempts: u32,
-    /// Time of the first throttling reply, or 0 if there was none. In a check, the time at which the recheck was due.
+    /// Time of the first throttling reply, or 0 if there was none. In a check, this is the time at which the recheck
+    /// was due.
     pub throttled_since: Millis,
-    /// Number of failures that did not count as attempts, such as failures of connections that had been used before.
+    /// Number of failures that did not count as attempts, for example because the connection had been used before.
     pub forgiven: u32,
     /// Number of requests that were repeated with another region, clock or credentials.
     pub corrections: u32,
@@ -35,9 +36,9 @@ pub struct AttemptState {
     /// Number of requests that were abandoned because other requests got their replies first
     /// ([`crate::reply::patience`]).
     pub abandoned: u32,
-    /// Number of consecutive requests that received little or nothing of the rest of the object.
+    /// Number of consecutive requests that received few or none of the object's missing bytes.
     pub in_vain: u32,
-    /// Whether the body broke off and the rest was requested.
+    /// Whether the body broke off and the missing bytes were requested.
     pub is_resumed: bool,
 }
 
@@ -46,7 +47,7 @@ impl Verdict {
         Verdict::Settle(Outcome::Failed(kind), None)
     }
 
-    /// Adds the store's message.
+    /// Adds the message of the store.
     #[must_use]
     pub fn with_detail(self, detail: Option<Box<str>>) -> Self {
         match self {
@@ -79,10 +80,10 @@ impl AttemptState {
             && let Some(listed) = &reply.listed
             && let Some(kind) = reply.trouble_with(listed)
         {
-            // The size of an encoded form was not checked.
+            // The size of a body in encoded form was not checked.
             let size = listed.size.filter(|_| !reply.is_encoded || reply.store.is_some());
             let compared = ListedKey { size, ..*listed };
-            // Only stores keep listed objects in an encoded form.
+            // Only stores return listed objects in an encoded form.
             let has_same_size = size.is_none_or(|size| size == reply.length);
             let etag = reply.etag.filter(|_| reply.store.is_some() || has_same_size);
             let changed = || changed_detail(&compared, reply.length, etag).into();
@@ -92,7 +93,7 @@ impl AttemptState {
         self.after_status(reply, rules, now)
     }
 
-    /// Decides the next step from status and length alone.
+    /// Decides the next step from the status and the length alone.
     fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.status == NOT_MODIFIED && reply.is_conditional {
             // The client already has this object, so there is nothing to store.
@@ -123,7 +124,7 @@ impl AttemptState {
     /// Decides the next step after a status that only this job treats as throttling. If no attempts are left, the reply
     /// has its usual meaning.
     fn after_retried_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
-        // A server may send such a reply without a time forever, so each attempt counts.
+        // A server could send such a reply without a time forever, so each attempt counts.
         let rules = Rules { is_patient: rules.is_patient && reply.asks_to_wait, ..*rules };
         match self.after_failure(FailureKind::Throttled, &rules, now) {
             Verdict::Settle(..) => {
@@ -143,7 +144,7 @@ impl AttemptState {
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
             // The bad bytes may have belonged to the previous reply. On a new connection, it is certain to which reply
-            // bytes belong.
+            // the bytes belong.
             let is_uncertain = matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp);
             if (broken.is_unanswered && self.forgiven < forgiven_max)
                 || (is_uncertain && self.forgiven < limits::FORGIVEN_SHARED_MAX)
@@ -155,8 +156,9 @@ impl AttemptState {
         self.after_failure(broken.kind, rules, now)
     }
 
-    /// Returns the immediate next step after a body broke off, if its rest can be requested. `brought` is the number of
-    /// bytes that the last request received. `None` means that the interruption is treated like any other failure.
+    /// Returns the immediate next step after a body broke off, if the missing bytes can be requested. `brought` is the
+    /// number of bytes that the last request received. Returns `None` if the interruption is treated like any other
+    /// failure.
     ///
     /// The kept bytes come from a connection that had no earlier replies, so it is certain which request they answer.
     pub fn after_break_off(&mut self, broken: BrokenFacts, brought: u64, rules: &Rules) -> Option<BreakOff> {
@@ -175,13 +177,13 @@ impl AttemptState {
         (self.in_vain <= limits::RESUMED_IN_VAIN_MAX).then_some(BreakOff::Rest)
     }
 
-    /// Returns how long the next request for the rest of an object waits.
+    /// Returns how long to wait before the next request for the missing bytes of an object.
     pub fn resumed_wait(&self) -> Duration {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
-    /// Decides the next step after a reply that is not the requested remainder of a body. Nothing else is recorded:
-    /// only a reply to a request for the whole object counts.
+    /// Decides the next step after a reply that does not contain the requested remainder of a body. Nothing else is
+    /// recorded, because only a reply to a request for the whole object counts.
     fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         let status = reply.status;
         let of_status =
@@ -220,25 +222,25 @@ impl AttemptState {
         Verdict::failed(kind)
     }
 
-    /// Returns whether a target that seems dead is tried again later.
+    /// Returns whether a target that seems dead is to be tried again later.
     pub fn wants_second_look(&self, kind: FailureKind, rules: &Rules) -> bool {
         rules.has_second_look && self.throttled_since == 0 && may_be_dead(kind)
     }
 
-    /// Returns whether the request was repeated immediately on a connection that had no earlier replies. If so, its
+    /// Returns whether the request was repeated immediately on a connection that had no earlier replies. If it was, its
     /// reply is certain.
     pub fn is_repeated(&self) -> bool {
         self.is_resumed || self.forgiven + self.corrections + self.refusals + self.abandoned > 0
     }
 
-    /// Corrects a request, if a correction is possible and there were not too many corrections yet.
+    /// Corrects a request if a correction is possible and not too many corrections have been made yet.
     fn correct(&mut self, correction: Option<Correction>) -> Option<Verdict> {
         let correction = correction.filter(|_| self.corrections < limits::CORRECTIONS_MAX)?;
         self.corrections += 1;
         Some(Verdict::Correct(correction))
     }
 
-    /// Decides the next step if a store does not return an object.
+    /// Decides the next step after a store has returned an error instead of an object.
     pub(super) fn after_store_error(
         &mut self,
         store: &StoreReply<'_>,
@@ -253,9 +255,9 @@ impl AttemptState {
         }
         let detail = document.as_ref().map(|document| detail_of(document, self.corrections));
         let verdict = match meaning {
-            // A client that gets every reply finds the error in the reply.
+            // A client that receives every reply finds the error in the reply.
             Some(StoreError::BadCredentials) if !rules.gives_every_reply => {
-                // A single reply that answers a different request must not stop a job.
+                // A single reply that answers a different request must not stop the job.
                 if self.refusals > 0 && reply.is_certain || !rules.may_repeat {
                     return Verdict::Stop(no_credentials(document.as_ref()));
                 }
@@ -275,8 +277,8 @@ impl AttemptState {
         verdict.with_detail(detail)
     }
 
-    /// Decides the next step after the reply to a request for a listing page or an upload, not for an object of a job.
-    /// `may_hide_error` is set if an error may follow a head that reports success.
+    /// Decides the next step after the reply to a request for a listing page or an upload rather than for an object of
+    /// a job. `may_hide_error` states whether an error can follow a head that reports success.
     pub fn after_bucket_reply(
         &mut self,
         store: &StoreReply<'_>,
@@ -296,9 +298,9 @@ impl AttemptState {
         let kind = match (meaning, status) {
             _ if rules.retried.throttles(status, store.asks_to_wait) => FailureKind::Throttled,
             (Some(StoreError::Throttled), _) => FailureKind::Throttled,
-            // 409: another request for the same object was still in progress.
+            // Status 409 means that another request for the same object was still in progress.
             (Some(StoreError::Transient), _) | (_, 200..=299 | 409) => FailureKind::ServerError,
-            // 501: a repeated request would not help, because the server does not implement it.
+            // Status 501 means that the server does not implement the request, so repeating it would not help.
             (_, 501) => FailureKind::Status,
             _ => FailureKind::of_status(status).err().unwrap_or(FailureKind::Status),
         };
@@ -307,7 +309,7 @@ impl AttemptState {
 }
 
 impl ReplyFacts<'_> {
-    /// Returns how a successful reply differs from what the source stated about the object.
+    /// Returns a failure if a successful reply differs from the facts that the source stated about the object.
     pub fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
         let size = listed.size?;
         if self.length != size
@@ -315,8 +317,8 @@ impl ReplyFacts<'_> {
         {
             return Some(kind);
         }
-        // An encoded form has a different length, unless a store keeps the object encoded. An ETag that is missing on
-        // one side is not a difference.
+        // An encoded form has a different length, unless a store keeps the object in encoded form. An ETag that is
+        // missing on one side is not a difference.
         let is_same_size = self.length == size || (self.is_encoded && self.store.is_none());
         let is_same = |sent: &[u8]| listed.etag.is_empty() || is_same_etag(sent, listed.etag);
         (!is_same_size || !self.etag.is_none_or(is_same)).then_some(FailureKind::Changed)

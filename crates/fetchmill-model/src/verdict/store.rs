@@ -1,4 +1,4 @@
-//! Replies from S3 stores whose meaning differs from the same replies from other servers.
+//! Replies from S3 stores that have a different meaning than the same replies from other servers.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::text::dates::parse_http_date;
 const DETAIL_CHARS_MAX: usize = 300;
 
 impl StoreReply<'_> {
-    /// Returns the problem with the request, if the store reports one that can be corrected.
+    /// Returns the problem with the request if the store reports a problem that can be corrected.
     pub(super) fn correction(
         &self,
         meaning: Option<StoreError>,
@@ -27,7 +27,8 @@ impl StoreReply<'_> {
             Some(StoreError::Expired) => Some(Correction::Credentials),
             Some(StoreError::WrongRegion) => self.region_of(document).map(Correction::Region),
             None if matches!(status, 301 | 307) => self.region_of(document).map(Correction::Region),
-            // Some stores report only the bucket's region. If the request already used it, there is no correction.
+            // Some stores report only the bucket's region. If the request has already used this region, there is no
+            // correction.
             None | Some(StoreError::Other | StoreError::Denied) => {
                 let signed_for = self.signed_for?;
                 self.region_of(document).filter(|region| region != signed_for).map(Correction::Region)
@@ -43,7 +44,7 @@ impl StoreReply<'_> {
         region.filter(|region| is_region(region))
     }
 
-    /// Returns the failure if the reply contains an error in place of an object, or `None` if it is not an error.
+    /// Returns the failure if the reply contains an error in place of an object, or `None` if there is no error.
     pub(super) fn error_in_place(&self) -> Option<FailureKind> {
         let document = ErrorDocument::read(self.start)?;
         let is_throttled = document.meaning(200) == StoreError::Throttled;
@@ -51,7 +52,7 @@ impl StoreReply<'_> {
     }
 }
 
-/// Returns the error's code and message, and the number of attempted corrections.
+/// Returns the code and the message of the error, and the number of corrections that were tried.
 pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> {
     let mut text = format!("{}: {}", document.code, document.message);
     if let Some((end, _)) = text.char_indices().nth(DETAIL_CHARS_MAX) {
@@ -63,7 +64,7 @@ pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> 
     text.into()
 }
 
-/// Returns the error that ends a job if a store does not recognise its credentials.
+/// Returns the error that ends a job if a store does not recognise the credentials.
 pub(super) fn no_credentials(document: Option<&ErrorDocument>) -> Error {
     let why =
         document.map_or_else(String::new, |document| format!("{}: {}", document.code, document.message));

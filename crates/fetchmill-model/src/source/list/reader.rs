@@ -29,7 +29,7 @@ use crate::target::Names;
 use crate::target::entry::ListEntry;
 use crate::target::extra_columns::ColumnType;
 
-/// A list as a source.
+/// A list that serves as a source.
 pub struct ListReader {
     called: String,
     records: Box<dyn Records>,
@@ -37,7 +37,7 @@ pub struct ListReader {
     filters: Filters,
     sample: Option<ListSample>,
     values: RecordValues,
-    /// The last entry. Its memory is reused.
+    /// The last entry. It is kept so that its memory can be reused.
     entry: Vec<u8>,
     scratch: Vec<u8>,
     entries: u64,
@@ -52,14 +52,14 @@ pub struct ListReader {
 /// State of the reader.
 enum ReaderState {
     Open,
-    /// The entries before the error are returned first.
+    /// A read error, which is returned after the entries that precede it.
     Failed(Option<Error>),
     Over,
 }
 
-/// Result of reading a record.
+/// Result of converting a record.
 enum RecordResult {
-    /// A target. Its entry is complete.
+    /// The record is a target, and its entry is complete.
     Target,
     /// The record is skipped. An incomplete entry identifies it.
     Skipped(SkipReason),
@@ -74,8 +74,9 @@ impl std::fmt::Debug for ListReader {
 }
 
 impl ListReader {
-    /// Reads a list from its start to its end. `label` is its name in messages. `promised` is the compression that the
-    /// file name implies. The first bytes of the list determine the actual one. `check` applies only to JSON.
+    /// Reads a list from start to end. `label` is the name of the list in messages. `promised` is the compression that
+    /// the file name implies, while the first bytes of the list determine the actual compression. `check` applies only
+    /// to JSON.
     pub fn of_stream(
         label: &str,
         (input, check): (Box<dyn Read + Send>, FieldCheck),
@@ -107,7 +108,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// Reads a Parquet file, which needs random access: its footer comes first.
+    /// Reads a Parquet file. The file must support random access, because its footer is read first.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, options: &ListOptions) -> Result<Self> {
         Dialect::of(label, ListFormat::Parquet, options)?;
         let plan = ColumnPlan::new(options)?;
@@ -116,7 +117,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// Reads a bucket inventory from its `manifest.json`. The data files are opened one by one.
+    /// Reads a bucket inventory from its `manifest.json`. The data files are opened one at a time.
     pub fn of_inventory<D: DataFiles + 'static>(
         label: &str,
         inventory: Inventory,
@@ -140,8 +141,8 @@ impl ListReader {
             (options.first_row, options.row_count),
         )?);
         let reader = Self::new(format!("the inventory {label}"), records, plan, options)?;
-        // Repeated lines are not detected: an inventory names each key once, and a resumed run does not read earlier
-        // files again.
+        // Repeated lines are not detected, because an inventory names each key once, and a resumed run does not read
+        // earlier files again.
         Ok(ListReader { seen: SeenLines::off(), ..reader })
     }
 
@@ -152,7 +153,7 @@ impl ListReader {
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
-    /// Reads items that a program supplies. An item has a URL and an optional key, but no columns.
+    /// Reads items that a program supplies. An item consists of a URL and an optional key, and it has no columns.
     pub fn of_items(called: &str, items: Box<dyn Items>, options: &ListOptions) -> Result<Self> {
         let asked = [&options.column, &options.key_column];
         if asked.iter().any(|column| column.is_some())
@@ -201,23 +202,23 @@ impl ListReader {
         })
     }
 
-    /// Returns only the records, for a list that consists of several files.
+    /// Returns only the records. They become part of a list that consists of several files.
     pub fn into_records(self) -> ListRecords {
         ListRecords(self.records)
     }
 
-    /// Sets the size of the input in bytes, if known.
+    /// Sets the size of the input in bytes, if it is known.
     #[must_use]
     pub fn with_length(self, length: Option<u64>) -> Self {
         ListReader { length, ..self }
     }
 
-    /// Returns the fraction of the list that has been read, from 0 to 1, or `None` if unknown.
+    /// Returns the fraction of the list that has been read, from 0 to 1, or `None` if it is unknown.
     pub fn share_read(&self) -> Option<f64> {
         self.records.read_share()?.of(self.length)
     }
 
-    /// Returns the list's name in messages.
+    /// Returns the name of the list in messages.
     pub fn called(&self) -> &str {
         &self.called
     }
@@ -227,18 +228,18 @@ impl ListReader {
         self.records.notice().map(|notice| format!("{}: {notice}", self.called))
     }
 
-    /// Returns the names and types of the kept columns, in the order of an entry's kept values.
+    /// Returns the names and types of the kept columns, in the order of the kept values in an entry.
     pub fn kept_columns(&self) -> Vec<(String, ColumnType)> {
         self.plan.kept_columns(&*self.records)
     }
 
-    /// Restricts the list to the targets of this sample. All others are skipped.
+    /// Restricts the list to the targets of this sample. All other targets are skipped.
     pub fn set_sample(&mut self, sample: ListSample) {
         self.sample = Some(sample);
     }
 
-    /// Reads the whole list to choose a sample of `count` targets. The job then needs a new reader. `goes_on` is called
-    /// regularly. If it returns `false`, the result is `None`.
+    /// Reads the whole list to choose a sample of `count` targets. After that, the job needs a new reader. `goes_on` is
+    /// called regularly. Returns `None` if `goes_on` returns `false`.
     pub fn find_sample(
         mut self,
         count: u64,
@@ -298,8 +299,8 @@ impl ListReader {
             self.entry.clear();
             let place = self.records.place();
             let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-            // Columns that are too long are omitted, because they are the reason. A line that is not a record has no
-            // columns.
+            // Kept columns that are too long are omitted, because they are the reason for the failure. A line that is
+            // not a record has no columns.
             let values = self.plan.kept_values(&self.values, &mut self.scratch).ok().flatten();
             let values = values.filter(|_| is_record);
             ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
@@ -313,7 +314,7 @@ impl ListReader {
         Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
     }
 
-    /// Remembers the lines of an earlier run again, up to one page per call.
+    /// Stores the lines of an earlier run again for comparison, up to one page per call.
     fn remember_again(&mut self, position: ListPosition) -> Result<ReadStep> {
         let end = position.entries.min(self.entries + LIST_PAGE_ENTRIES);
         while self.entries < end && !self.seen.is_full() {
@@ -327,7 +328,7 @@ impl ListReader {
         Ok(if is_done { ReadStep::Done } else { ReadStep::NothingNow })
     }
 
-    /// Reads on to the position that an earlier run reached.
+    /// Continues reading up to the position that an earlier run reached.
     fn catch_up(&mut self) -> Result<ReadStep> {
         let Some(position) = self.resume else { return Ok(ReadStep::Done) };
         if self.remember_again(position)? == ReadStep::NothingNow {

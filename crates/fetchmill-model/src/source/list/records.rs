@@ -1,4 +1,4 @@
-//! Records, which every list format produces. A record contains the values of the wanted columns.
+//! Records, which every list format produces. A record consists of the values of the wanted columns.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use crate::target::extra_columns::ColumnType;
 /// Result of reading the next record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RecordStep {
-    /// A record. Its values are set.
+    /// A valid record, whose values are set.
     Record,
-    /// An invalid record, with the reason.
+    /// An invalid record. Contains the reason.
     Bad(&'static str),
     /// A record to skip.
     LeftOut,
-    /// See [`super::ListStep::NothingNow`].
+    /// No data is available at the moment. See [`super::ListStep::NothingNow`].
     NothingNow,
     /// There are no more records.
     End,
@@ -28,10 +28,10 @@ pub(super) trait Records: Send {
     /// Reads the next record. `values` is cleared first.
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep>;
 
-    /// Describes the position of the last record, for example `line 17`.
+    /// Describes the position of the last record, such as `line 17`.
     fn place(&self) -> String;
 
-    /// Returns the last record's text as it is in the list. Empty for formats that are not text.
+    /// Returns the text of the last record as it is in the list. For formats that are not text, the result is empty.
     fn text(&self) -> &[u8] {
         b""
     }
@@ -39,17 +39,17 @@ pub(super) trait Records: Send {
     /// Returns the position in the list, without the number of entries.
     fn position(&mut self) -> ListPosition;
 
-    /// Resumes after a position from another run. Call it again until it is done. `End` means that the list is
-    /// different.
+    /// Resumes after a position from another run. Must be called again until it returns `Done`. `End` means that the
+    /// list has changed.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep>;
 
-    /// Returns the type of a wanted column, if the list states it.
+    /// Returns the type of a wanted column, if the list states the type.
     fn column_type(&self, _column: usize) -> ColumnType {
         ColumnType::String
     }
 
-    /// Returns the names of all columns, if the list has names. They must be the same in all files of a list. Consumes
-    /// nothing.
+    /// Returns the names of all columns, if the list has column names. The names must be the same in all files of a
+    /// list. Consumes nothing.
     fn columns(&mut self) -> Result<Option<Vec<String>>> {
         Ok(None)
     }
@@ -59,18 +59,18 @@ pub(super) trait Records: Send {
         None
     }
 
-    /// Returns how much of the list has been read, or `None` if the records cannot tell.
+    /// Returns how much of the list has been read, or `None` if the records do not show this.
     fn read_share(&self) -> Option<ReadShare> {
         None
     }
 
-    /// Returns the unit of a position.
+    /// Returns the unit in which a position is measured.
     fn unit(&self) -> &'static str {
         "bytes"
     }
 }
 
-/// Records of one file of a list.
+/// Records from one file of a list.
 pub struct ListRecords(pub(super) Box<dyn Records>);
 
 impl std::fmt::Debug for ListRecords {
@@ -79,7 +79,7 @@ impl std::fmt::Debug for ListRecords {
     }
 }
 
-/// Values of a record's wanted columns.
+/// Values of the wanted columns in a record.
 #[derive(Debug, Default)]
 pub(super) struct RecordValues {
     bytes: Vec<u8>,
@@ -106,7 +106,7 @@ impl RecordValues {
         self.places[column] = None;
     }
 
-    /// Returns the value of a column, or `None` if the record has none.
+    /// Returns the value of a column, or `None` if the record does not have one.
     pub(super) fn get(&self, column: usize) -> Option<&[u8]> {
         self.places.get(column)?.clone().map(|place| &self.bytes[place])
     }

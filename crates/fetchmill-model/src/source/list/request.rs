@@ -1,7 +1,7 @@
-//! `--method`, `--data`, `--data-json` and `--header` with column values: the requests for a list's targets.
+//! The requests for a list's targets: `--method`, `--data`, `--data-json` and `--header`, with column values.
 //!
-//! A value cannot break out of its placeholder. In a form it is percent-encoded. In JSON it stays inside its string or
-//! is one plain value. In a header field it cannot end the line.
+//! A value cannot break out of its placeholder. In a form, it is percent-encoded. In JSON, it stays inside its string
+//! or is a single plain value. In a header field, it cannot end the line.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -21,51 +21,51 @@ options! {
     pub struct RequestOptions {
         /// Method. `None` means `POST` if there is a body, and `GET` otherwise.
         method: Option<String> = None;
-        /// Form body: `a={column}&b=c`.
+        /// Form body, such as `a={column}&b=c`.
         data: Option<String> = None;
-        /// JSON body: `{"a": "{column}"}`.
+        /// JSON body, such as `{"a": "{column}"}`.
         data_json: Option<String> = None;
-        /// Whether a request may be repeated, whatever its method.
+        /// Whether a request may be repeated whatever its method is.
         idempotent: bool = false;
-        /// Column with the start of the requested part.
+        /// Column that contains the start of the requested part.
         offset_column: Option<String> = None;
-        /// Column with the length of the requested part.
+        /// Column that contains the length of the requested part.
         length_column: Option<String> = None;
-        /// Column with the object's expected hash.
+        /// Column that contains the expected hash of the object.
         hash_column: Option<String> = None;
     } and {
         /// Header fields whose values contain columns.
         headers: Vec<RowHeader>,
-        /// Origin that receives the `headers` that may be secrets, written as the start of its URLs.
+        /// Origin that receives those `headers` that may be secrets, written as the start of its URLs.
         headers_for: Option<String>,
-        /// `Content-Type` of the body, if set by the user.
+        /// `Content-Type` of the body, if the user has set it.
         content_type: Option<String>,
     }
 }
 
-/// A header field with columns in its value.
+/// A header field whose value contains columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowHeader {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its value, with placeholders.
+    /// Value of the field, with placeholders.
     pub value: String,
-    /// Whether the field is never a secret, whatever its value.
+    /// Whether the field is never a secret, whatever its value is.
     pub is_open: bool,
 }
 
-/// Encoding of a column's value in its placeholder.
+/// How the value of a column is encoded in its placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
-    /// Unchanged, in a body.
+    /// The value is unchanged, in a body.
     Raw,
-    /// Encoded for a form.
+    /// The value is encoded for a form.
     Form,
-    /// Escaped inside a JSON string.
+    /// The value is escaped inside a JSON string.
     JsonText,
-    /// A JSON value.
+    /// The value is itself a JSON value.
     JsonValue,
-    /// Checked for a header field.
+    /// The value is checked for use in a header field.
     Field,
 }
 
@@ -76,20 +76,20 @@ pub(super) enum RequestPiece<C> {
     Column(C, ValueEncoding),
 }
 
-/// Body and header fields in pieces.
+/// The pieces of the body and of the header fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestPieces<C> {
-    /// A body with columns. `None` if each target has the job's body.
+    /// A body that contains columns. `None` if each target has the job's body.
     pub(super) body: Option<Vec<RequestPiece<C>>>,
     /// Whether the body must be JSON.
     pub(super) is_json: bool,
-    /// Header fields: name, value, and whether the field is never a secret.
+    /// Header fields, each with its name, its value, and whether it is never a secret.
     pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
-    /// See [`RequestOptions::headers_for`].
+    /// Origin of the header fields that may be secrets. See [`RequestOptions::headers_for`].
     pub(super) headers_for: Option<String>,
-    /// Offset and length of the requested part.
+    /// Columns with the offset and the length of the requested part.
     pub(super) range: Option<(C, C)>,
-    /// Expected hash of the object.
+    /// Column with the expected hash of the object.
     pub(super) hash: Option<C>,
 }
 
@@ -106,7 +106,7 @@ impl<C> RequestPieces<C> {
         columns.chain(range).chain(&mut self.hash)
     }
 
-    /// Returns the same pieces with converted columns.
+    /// Returns the same pieces after converting their columns.
     pub(super) fn with_columns<D>(self, mut other: impl FnMut(C) -> D) -> RequestPieces<D> {
         let mut changed = |pieces: Vec<RequestPiece<C>>| -> Vec<RequestPiece<D>> {
             let change = |piece| match piece {
@@ -133,7 +133,7 @@ impl RequestOptions {
         self.is_other() || self.has_range() || self.has_hash()
     }
 
-    /// Returns whether a method, a body or header fields with columns are set.
+    /// Returns whether the user has set a method, a body, or header fields with columns.
     pub(super) fn is_other(&self) -> bool {
         !self.is_bare_get() || !self.headers.is_empty()
     }
@@ -148,12 +148,12 @@ impl RequestOptions {
         self.offset_column.is_some() || self.length_column.is_some()
     }
 
-    /// Returns whether each target has a hash.
+    /// Returns whether each target has an expected hash.
     pub fn has_hash(&self) -> bool {
         self.hash_column.is_some()
     }
 
-    /// Returns the columns with the start and the length of a part.
+    /// Returns the columns that contain the start and the length of a part.
     fn range_columns(&self) -> Result<Option<(&String, &String)>> {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),
@@ -175,7 +175,7 @@ impl RequestOptions {
         }
     }
 
-    /// Moves the fields whose values contain columns out of `headers`. `is_open` returns whether a field is never a
+    /// Moves the fields whose values contain columns out of `headers`. `is_open` must return whether a field is never a
     /// secret.
     pub fn take_row_headers(&mut self, headers: &mut Vec<(String, String)>, is_open: impl Fn(&str) -> bool) {
         let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
@@ -190,14 +190,14 @@ impl RequestOptions {
         });
     }
 
-    /// Returns the `Content-Type` field of the body, unless the user set one.
+    /// Returns the `Content-Type` field of the body, or `None` if the user has set one or there is no body.
     pub fn body_field(&self) -> Option<(&'static str, &'static str)> {
         let kind = if self.data_json.is_some() { JSON } else { FORM };
         let is_said = self.headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
         (self.has_body() && self.content_type.is_none() && !is_said).then_some(("Content-Type", kind))
     }
 
-    /// Returns the body that all targets share, if it contains no columns.
+    /// Returns the body that all targets share, if the body contains no columns.
     pub fn common_body(&self) -> Result<Option<Vec<u8>>> {
         let pieces = self.body_pieces()?;
         let texts = pieces.into_iter().flatten().map(|piece| match piece {
@@ -216,8 +216,8 @@ impl RequestOptions {
         Ok(!self.headers.is_empty() || has_body_columns || self.has_range())
     }
 
-    /// Returns the requests as text for the job's identity, because different requests make a different job. They may
-    /// contain secrets, so they appear only as a digest.
+    /// Returns the requests as a text for the job's identity, because a job with different requests is a different job.
+    /// The requests can contain secrets, so the text is only a digest.
     pub fn identity(&self) -> Option<String> {
         if !self.is_custom() {
             return None;
@@ -247,7 +247,8 @@ impl RequestOptions {
         }
     }
 
-    /// Returns the pieces that are built for each target. They are empty if all requests are the same or plain `GET`s.
+    /// Returns the pieces that are built for each target. If all requests are the same or are plain `GET`s, there are
+    /// no pieces.
     pub(super) fn pieces(&self) -> Result<RequestPieces<NamedColumn>> {
         let body = if self.common_body()?.is_none() { self.body_pieces()? } else { None };
         let fields = self.headers.iter().map(|header| {
@@ -265,7 +266,7 @@ impl RequestOptions {
     }
 }
 
-/// Returns pieces whose values have the encoding `place`. `raw` is the encoding of unescaped values.
+/// Converts pieces so that their values have the encoding `place`. Unescaped values have the encoding `raw`.
 fn placed(pieces: Vec<Piece>, place: ValueEncoding, raw: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
     let placed = |piece| match piece {
         Piece::Text(text) => RequestPiece::Text(text),
@@ -289,8 +290,8 @@ fn form_pieces(data: &str, content_type: Option<&str>) -> Result<Vec<RequestPiec
     Ok(placed(pieces, ValueEncoding::Form, ValueEncoding::Raw))
 }
 
-/// Returns the pieces of a header field's value, if it has columns. Other braces are unchanged, because a value may be
-/// JSON.
+/// Returns the pieces of a header field's value if it contains columns. Other braces are left unchanged, because a
+/// value can be JSON.
 fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
     let pieces = template::parse_pieces(value)?;
     let is_name = |piece: &Piece| match piece {
@@ -298,7 +299,7 @@ fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
         Piece::Column { name, .. } => name.as_ref().is_none_or(|name| !name.contains(['"', ':', ','])),
     };
     (template::has_columns(&pieces) && pieces.iter().all(is_name))
-        // Even an unescaped value must not end its field, because anyone may have written the list.
+        // Even an unescaped value must not end its field, because the list may come from anyone.
         .then(|| placed(pieces, ValueEncoding::Field, ValueEncoding::Field))
 }
 
@@ -314,8 +315,8 @@ fn of_json(pieces: Vec<JsonPiece>) -> Vec<RequestPiece<NamedColumn>> {
     pieces.into_iter().map(placed).collect()
 }
 
-/// Appends a value in the encoding that its placeholder requires. The value is `None` if the record does not have the
-/// column. The error explains why the value is not allowed there.
+/// Appends a value in the encoding that its placeholder requires. `value` is `None` if the record does not have the
+/// column. The error explains why the value is not allowed in this placeholder.
 pub(super) fn push_value(
     out: &mut String,
     place: ValueEncoding,

@@ -1,9 +1,9 @@
 //! `--sample`: a given number of targets from a list, each chosen with the same probability.
 //!
-//! A fixed permutation maps each entry's number to a 64-bit number. The entries with the lowest results form the
-//! sample. Before the job, the list is read once to find the highest result in the sample. That number alone determines
-//! the sample, in this run and in a resumed one. No two entries have the same result, so the sample has exactly the
-//! requested size.
+//! A fixed permutation maps the number of each entry to a 64-bit number. The entries with the lowest results form the
+//! sample. Before the job starts, the list is read once to find the highest result in the sample. This result alone
+//! determines the sample, both in this run and in a resumed run. No two entries have the same result, so the sample has
+//! exactly the requested size.
 
 use std::collections::BinaryHeap;
 
@@ -13,7 +13,7 @@ use crate::limits::SAMPLE_TARGETS_MAX;
 /// The selected entries of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListSample {
-    /// The highest selected number.
+    /// The highest result of the permutation that is still in the sample.
     pub up_to: u64,
 }
 
@@ -23,7 +23,7 @@ impl ListSample {
     }
 }
 
-/// Finds a [`ListSample`].
+/// Reads a list to find a [`ListSample`].
 pub(super) struct SampleFinder {
     count: usize,
     lowest: BinaryHeap<u64>,
@@ -56,7 +56,7 @@ impl SampleFinder {
     }
 }
 
-/// Permutes the 64-bit numbers with the last steps of splitmix64, each of which is invertible.
+/// Permutes the 64-bit numbers with the last steps of splitmix64. Each of these steps is invertible.
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

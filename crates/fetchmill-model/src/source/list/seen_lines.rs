@@ -1,7 +1,7 @@
 //! Detects repeated lines of a list, in memory that does not grow with the list.
 //!
-//! Lines are compared by 128-bit hashes with a seed that is new in each run. Nobody can therefore construct a list in
-//! which different lines have the same hash.
+//! Lines are compared by their 128-bit hashes, with a new seed in each run. It is therefore impossible to construct a
+//! list in which different lines have the same hash.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -33,14 +33,14 @@ impl SeenLines {
         SeenLines { hashes: HashSet::default(), seed: RandomState::new().hash_one(0), max }
     }
 
-    /// Returns whether the set is full. If so, later lines are compared with it but not added.
+    /// Returns whether the set is full. If so, later lines are compared with the set but not added to it.
     pub(super) fn is_full(&self) -> bool {
         self.hashes.len() >= self.max
     }
 
     /// Returns whether an earlier line had the same text and the same entry. Lines that differ only in unused columns
-    /// count as different, because that may be intended. A request that must not be repeated never counts as repeated:
-    /// if it is listed twice, both requests are intended.
+    /// count as different, because the difference may be intended. A request that must not be sent twice never counts
+    /// as repeated. If it is listed twice, both requests are intended.
     pub(super) fn is_repeated(&mut self, line: &[u8], entry: &[u8]) -> bool {
         if self.max == 0 || !may_be_repeated(entry) {
             return false;

@@ -1,4 +1,4 @@
-//! Reads some columns of a file that is not used as a list. Values are returned unchanged, record by record.
+//! Reads some columns of a file that is not used as a list of targets. Values are returned unchanged, record by record.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use super::{Compression, ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
-/// See the module. It has the same memory limits as a list.
+/// A reader of a file's columns, with the same memory limits as a list. See the module.
 pub struct TableReader {
     records: Box<dyn Records>,
     values: RecordValues,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for TableReader {
 }
 
 impl TableReader {
-    /// Reads a `csv` or `jsonl` file from its start to its end, compressed or not.
+    /// Reads a `csv` or `jsonl` file from start to end. The file can be compressed.
     pub fn of_stream(
         label: &str,
         input: Box<dyn Read + Send>,
@@ -56,7 +56,7 @@ impl TableReader {
         Ok(TableReader { records, values: RecordValues::default() })
     }
 
-    /// Moves to the next record. Returns `false` after the last one. An invalid record is an error.
+    /// Moves to the next record. Returns `false` after the last record. An invalid record is an error.
     pub fn next_record(&mut self) -> Result<bool> {
         loop {
             return match self.records.next(&mut self.values)? {
@@ -68,7 +68,7 @@ impl TableReader {
         }
     }
 
-    /// Returns the value of the wanted column at a position, or `None` if it is null.
+    /// Returns the value of the wanted column at this position, or `None` if the value is null.
     pub fn value(&self, column: usize) -> Option<&[u8]> {
         self.values.get(column)
     }
@@ -79,7 +79,7 @@ impl TableReader {
     }
 }
 
-/// Selects the first column as the URL column and the others as kept columns.
+/// Creates a plan with the first column as the URL column and the others as kept columns.
 fn plan(columns: &[&str]) -> Result<ColumnPlan> {
     let (first, others) = columns.split_first().unwrap_or((&"", &[]));
     ColumnPlan::new(&ListOptions {

@@ -1,5 +1,5 @@
-//! `--template`: a URL built from column values. A value cannot break out of its placeholder. Characters with a meaning
-//! in a URL are percent-encoded, and a value in place of a host must be a host.
+//! `--template`: a URL that is built from column values. A value cannot break out of its placeholder. Characters with a
+//! special meaning in URLs are percent-encoded, and a value that stands in the place of a host must be a host.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use crate::name::for_display;
 pub(super) enum Piece {
     /// Literal text.
     Text(String),
-    /// A column's value. Without a name, it is the URL column. A raw value is not escaped.
+    /// The value of a column. Without a name, this is the URL column. A raw value is not escaped.
     Column { name: Option<String>, is_raw: bool },
 }
 
-/// Suffix that requests the unescaped value of a column: `{name!r}`.
+/// Suffix that asks for the unescaped value of a column: `{name!r}`.
 const RAW: &str = "!r";
 
-/// Parses a template such as `https://www.{}/{name}`. `{{` and `}}` are literal braces. Unless `needs_column` is set,
-/// text without placeholders is valid.
+/// Parses a template such as `https://www.{}/{name}`. `{{` and `}}` stand for literal braces. If `needs_column` is set,
+/// a text without placeholders is invalid.
 pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     let pieces = parse_pieces(template).ok_or_else(|| unpaired(&format!("--template {template}")))?;
     if needs_column && !has_columns(&pieces) {
@@ -31,19 +31,19 @@ pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Returns whether any piece is a column's value.
+/// Returns whether any of the pieces is the value of a column.
 pub(super) fn has_columns(pieces: &[Piece]) -> bool {
     pieces.iter().any(|piece| matches!(piece, Piece::Column { .. }))
 }
 
-/// Returns the start of the template up to the slash after the host, if this part contains no column. All URLs begin
-/// with it.
+/// Returns the start of the template up to the slash after the host, if this part contains no column. All URLs then
+/// begin with this part.
 pub(super) fn fixed_origin(template: &str) -> Option<String> {
     let pieces = parse_pieces(template)?;
     let Some(Piece::Text(text)) = pieces.first() else { return None };
     let host = text.find("://")? + 3;
     let end = text[host..].find(['/', '?', '#', '\\']).map(|end| host + end);
-    // Without a slash after the host, the text must be the whole template.
+    // If there is no slash after the host, the text must be the whole template.
     let end = end.or((pieces.len() == 1).then_some(text.len()))?;
     Some(format!("{}/", &text[..end]))
 }
@@ -84,20 +84,20 @@ pub(super) fn column(inside: &str) -> Piece {
     Piece::Column { name: (!name.is_empty()).then(|| name.to_owned()), is_raw }
 }
 
-/// Appends a percent-encoded value. Only letters, digits and `-._~` are unchanged.
+/// Appends a percent-encoded value. Only letters, digits and `-._~` are left unchanged.
 pub(super) fn push_encoded(text: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // Writing into a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }
 }
 
 /// Appends a value to the start of a URL, encoded as its position requires. The error explains why the value is not
-/// allowed there. A value before `://` is appended unchanged, because its role in the URL is not known yet.
+/// allowed at this position. A value before `://` is appended unchanged, because its role in the URL is not known yet.
 pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(), String> {
     let Some(scheme) = url.find("://") else {
         url.push_str(value);
@@ -119,7 +119,7 @@ pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(
 }
 
 /// Returns whether a value is part of a path segment `.` or `..`. Such a value would change the path outside its
-/// placeholder. `start` is the position of the value in the URL, which must be complete.
+/// placeholder. `url` must be complete, and `start` is the position of the value in it.
 pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
     let path = url.find(['?', '#']).map_or(url, |end| &url[..end]);
     let Some(head) = path.get(..start) else { return false };
@@ -129,8 +129,8 @@ pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
     segment == "." || segment == ".."
 }
 
-/// Returns whether a value consists of characters that are valid in a host. The URL parser decides whether it really is
-/// a host. The parser converts non-ASCII text to punycode, which contains no character that ends a host.
+/// Returns whether a value consists of characters that are valid in a host. The URL parser decides whether the value
+/// really is a host. The parser converts non-ASCII text to punycode, which contains no character that ends a host.
 fn is_host(value: &str) -> bool {
     let address = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_plain = |text: &str, more: &str| {
@@ -139,7 +139,7 @@ fn is_host(value: &str) -> bool {
     address.map_or_else(|| is_plain(value, "-._"), |address| is_plain(address, ":."))
 }
 
-/// Returns the error for an unpaired brace. `of` is the option, with its value unless that is a secret.
+/// Returns the error for an unpaired brace. `of` is the option, including its value unless the value is a secret.
 pub(super) fn unpaired(of: &str) -> Error {
     Error::Usage(format!("{of} has an unpaired brace; write {{{{ or }}}} for a literal brace"))
 }

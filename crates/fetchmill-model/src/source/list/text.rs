@@ -7,7 +7,7 @@ use super::records::{RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
 use crate::source::ListPosition;
 
-/// Records of a text list, one value per line.
+/// The records of a text list, which contains one value per line.
 pub(super) struct TextRecords {
     lines: Lines,
 }

@@ -2,7 +2,8 @@
 //! resolved, and special characters are encoded. The scheme's default port and the fragment are removed. Different
 //! spellings of a URL therefore become the same text.
 //!
-//! `s3://BUCKET/KEY` is also accepted. These rules do not apply to it, because a key may be any bytes, percent-encoded.
+//! `s3://BUCKET/KEY` is also accepted. These rules do not apply to such a URL, because a key can consist of any bytes,
+//! percent-encoded.
 
 use std::borrow::Cow;
 
@@ -12,15 +13,15 @@ use crate::limits::URL_BYTES_MAX;
 use crate::name;
 use crate::source::percent;
 
-/// Maximum length of a host that is accepted without further checks. A name has up to 253 bytes, and each label up to
-/// 63.
+/// Maximum length of a host that is accepted without further checks. A host name has up to 253 bytes, and each of its
+/// labels has up to 63.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-/// Error for a bare domain, or a path.
+/// Error for a bare domain or a path.
 const NO_SCHEME: &str = "it has no scheme; for bare domains add --template 'https://{}'";
 
-/// Returns the normalised URL in a text. The error explains why the text is not a URL that can be fetched. Surrounding
-/// white space is ignored.
+/// Returns the normalised URL in a text. Surrounding white space is ignored. The error explains why the text is not a
+/// URL that can be fetched.
 pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
     let text = text.trim_matches(|character: char| character.is_ascii_whitespace());
     if text.len() > URL_BYTES_MAX {
@@ -41,7 +42,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("it is empty");
     }
-    // The URL standard removes these silently.
+    // The URL standard silently removes these characters.
     if text.contains(['\t', '\n', '\r']) {
         return Err("it contains a tab or a newline");
     }
@@ -49,7 +50,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it begins or ends with a control character");
     }
     let mut url = Url::parse(text).map_err(why)?;
-    // The standard parses `example.com:8080` as a URL whose scheme is the host.
+    // The URL standard parses `example.com:8080` as a URL whose scheme is `example.com`.
     if url.scheme().contains('.') || url.scheme() == "localhost" {
         return Err(NO_SCHEME);
     }
@@ -69,8 +70,8 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     Ok(url.into())
 }
 
-/// Normalises the `BUCKET/KEY` of an S3 URL. `?` and `#` in a key must be percent-encoded, because they are ambiguous
-/// otherwise.
+/// Normalises the `BUCKET/KEY` of an S3 URL. `?` and `#` in a key must be percent-encoded, because they would be
+/// ambiguous otherwise.
 fn normalise_key(text: &str) -> Result<String, &'static str> {
     let Some((bucket, key)) = text.split_once('/').filter(|(_, key)| !key.is_empty()) else {
         return Err("it has no key (s3://BUCKET/KEY)");
@@ -113,8 +114,8 @@ fn why(error: url::ParseError) -> &'static str {
     }
 }
 
-/// Returns the origin of a normalised URL: scheme, host, and the port if it is not the scheme's default, or `None` if
-/// the text is not a normalised URL.
+/// Returns the origin of a normalised URL, which consists of the scheme, the host and any port that is not the scheme's
+/// default. Returns `None` if the text is not a normalised URL.
 pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
     let start = memchr::memmem::find(url, b"://")? + 3;
     let end = memchr::memchr2(b'/', b'?', &url[start..])? + start;
@@ -122,13 +123,13 @@ pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns whether a text is a URL at this normalised origin that [`normalise`] would not change. This is only a fast
-/// path, so the result may be `false` for such a URL.
+/// path, so the result can be `false` even for such a URL.
 pub fn is_plain_at(url: &str, origin: &str) -> bool {
     url.strip_prefix(origin).is_some_and(|path| path.starts_with('/') && is_normal_path(path.as_bytes()))
 }
 
-/// Returns whether [`normalise`] would not change the text. This is only a fast path, so the result may be `false` for
-/// such a text.
+/// Returns whether [`normalise`] would not change a text. This is only a fast path, so the result can be `false` even
+/// for such a text.
 fn is_normal(url: &[u8]) -> bool {
     let (rest, own_port) = match url {
         [b'h', b't', b't', b'p', b':', b'/', b'/', rest @ ..] => (rest, 80),
@@ -157,8 +158,8 @@ fn is_normal_port(digits: &[u8], own_port: u32) -> bool {
     number.is_some_and(|number| number <= 65_535 && number != own_port)
 }
 
-/// Returns whether a host has only lower-case labels, no punycode, and no number as its last label. With a number
-/// there, it would be an IP address.
+/// Returns whether a host consists of lower-case labels, without punycode and without a number as the last label. A
+/// host that ends with a number is an IP address.
 fn is_normal_host(host: &[u8]) -> bool {
     let is_label = |label: &[u8]| {
         !label.is_empty()
@@ -172,8 +173,8 @@ fn is_normal_host(host: &[u8]) -> bool {
         && host.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// Returns whether a path and query contain only characters that stay unchanged, and no segment that could mean `.` or
-/// `..`.
+/// Returns whether a path and its query contain only characters that remain unchanged, and no segment that could mean
+/// `.` or `..`.
 fn is_normal_path(path: &[u8]) -> bool {
     path.iter().all(|byte| AS_IS[usize::from(*byte)])
         && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path.get(slash + 1), Some(b'.' | b'%')))

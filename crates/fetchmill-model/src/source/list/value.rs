@@ -1,4 +1,4 @@
-//! Values of a Parquet file as text.
+//! The values in a Parquet file, as text.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -31,7 +31,8 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
         )
 }
 
-/// Returns the column type for kept values. Dates, times and numbers that fit no fetchmill type become text.
+/// Returns the type of a kept column with such values. Dates, times, and numbers that fit no fetchmill type become
+/// text.
 pub(super) fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Boolean => ColumnType::Bool,
@@ -42,8 +43,8 @@ pub(super) fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Passes a value's text to `set` unless the value is null. Dates and times use ISO 8601, with a Z if the file says
-/// that they are UTC.
+/// Passes the text of a value to `set`, unless the value is null. Dates and times are written in ISO 8601, with a `Z`
+/// if the file says that they are in UTC.
 pub(super) fn give(array: &ArrayRef, row: usize, mut set: impl FnMut(&[u8])) {
     if array.is_null(row) {
         return;
@@ -68,7 +69,8 @@ fn other_text(array: &ArrayRef, row: usize) -> Option<String> {
     where
         T::Native: std::fmt::Debug,
     {
-        // `{:?}` writes a float as the shortest text that parses to the same value and is recognisable as a float.
+        // `{:?}` writes a float as the shortest text that parses to the same value and cannot be mistaken for an
+        // integer.
         format!("{:?}", array.as_primitive::<T>().value(row))
     }
     Some(match array.data_type() {

@@ -1,4 +1,4 @@
-//! A list in a zip archive with one file, such as top-1m.csv.zip.
+//! A list in a zip archive that contains a single file, such as top-1m.csv.zip.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -9,25 +9,25 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::error::{Error, Result};
 use crate::name::for_display;
 
-/// First bytes of a zip archive, and of an empty one.
+/// First bytes of a zip archive, and of an empty zip archive.
 const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
-/// Number of file names that an error shows if there are several files.
+/// Maximum number of file names that an error shows if there are several files.
 const SHOWN_NAMES: usize = 3;
 /// A file that every Office document contains.
 const OF_OFFICE: &str = "[Content_Types].xml";
 
-/// Returns whether a file with this start is a zip archive.
+/// Returns whether a file that begins with `head` is a zip archive.
 pub fn is_zip(head: &[u8]) -> bool {
     MAGICS.iter().any(|magic| head.starts_with(magic))
 }
 
 /// The only file of an archive.
 pub struct ZipMember {
-    /// Its name in the archive.
+    /// Name of the file in the archive.
     pub name: String,
-    /// Its decompressed size in bytes, as the archive states it.
+    /// Decompressed size of the file in bytes, as stated by the archive.
     pub length: u64,
-    /// Reader of its contents. Verifies the checksum at the end.
+    /// Reader of the file's contents. It verifies the checksum at the end.
     pub content: Box<dyn Read + Send>,
 }
 
@@ -87,13 +87,13 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
     Ok(ZipMember { name, length: expected.1, content })
 }
 
-/// Returns whether a name is a content file, that is, neither a folder nor a file that macOS adds.
+/// Returns whether a name belongs to a content file. Folders and the files that macOS adds are not content files.
 fn is_content(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     !file.is_empty() && !name.starts_with("__MACOSX/") && file != ".DS_Store"
 }
 
-/// A reader that verifies the checksum and the length at the end.
+/// A reader that verifies the checksum and the length when it reaches the end.
 struct Checked<R> {
     input: R,
     crc: Crc,
