@@ -1,6 +1,7 @@
-//! What the HTTP/1.1 codec costs: nanoseconds for each complete reply of 100 bytes and for each request.
+//! Measures the cost of the HTTP/1.1 codec: the nanoseconds for a complete reply of 100 bytes, and for a request.
 //!
-//! `cargo run --release -p fetchmill-model --example http1_cost`; on a quiet machine, the best of several rounds.
+//! Run it with `cargo run --release -p fetchmill-model --example http1_cost` on a quiet machine. It prints the best of
+//! several rounds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -12,7 +13,7 @@ use fetchmill_model::name;
 const ROUNDS: usize = 15;
 const REPEATS: u32 = 200_000;
 
-/// Counts only, so that the codec alone is measured.
+/// Counts the bytes of a body and does nothing else, so that only the codec is measured.
 struct Count(usize);
 
 impl BodySink for Count {
@@ -65,7 +66,7 @@ fn reply_cost(bytes: &[u8]) -> f64 {
     })
 }
 
-/// Nanoseconds of one call, in the best round.
+/// Returns the nanoseconds of one call in the best round.
 fn best(mut call: impl FnMut()) -> f64 {
     (0..ROUNDS)
         .map(|_| {

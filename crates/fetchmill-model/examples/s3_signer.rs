@@ -1,7 +1,9 @@
-//! What a signature of S3 costs, and what it is: without input the nanoseconds for a request; with `-` the header
-//! fields, as JSON, of each request that stands as JSON on a line of standard input (`tests/s3/test_s3_signer.py`).
+//! Measures the cost of an S3 signature, or prints signatures for a test (`tests/s3/test_s3_signer.py`). Without an
+//! argument, it prints the nanoseconds per request. With `-`, it reads requests from standard input, one JSON object
+//! per line. For each request, it prints the header fields as JSON.
 //!
-//! `cargo run --release -p fetchmill-model --example s3_signer`; on a quiet machine, the best of several rounds.
+//! Run it with `cargo run --release -p fetchmill-model --example s3_signer` on a quiet machine. It prints the best of
+//! several rounds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -15,7 +17,7 @@ use serde::Deserialize;
 const ROUNDS: usize = 15;
 const REPEATS: u32 = 20_000;
 
-/// A request; `path` is the whole one, bucket and key, as it is before it is encoded.
+/// A request. `path` contains the bucket and the key and is not encoded.
 #[derive(Deserialize)]
 struct Request {
     method: String,
@@ -42,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The path and query that are sent, and the header fields.
+/// Returns the path and query that are sent, and the header fields.
 fn signed(request: Request) -> (String, Vec<(String, String)>) {
     let Request { method, host, region, path, query, body, now, access_key, secret_key, token } = request;
     let mut target = Vec::new();
@@ -60,7 +62,7 @@ fn signed(request: Request) -> (String, Vec<(String, String)>) {
     (String::from_utf8_lossy(&target).into_owned(), fields)
 }
 
-/// Nanoseconds.
+/// Returns the nanoseconds for a signature in the best round.
 fn cost(token: Option<String>) -> f64 {
     let credentials =
         Credentials { access_key: "AKIAIOSFODNN7EXAMPLE".into(), secret_key: "secret".into(), token };

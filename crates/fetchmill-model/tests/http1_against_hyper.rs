@@ -1,12 +1,13 @@
-//! The codec against hyper's client: valid replies are damaged in many ways, both get the same bytes, and whatever
-//! ours accepts hyper must accept too, with the same status and body. Ours may refuse more.
+//! Compares the codec with hyper's client. Valid replies are damaged in many ways, and both clients receive the same
+//! bytes. Each reply that this codec accepts must also be accepted by hyper, with the same status and body. The codec
+//! may refuse more replies than hyper.
 //!
-//! Hyper is set to accept folded values, blanks before a colon, and lines that are not fields, as ours does: it then folds,
-//! trims or drops the same lines. A status up to 999, blanks after a chunk's size and chunks with a Content-Length it accepts
-//! by itself, and a 206 always.
+//! Hyper is configured to accept folded values, blanks before a colon, and lines that are not fields, as this codec
+//! does. It then folds, trims or drops the same lines. By default, hyper accepts a status up to 999, blanks after the
+//! size of a chunk, chunks with a `Content-Length`, and any 206.
 //!
-//! `FETCHMILL_SEED` and `FETCHMILL_CASES` choose other cases; the seed of a failure is in its message.
-#![allow(clippy::print_stdout)] // the tallies of a run
+//! `FETCHMILL_SEED` and `FETCHMILL_CASES` select other cases. If a case fails, the message contains its seed.
+#![allow(clippy::print_stdout)] // the totals of a run
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MAX_BODY: u64 = 1 << 20;
 
-/// Splitmix64.
+/// A random number generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -76,7 +77,7 @@ const FIELDS: &[&str] = &[
 
 const INTERIM: &[&str] = &["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"];
 
-/// What damage puts into a reply.
+/// Texts that damage inserts into a reply.
 const SPLINTERS: &[&str] = &[
     "\r\n",
     "\r\n\r\n",
@@ -143,7 +144,7 @@ fn chunked(random: &mut Random, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A valid reply.
+/// Returns a valid reply.
 fn reply(random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
     if random.one_in(8) {
@@ -180,7 +181,7 @@ fn reply(random: &mut Random) -> Vec<u8> {
 fn damage(random: &mut Random, stream: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         let at = random.below(stream.len() + 1);
-        // Most of what matters is in front.
+        // Most of the relevant bytes are at the start.
         let at = if random.one_in(2) { at } else { at.min(random.below(120)) };
         let end = (at + random.below(4)).min(stream.len());
         match random.below(5) {
@@ -194,7 +195,7 @@ fn damage(random: &mut Random, stream: &mut Vec<u8>) {
     }
 }
 
-/// Status and body by our codec, cut at random.
+/// Returns the status and body that this codec reads if the stream is split at random.
 fn ours(random: &mut Random, stream: &[u8]) -> Option<(u16, Vec<u8>)> {
     let mut reader = ReplyReader::new(MAX_BODY);
     let mut body = Vec::new();
@@ -212,11 +213,11 @@ fn ours(random: &mut Random, stream: &[u8]) -> Option<(u16, Vec<u8>)> {
     }
 }
 
-/// Status and body by hyper's client.
+/// Returns the status and body that hyper's client reads.
 async fn hypers(stream: &[u8]) -> Option<(u16, Vec<u8>)> {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
-        // Its own bound is 100.
+        // Hyper's default limit is 100.
         .max_headers(HEAD_FIELDS_MAX)
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
@@ -247,8 +248,8 @@ async fn hypers(stream: &[u8]) -> Option<(u16, Vec<u8>)> {
     result
 }
 
-/// The same without control bytes in the reason phrases of status lines: ours drops them, as curl does, and hyper refuses
-/// the reply.
+/// Returns the same stream without control bytes in the reasons of status lines. This codec drops such bytes, as curl
+/// does, whereas hyper refuses the reply.
 fn with_plain_reasons(stream: &[u8]) -> Vec<u8> {
     let is_odd = |byte: u8| byte == 0x7f || (byte < 0x20 && !matches!(byte, 0 | b'\t' | b'\r' | b'\n'));
     let lines = stream.split_inclusive(|byte| *byte == b'\n');

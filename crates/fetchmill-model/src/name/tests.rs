@@ -1,4 +1,4 @@
-//! Names as requests, as paths below a destination and as members of packs, and the reverse.
+//! Conversion of names to parts of a request, to paths below a destination and to members of archives, and back.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Simulates an origin with broken objects and outages, the planner, and the engine's reactions. Time is just a number.
+//! Simulates an origin with broken objects and outages, the planner, and the reactions of the engine. Time is only a
+//! number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ struct Play {
     broken: BTreeSet<Sequence>,
     outages: Vec<Range<Millis>>,
     has_first_page: bool,
-    /// Whether the listing works while objects do not.
+    /// Whether the listing works while objects cannot be fetched.
     pages_stay: bool,
     seed: u64,
 }
@@ -174,7 +175,7 @@ fn targets_of(batch: Batch) -> Vec<WaitingTarget> {
     }
 }
 
-/// Returns `count` random numbers below a bound.
+/// Returns `count` different random numbers below a bound.
 fn drawn(count: usize, below: u64, seed: u64) -> BTreeSet<Sequence> {
     let mut jitter = Jitter::new(seed);
     let mut drawn = BTreeSet::new();
@@ -285,7 +286,7 @@ fn neighbours_may_be_broken_together() {
 #[test]
 fn an_outage_while_only_those_that_failed_are_left_costs_none() {
     for seed in 0..20 {
-        // All targets were requested at the start, so none has a first attempt left.
+        // All targets were requested at the start, so no target has a first attempt left.
         let play = Play {
             targets: 30,
             broken: BTreeSet::new(),
@@ -341,7 +342,7 @@ fn an_origin_that_never_comes_back_is_given_up() {
 
 #[test]
 fn what_always_fails_ends_where_nothing_can_be_asked_for() {
-    // A list with one host, from which nothing was ever fetched.
+    // The list has one host, from which nothing was ever fetched.
     let broken: BTreeSet<_> = (0..30).collect();
     let play = Play {
         targets: 30,

@@ -1,4 +1,4 @@
-//! The plan: targets that are handed out, targets that wait, and the end of the job.
+//! The plan of a job: targets that are handed out, targets that wait, and the end of the job.
 
 use super::*;
 use crate::limits::WAITING_HELD_MAX;
@@ -163,7 +163,7 @@ fn a_resting_origin_gets_nothing_then_one_at_a_time() {
     assert_eq!((probe.len(), sequence), (1, planner.probe()));
     assert_eq!(planner.held_until(0), Some(Millis::MAX));
     assert!(matches!(planner.next_batch(0, 10, 0), NextWork::Wait));
-    // The probe has failed, and no object was fetched before it.
+    // The probe has failed, and no object was fetched before the probe.
     let failed = retry(sequence.unwrap(), FailureKind::Reset, None);
     let observed = Observations { probes: 1, transient: 1, ..Observations::default() };
     planner.report(WorkerReport { retries: vec![failed], observed, ..WorkerReport::default() }, 0);

@@ -128,7 +128,7 @@ impl Drop for Page {
 pub struct WaitingTarget {
     /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Entry of the target, as it is in its page.
+    /// Name of the target.
     pub name: Box<[u8]>,
     /// Number of counted attempts so far.
     pub attempts: u32,

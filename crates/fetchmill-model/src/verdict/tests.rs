@@ -1,4 +1,4 @@
-//! A table of facts with the resulting verdicts, and properties of all verdicts.
+//! A table of facts and the verdicts that result from them, and properties that hold for all verdicts.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const FROZEN: &[u8] = b"<Error><Code>InvalidObjectState</Code><Message>in the ar
 const WRONG_KEY: &[u8] = b"<Error><Code>SignatureDoesNotMatch</Code><Message>m</Message></Error>";
 const ELSEWHERE: &[u8] = b"<Error><Code>PermanentRedirect</Code><Message>m</Message></Error>";
 
-/// Returns a verdict as text, short enough for a table.
+/// Returns a verdict as text that is short enough for a table.
 fn text(verdict: Verdict) -> String {
     match verdict {
         Verdict::Store => "store".into(),
@@ -197,7 +197,7 @@ fn a_bucket_says_what_is_wrong() {
         (with(b"<List", None), 200, true, "store"),
         (with(SLOW, None), 200, true, "retry throttled"),
         (with(b"<Error><Code>Odd</Code></Error>", None), 200, true, "retry server-error"),
-        // An object may look like an error document.
+        // An object can look like an error document.
         (with(SLOW, None), 206, false, "store"),
         (with(DENIED, Some(&b"eu-west-1"[..])), 403, true, "region eu-west-1"),
         (with(DENIED, Some(b"us-east-1")), 403, true, "failed status"),
@@ -225,7 +225,7 @@ fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
         (reply(404), named, "retry throttled", "absent"),
         (reply(500), named, "retry throttled", "failed server-error"),
         (reply(410), named, "absent", "absent"),
-        // Like 429, refusals that state a time do not count at first.
+        // As with 429, refusals that state a time do not count at first.
         (waits(403), named, "retry throttled", "retry throttled"),
         (waits(403), job(), "retry throttled", "retry throttled"),
         (waits(403), Rules { is_patient: false, ..job() }, "retry throttled", "failed status"),
@@ -404,7 +404,7 @@ fn what_seems_dead_is_looked_at_twice() {
     let mut next = || text(state.after_failure(FailureKind::Reset, &rules, NOW));
     assert_eq!((next(), next()), ("retry reset".into(), "second look reset".into()));
 
-    // The caller records the due time.
+    // The caller records the time at which the recheck is due.
     state.throttled_since = NOW;
     assert_eq!(text(state.after_failure(FailureKind::Reset, &rules, NOW)), "failed reset");
     let final_at_once = AttemptState::default().after_failure(FailureKind::Framing, &rules, NOW);
@@ -443,7 +443,7 @@ fn wrong_credentials_stop_a_job_when_two_replies_say_so_and_the_second_is_certai
     }
 }
 
-/// Any possible result of an attempt.
+/// An arbitrary result of an attempt.
 #[derive(Debug, Clone)]
 enum Any {
     Reply(u16, [bool; 2], usize, Option<u64>),

@@ -1,4 +1,4 @@
-//! Chunked bodies: valid and refused ones.
+//! Chunked bodies that are valid, and chunked bodies that are refused.
 
 use super::{assert_refused, assert_reply};
 use crate::http1::Framing;

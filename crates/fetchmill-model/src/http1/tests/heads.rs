@@ -1,4 +1,4 @@
-//! Heads: the framing of the body, and refused heads.
+//! Heads: the framing of the body, and heads that are refused.
 
 use super::{Read, assert_refused, assert_reply, read};
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use crate::http1::{
 };
 use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
 
-/// Returns a 200 with these fields, followed by `abc`.
+/// Returns a reply with status 200 and these fields, followed by `abc`.
 fn with(fields: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\n{fields}\r\nabc").into_bytes()
 }
@@ -51,7 +51,7 @@ fn all_fields_of_a_name_are_found() {
 #[test]
 fn an_ambiguous_or_malformed_head_is_refused() {
     let refused = [
-        // Lengths (46).
+        // Lengths (46 cases).
         "Content-Length:\r\n",
         "Content-Length: 5,5\r\n",
         "Content-Length: 3, 3\r\n",
@@ -73,7 +73,7 @@ fn an_ambiguous_or_malformed_head_is_refused() {
         "Content-Length: 3\r\nContent-Length: 4\r\n",
         "Content-Length: 3\r\nX: y\r\nContent-Length: 0\r\n",
         "Content-Length: 3\r\nContent-Length:\r\n",
-        // Codings (45).
+        // Codings (45 cases).
         "Content-Length: 3, 3\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n",
         "Transfer-Encoding:\r\n",
@@ -91,7 +91,7 @@ fn an_ambiguous_or_malformed_head_is_refused() {
         "Transfer-Encoding: ,chunked\r\n",
         "Transfer-Encoding: chu nked\r\n",
         "Transfer-Encoding: chunKed\u{212a}\r\n",
-        // Lines (68).
+        // Lines (68 cases).
         "Content-Length : 3\r\n",
         "Content-Length\t: 3\r\n",
         "Content-Length\r\n: 3\r\n",
@@ -410,7 +410,7 @@ fn a_body_that_is_too_large_is_refused() {
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", BodyTooLarge);
 
-    // Without a stated length, a body is refused as soon as it is too long.
+    // If no length is stated, a body is refused as soon as it exceeds the limit.
     let unbounded = |length: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(length));
     assert_reply(unbounded(1000).as_bytes(), Framing::Eof, &[b'x'; 1000], 0);
     assert_refused(unbounded(1001).as_bytes(), BodyTooLarge);

@@ -1,5 +1,5 @@
-//! Tests of the codec as a transport uses it. Every case is passed as a whole, byte by byte, and split at each
-//! position. All must have the same result.
+//! Tests of the codec as a transport uses it. Every stream is passed as a whole, byte by byte, and split at each
+//! position. The result must always be the same.
 
 mod chunks;
 mod heads;
@@ -18,7 +18,7 @@ thread_local! {
     static PARSES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Called by each run of `httparse`.
+/// Counts a run of `httparse`.
 pub(super) fn count_parse() {
     PARSES.with(|parses| parses.set(parses.get() + 1));
 }
@@ -31,7 +31,7 @@ fn parses() -> usize {
 /// Result of reading a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
-    /// A reply, its body, and the number of bytes in the stream that belong to it.
+    /// A reply, its body, and the number of bytes of the stream that belong to it.
     Reply(Head, Vec<u8>, usize),
     Unanswered,
     Refused(MalformedReply),
@@ -83,7 +83,7 @@ pub(super) fn assert_refused(stream: &[u8], kind: FailureKind) {
     }
 }
 
-/// Checks that a stream is one reply with this framing and body, followed by `surplus` unused bytes.
+/// Checks that a stream is a reply with this framing and body, followed by `surplus` unused bytes.
 pub(super) fn assert_reply(stream: &[u8], framing: Framing, body: &[u8], surplus: usize) -> Head {
     match read(stream) {
         Read::Reply(head, got, consumed) => {

@@ -1,4 +1,4 @@
-//! Properties that hold for any stream and any splits.
+//! Properties that hold for any stream, however it is split.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{MAX_BODY, Read, read_cut};
 use crate::http1::Framing;
 
-/// Generates a valid reply with its body.
+/// Generates a valid reply and its body.
 fn valid_reply() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let fields = prop::collection::vec(("[A-Za-z][A-Za-z0-9-]{0,20}", "[ -~]{0,40}"), 0..8);
     let chunks = prop::collection::vec(prop::collection::vec(any::<u8>(), 1..60), 0..8);
@@ -42,7 +42,7 @@ fn valid_reply() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     )
 }
 
-/// Generates any stream. Half of the streams start like a reply.
+/// Generates arbitrary streams. Half of the streams begin like a reply.
 fn any_stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..20),

@@ -1,4 +1,4 @@
-//! Requests as sent.
+//! Requests as they are sent.
 
 use crate::http1::{RequestTemplate, add_cookies};
 

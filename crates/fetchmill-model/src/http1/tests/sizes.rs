@@ -1,4 +1,4 @@
-//! Limits on the size of a head, and on the work that a server can cause with one.
+//! Limits on the size of a head, and on the work that a server can cause with a head.
 
 use super::{Read, parses, read_cut};
 use crate::http1::{ReplyProgress, ReplyReader};
@@ -7,7 +7,7 @@ use crate::outcome::FailureKind;
 
 const END: &str = "Content-Length: 0\r\n\r\n";
 
-/// Returns a head of exactly `bytes` bytes, with lines of 8 KiB.
+/// Returns a head of exactly `bytes` bytes, in lines of 8 KiB.
 fn head_of(bytes: usize) -> String {
     let mut head = String::from("HTTP/1.1 200 OK\r\n");
     while head.len() + END.len() < bytes {
@@ -45,7 +45,7 @@ fn a_head_is_bounded() {
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1));
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000));
 
-    // It is refused as soon as the limit is exceeded.
+    // The head is refused as soon as it exceeds the limit.
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000)[..HEAD_BYTES_MAX]);
 }
 
@@ -84,7 +84,7 @@ fn a_head_that_trickles_costs_linear_work() {
 
     assert!(matches!(read_cut(stream.as_bytes(), 1..stream.len()), Read::Reply(..)));
 
-    // One run for the first byte and one after the end. The bytes in between are not parsed one by one.
+    // `httparse` runs once for the first byte and once after the end. The bytes in between are not parsed one by one.
     assert!(parses() - before <= 2, "{} runs", parses() - before);
 }
 

@@ -1,4 +1,4 @@
-//! Simulates a client and origins of several kinds, to test the limit and its goodput.
+//! Simulates a client and several kinds of origins to test the limit and the goodput that it achieves.
 
 mod two_jobs;
 
@@ -11,28 +11,28 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
-/// Share of an origin's capacity that pages leave to requests while a listing reads ahead, and while a single page
-/// arrives later. A page has 10,000 names and as many bytes as 10,000 replies.
+/// Share of an origin's capacity that pages leave to requests: first while a listing reads ahead, and then while a
+/// single page arrives later. A page has 10,000 names and as many bytes as `PAGE_REPLIES` replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
 const PAGE_REPLIES: f64 = 800.0;
 const WORKERS: usize = 2;
-/// Number of resting connections per active one.
+/// Number of resting connections for each active connection.
 const RESTING: f64 = 0.5;
 const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 16_384 };
 
-/// An origin: the latency of its replies in a given second, in microseconds, and its capacity in replies/s for a given
-/// number of requests.
+/// An origin. `latency` is the range of its reply times in a given second, in microseconds. `capacity` is the number of
+/// replies/s for a given number of requests.
 #[derive(Clone, Copy)]
 struct Origin {
     latency: fn(u64) -> (u64, u64),
     capacity: fn(usize) -> f64,
     /// Time to open a connection, in microseconds.
     connect_micros: u64,
-    /// Maximum relative deviation of its capacity. Each deviation lasts a tenth of a second.
+    /// Maximum relative deviation of the capacity. Each deviation lasts a tenth of a second.
     noise: f64,
-    /// Number of connections above which replies take longer, in proportion to the square of the excess. As in a real
+    /// Number of connections above which replies take longer, in proportion to the square of the excess. As with a real
     /// client, half as many connections as the active ones rest a second later.
     crowd: f64,
 }
@@ -84,21 +84,21 @@ struct World {
     free_at: f64,
     /// Number of connections, including resting ones.
     connections: f64,
-    /// `None` for a fixed number of requests.
+    /// The limit that is tested. `None` if the number of requests is fixed.
     controller: Option<ConcurrencyLimit>,
     limit: usize,
-    /// Maximum number of requests/s for which there are targets.
+    /// Maximum number of requests/s, which is the number of targets that are available.
     targets: f64,
     taken: f64,
-    /// End of the listing's read-ahead, in microseconds.
+    /// Time at which the listing's read-ahead ends, in microseconds.
     reads_ahead_until: u64,
-    /// Number of names handed out since the last page, and then the rest of the next page. `None` if pages do not share
-    /// capacity with requests.
+    /// Number of names handed out since the last page. `page_left` is the part of the next page that is still to
+    /// arrive. `None` if pages do not share the capacity with requests.
     names_taken: Option<f64>,
     page_left: f64,
-    /// Bytes of a body.
+    /// Size of a body in bytes.
     body: u64,
-    /// Replies and final limit of each slot.
+    /// Number of replies in each slot, and the limit at its end.
     slots: Vec<(u32, usize)>,
 }
 
@@ -211,7 +211,7 @@ impl World {
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
     }
 
-    /// Begins the next page, or receives more of the current one.
+    /// Begins the next page, or receives more of the current page.
     fn list(&mut self, now: u64) {
         let Some(names) = &mut self.names_taken else { return };
         if *names >= PAGE_NAMES && now >= self.reads_ahead_until {
@@ -236,7 +236,7 @@ impl World {
         &self.slots[(seconds.start * a_second) as usize..(seconds.end * a_second) as usize]
     }
 
-    /// Returns the replies/s.
+    /// Returns the number of replies/s.
     fn goodput(&self, seconds: Range<u64>) -> f64 {
         let replies: u32 = self.slots_of(seconds.clone()).iter().map(|(replies, _)| replies).sum();
         f64::from(replies) / (seconds.end - seconds.start) as f64
@@ -249,7 +249,7 @@ impl World {
     }
 }
 
-/// Returns the highest goodput of any fixed number of requests.
+/// Returns the highest goodput that any fixed number of requests achieves.
 fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
     let limits = (1..=14).map(|power| 1 << power).chain([200]).filter(|limit| *limit <= most);
     let goodput = |limit| {
@@ -260,7 +260,7 @@ fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
     limits.map(goodput).fold(0.0, f64::max)
 }
 
-/// Returns the message for a limit that failed the test.
+/// Returns the message that is shown if a limit fails the test.
 fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
     format!(
         "{name}: {:.3} of the best fixed number's {best:.0}/s; limit within {:?}",
@@ -269,7 +269,7 @@ fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
     )
 }
 
-/// Origins by name, with different latency, capacity and cost of new connections.
+/// Origins with different latencies, capacities and costs of new connections, each with a name.
 const ORIGINS: [(&str, Origin); 15] = [
     (
         "loopback",
@@ -453,7 +453,7 @@ fn pages_that_fill_the_link_at_first_do_not_end_the_climb() {
     }
 }
 
-/// Every two seconds, a page takes half of the link for a third of a second.
+/// Simulates a page that takes half of the link for a third of a second, every two seconds.
 #[test]
 fn pages_that_come_now_and_then_are_no_change() {
     let (_, quiet) = ORIGINS[3];

@@ -10,20 +10,20 @@ use super::super::retry::Jitter;
 use super::Congestion;
 use crate::limits;
 
-/// Processor time per request of a client, in microseconds. It limits the client to 40,000 requests/s.
+/// Processor time that a client needs per request, in microseconds. It limits the client to 40,000 requests/s.
 const REQUEST_MICROS: u64 = 25;
-/// The same while other programs use the machine: 80 requests/s.
+/// The same time while other programs use the machine. It limits the client to 80 requests/s.
 const BUSY_REQUEST_MICROS: u64 = 12_500;
 const TICK_MICROS: u64 = 50_000;
 const REPORTED_AT: u32 = 16;
 
-/// The origin's handling of a request.
+/// How an origin handles requests.
 #[derive(Clone, Copy)]
 struct Server {
     /// Rate in requests/s. `burst` is the number of requests allowed together after a quiet time.
     rate: fn(u64) -> f64,
     burst: f64,
-    /// Share of all other requests that are refused at any rate.
+    /// Share of the other requests that are refused at any rate.
     stray: f64,
     /// `Retry-After` of refused requests.
     retry_after: Millis,
@@ -34,7 +34,7 @@ enum Event {
     Tick,
     Arrival,
     Reply(bool),
-    /// The client may make another request.
+    /// The client is free to make another request.
     Free,
 }
 
@@ -46,7 +46,7 @@ struct World {
     origin: OriginState,
     pace: Pace,
     report: Observations,
-    /// Successes and refusals of each second.
+    /// Numbers of successes and refusals in each second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
     /// Time until which the client's machine is busy, in microseconds.
@@ -140,7 +140,7 @@ impl World {
             let rests = matches!(self.origin.gate(now / 1000), Gate::Resting(_));
             if idle > 0 && free_at <= now && !rests {
                 idle -= 1;
-                // A timer has a resolution of a millisecond, and fires late.
+                // A timer has a resolution of a millisecond and fires late.
                 let wait = self.pace.reserve(now).div_ceil(1000) * 1000;
                 let cost = if now < self.busy_until { BUSY_REQUEST_MICROS } else { REQUEST_MICROS };
                 free_at = now + wait + cost;
@@ -161,14 +161,14 @@ impl World {
 }
 
 impl Server {
-    /// Creates an origin whose token bucket holds the requests of `bucket_seconds`. A bucket for fewer than three
-    /// requests would refuse some only because timers are inexact.
+    /// Creates an origin with a token bucket, which holds the requests of `bucket_seconds`. A bucket for fewer than
+    /// three requests would refuse some requests only because timers are inexact.
     fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
         Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0, retry_after: 0 }
     }
 }
 
-/// Rates in requests/s. A server's rate is a function of the second.
+/// Rates in requests/s, each as a function of the second.
 const RATES: [fn(u64) -> f64; 6] = [|_| 50.0, |_| 150.0, |_| 500.0, |_| 2000.0, |_| 6000.0, |_| 20_000.0];
 
 #[test]

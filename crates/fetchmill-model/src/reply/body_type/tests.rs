@@ -1,4 +1,4 @@
-//! Starts of bodies, and the types that they indicate.
+//! Bodies, and the types that their first bytes indicate.
 
 use super::{AcceptedTypes, BodyStart};
 use crate::limits::BODY_START_BYTES;
@@ -7,7 +7,7 @@ fn accepted(names: &[&str]) -> AcceptedTypes {
     AcceptedTypes::try_from(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-/// Returns the type named in the refusal of a body.
+/// Returns the type that is named when a body is refused.
 fn shown(body: &[u8]) -> String {
     let refusal = accepted(&["font/woff"]).refusal(body).unwrap();
     let (came, _) = refusal.rsplit_once(", but --accept allows font/woff").unwrap();

@@ -41,7 +41,7 @@ fn read_in(body: &[u8], folder: &PendingFolder) -> Result<Vec<ListedPage>, Folde
     Ok(pages)
 }
 
-/// Files with their sizes, folders, and the number of skipped entries.
+/// Files with their sizes, the folders, and the number of skipped entries.
 type Entries = (Vec<(String, Option<u64>)>, Vec<String>, u64);
 
 fn read(body: &[u8]) -> Result<Entries, FolderReadError> {
@@ -183,7 +183,7 @@ fn what_is_told_stands_behind_the_link_or_in_its_row() {
     };
     let told = "01-Jan-2026 10:00 1";
 
-    // If a file has two links in a row, the one with more information counts.
+    // If a file has two consecutive links, the link with more information counts.
     assert!(is_timed(&format!("<a href=x>i</a><a href=x>x</a> {told}")));
     assert!(is_timed("<table><tr><td><a href=x>x</a></td><td>01-Jan-2026</td><td>10:00</td></tr>"));
     assert!(is_timed(&format!("<a href=x>x</a> {told} a description")));
@@ -229,14 +229,14 @@ fn what_is_too_large_is_refused() {
     assert!(refusal(&index(&many)).contains("more than 1000000 links"));
     let long = "x".repeat(INDEX_HREF_BYTES_MAX + 1);
     assert_eq!(read(&index(&format!("<a href={long}>"))).unwrap(), (vec![], vec![], 1));
-    // Input that a tokenizer collects until it knows the kind of token.
+    // The tokenizer collects such input until it knows the kind of the token.
     let digits = "0".repeat(1 << 20);
     assert!(refusal(&index(&format!("&#{digits};"))).contains("tag of more than"));
     let word = "a".repeat(1 << 20);
     assert!(refusal(&index(&format!("<textarea></{word}"))).contains("tag of more than"));
     assert!(is_index(format!("&#{digits};<title>Index of</title>").as_bytes()).is_err());
     assert!(refusal(&index(&format!("<{word}>"))).contains("tag of more than"));
-    // These are skipped as they arrive.
+    // The tokenizer skips such input as it arrives.
     let page = index(&format!(
         "<b {word}={word}><!--{word}--><!doctype {word}>{word}<a href=x>{word}</a>{word}<script><!--<{word}></script>"
     ));

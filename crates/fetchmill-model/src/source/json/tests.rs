@@ -39,7 +39,7 @@ fn read(options: &JsonPageOptions, body: &str) -> std::result::Result<JsonPage, 
     read_from(&pages(SOURCE, options).unwrap(), None, body, &[]).unwrap()
 }
 
-/// Returns the URL, name and size of each target. If a target has no URL, the reason is in its place.
+/// Returns the URL, name and size of each target. If a target has no URL, the reason takes its place.
 fn targets(page: &JsonPage) -> Vec<(String, Option<String>, Option<u64>)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let target = |entry| {
@@ -162,7 +162,7 @@ fn depth_costs_no_stack() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let objects = format!("{}1{}", r#"{"data":"#.repeat(100_000), "}".repeat(100_000));
     for body in [deep.clone(), objects, format!(r#"{{"data": {{"photos": {deep}}}}}"#)] {
-        // Any result is fine, but it must not panic.
+        // Any result is fine as long as the code does not panic.
         let _ = read(&options(NextPage::Marker), &body);
     }
     let beside =

@@ -1,4 +1,4 @@
-//! Lists as a job reads them: pages, positions and errors.
+//! Lists as a job reads them: their pages, positions and errors.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -61,7 +61,7 @@ fn shown(entry: &[u8]) -> String {
     text(entry.url) + &key + &kept.unwrap_or_default()
 }
 
-/// Returns all pages up to the last one. Ignores moments without input.
+/// Returns all pages up to the last one. Moments without input are ignored.
 fn pages(source: &mut dyn ListSource) -> Result<Vec<ListedPage>> {
     let mut pages = Vec::new();
     loop {
@@ -171,7 +171,7 @@ fn a_header_is_seen_or_said() {
 
     assert_eq!(entries(CSV, "link\nhttp://a/1\n", &options()), ["http://a/1"]);
     assert_eq!(entries(CSV, "http://a/1\nhttp://a/2\n", &options()), ["http://a/1", "http://a/2"]);
-    // A mistyped URL is not a header, and neither is a value for a template.
+    // Neither a mistyped URL nor a value for a template is a header.
     assert_eq!(entries(CSV, "htp:/a/1\n", &options())[0][..7], *"line 1:");
     let template = ListOptions { template: Some("http://a/{}".into()), ..options() };
     assert_eq!(entries(CSV, "word\n", &template), ["http://a/word"]);
@@ -342,7 +342,7 @@ fn damaged_parquet_is_no_list() {
     for at in 0..list.len() {
         let mut damaged = list.clone();
         damaged[at] ^= 0x55;
-        // Any result is fine, but the reader must not panic.
+        // Any result is fine as long as the reader does not panic.
         if let Ok(mut reader) = reader_of(PARQUET, damaged, &options()) {
             let _ = pages(&mut reader);
         }
@@ -372,7 +372,7 @@ fn a_compressed_list_is_known_by_its_first_bytes() {
 
 #[test]
 fn a_window_of_128_mib_is_read_and_a_larger_one_is_told() {
-    // A frame of one raw block. The window size is 1 KiB shifted left by the number.
+    // A frame that consists of one raw block. The window size is 2^`log` bytes.
     let frame =
         |log: u8| [&b"\x28\xb5\x2f\xfd\x00"[..], &[(log - 10) << 3, 0x51, 0, 0], b"http://a/1"].concat();
 
@@ -458,7 +458,7 @@ fn a_sample_is_the_same_each_time() {
     assert_eq!(entries_of(&pages(&mut resumed).unwrap()), entries_of(&read[1..]));
 }
 
-/// Returns a list in each format and compression, with the options for reading it.
+/// Returns a list in each format and compression, together with the options for reading it.
 fn every_list() -> Vec<(Kind, Vec<u8>, ListOptions)> {
     let csv = |delimiter: char| {
         let rows = (0..3000).map(|n| match n % 50 {
@@ -536,7 +536,7 @@ fn a_list_that_has_changed_is_refused() {
     }
 }
 
-/// Returns these pieces. `None` means that there is no input at the moment.
+/// Returns these pieces one by one. `None` means that no input is available at the moment.
 struct Pipe(VecDeque<Option<Vec<u8>>>);
 
 impl Pipe {

@@ -1,11 +1,11 @@
-//! Two jobs at one origin, each with its own limit. Neither takes nearly all of the origin, and the limits stay
-//! bounded.
+//! Simulates two jobs that use the same origin, each with its own limit. Neither job takes nearly all of the origin's
+//! capacity, and both limits stay bounded.
 
 use super::*;
 
 const SECOND_JOB_AT: u64 = 5_000_000;
 
-/// Two jobs with their own workers. Together they fill the origin's queue.
+/// Two jobs, each with its own workers. Together they fill the origin's queue.
 struct Jobs {
     origin: Origin,
     random: Jitter,
@@ -14,7 +14,7 @@ struct Jobs {
     workers: Vec<Worker>,
     controllers: [ConcurrencyLimit; 2],
     free_at: f64,
-    /// Replies of both jobs in each second.
+    /// Number of replies that each job receives in each second.
     replies: Vec<[u32; 2]>,
 }
 
@@ -85,7 +85,7 @@ impl Jobs {
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
     }
 
-    /// Returns the first job's share of all replies.
+    /// Returns the share of all replies that the first job receives.
     fn share(&self, seconds: Range<usize>) -> f64 {
         let sum = |job: usize| self.replies[seconds.clone()].iter().map(|replies| replies[job]).sum::<u32>();
         f64::from(sum(0)) / f64::from(sum(0) + sum(1))
@@ -101,8 +101,8 @@ fn two_jobs_share_an_origin() {
         noise: 0.15,
         crowd: f64::INFINITY,
     };
-    // In 32 runs of each case, the smaller share was at least 12 %, and at least 28 % in three quarters of the runs.
-    // One limit exceeded 8,192.
+    // In 32 runs of each case, the smaller share was at least 12 %. In three quarters of the runs, it was at least 28
+    // %. One limit exceeded 8,192.
     let mut far_too_many = Vec::new();
     for (name, origin) in [
         ("10 ms, 5,000/s", origin(|_| (10_000, 11_000), |_| 5000.0, 10_000)),
