@@ -287,6 +287,6 @@ async fn what_ours_accepts_hyper_accepts() {
             }
         }
     }
-    println!("seed {seed}: both accept {both}, both refuse {neither}, only ours refuses {stricter}");
+    println!("seed {seed}: both accept {both}, both refuse {neither}, only this codec refuses {stricter}");
     assert!(both > cases / 4 && neither > cases / 10, "the cases are too easy or too hard");
 }

@@ -185,9 +185,9 @@ fn age_lives(value: &str) -> Option<bool> {
     Some(!value.starts_with('-') && digits.bytes().any(|byte| byte != b'0'))
 }
 
-/// Returns the domain of a cookie that a host sets for `domain`, and whether subdomains also receive the cookie, or
-/// `None` if the domain belongs to another host. If unrelated sites can share the domain, or if the host is an IP
-/// address, the cookie is limited to the host itself.
+/// Returns the domain of a cookie that a host sets for `domain`, and whether subdomains also receive the cookie.
+/// Returns `None` if the domain belongs to another host. If unrelated sites can share the domain, or if the host is an
+/// IP address, the cookie is limited to the host itself.
 fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     let host = host.to_ascii_lowercase();
     let Some(domain) = domain.map(str::to_ascii_lowercase) else { return Some((host, false)) };

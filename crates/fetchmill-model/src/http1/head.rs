@@ -62,7 +62,7 @@ pub struct Head {
     pub is_suspect: bool,
     /// Earliest time for the next attempt, as stated by the server.
     pub retry_after: Option<RetryAfter>,
-    /// Positions of the field values that packs store.
+    /// Positions of the field values that are stored with an object.
     pub kept: FieldSpans,
     /// Size of the head in bytes.
     pub length: u32,
@@ -103,7 +103,7 @@ impl FieldSpans {
     }
 }
 
-/// A range of bytes in a head, which has at most 64 KiB.
+/// A range of bytes in a head, which is at most 64 KiB long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: u16,
@@ -151,8 +151,8 @@ pub(super) const START_BYTES: usize = 9;
 /// Number of bytes before the reason in a status line.
 const STATUS_BYTES: usize = START_BYTES + 4;
 
-/// Refuses anything but HTTP/1.0 or 1.1 as soon as the first bytes show it. `input` may contain fewer than
-/// [`START_BYTES`] bytes.
+/// Refuses a reply as soon as its first bytes show that it is neither HTTP/1.0 nor HTTP/1.1. `input` may contain fewer
+/// than [`START_BYTES`] bytes.
 pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     let start = &input[..input.len().min(START_BYTES)];
     if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {

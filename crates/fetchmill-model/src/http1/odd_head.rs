@@ -49,7 +49,7 @@ impl<'h> FieldLine<'h> {
     }
 }
 
-/// Returns a value that can be kept, or `None` if it contains control bytes or several lines.
+/// Returns a value if it can be kept, or `None` if it contains control bytes or spans several lines.
 pub fn kept_value(value: &[u8]) -> Option<&[u8]> {
     value.iter().all(|byte| is_text(*byte)).then_some(value)
 }

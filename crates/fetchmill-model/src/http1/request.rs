@@ -37,7 +37,7 @@ impl RequestTemplate {
     /// encoded. The prefix must start with `/`. `fields` are sent in addition to `Host`, `User-Agent` and
     /// `Accept-Encoding`, and can replace the last two.
     ///
-    /// Errors show the name of a field, never its value, because it may be a secret.
+    /// Errors show the name of a field but never its value, which may be a secret.
     pub fn new(host: &str, prefix: &str, suffix: &str, fields: &[(&str, &str)]) -> Result<Self> {
         if host.is_empty() || !host.bytes().all(is_host) {
             return Err(Error::Usage(format!(

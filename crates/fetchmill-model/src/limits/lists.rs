@@ -57,7 +57,7 @@ pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
 /// or 21 MiB, in the worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
 pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
 /// Maximum total size of these hosts' rules. The limit applies to the job, and separately to all workers together: 16
-/// MiB in total, plus the largest rules of each worker.
+/// MiB in total, plus the largest set of rules for each worker.
 pub const ROBOTS_RULES_BYTES_MAX: usize = 8 * MIB;
 /// Number of bytes of a robots.txt that are received even while the budget for bodies is used up. A longer robots.txt
 /// is requested again later.

@@ -1,7 +1,7 @@
 //! All limits of the engine, and how they add up.
 //!
 //! The budget is 192 MiB for any number of objects: 32 for pages, 64 for sinks, 80 for bodies, and the rest for the
-//! journal and the tables. Only data with a named bound here may grow.
+//! journal and the tables. Only data that is bounded by a constant in this module may grow.
 
 mod budget;
 mod jobs;

@@ -88,7 +88,8 @@ pub const DNS_TRIES: u32 = 3;
 pub const DNS_TRIES_MAX: u32 = 5;
 /// Timeout of a whole lookup, including all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Extra wait for the addresses of the second family after the first family has arrived (RFC 8305, section 3).
+/// Extra wait for the addresses of the second family after those of the first family have arrived (RFC 8305, section
+/// 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
 /// The same wait for IPv4 addresses after IPv6 addresses. It is long enough for the answer to a second try.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);

@@ -123,7 +123,7 @@ pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
 /// Number of active connections for each resting connection that may be open. If each connection rests for 50 ms after
 /// a reply of 100 ms, one connection rests for every two active ones.
 pub(crate) const RESTING_SHARE: usize = 2;
-/// The same number if the process can open only a few files. At least one connection may rest for this number of active
+/// The same number if the process can open only a few files. Even then, one connection may rest for this many active
 /// ones.
 pub const RESTING_SHARE_MIN: usize = 8;
 

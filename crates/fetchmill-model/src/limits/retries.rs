@@ -29,18 +29,18 @@ pub const RETRY_COST_THROTTLE: u32 = 5;
 pub const RETRY_REFUND: u32 = 14;
 /// If a target fails again, its origin's health is checked, unless the origin was seen to be healthy within this time.
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
-/// An origin that only refuses requests for this time counts as down if the refusals use up all tokens.
+/// An origin that refuses all requests for this time counts as down if the refusals use up all tokens.
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// The same time if the refusals contain a `Retry-After`.
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
-/// An origin that only refuses requests for this time counts as down, however few the refusals are.
+/// An origin that refuses all requests for this time counts as down, however few the refusals are.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
 /// Maximum number of origins for which a stream paces its requests because they refuse some requests. Each origin takes
 /// about 4 KiB, which covers four seconds of replies in slots of 50 ms. Requests to further origins are not paced.
 pub const STREAM_THROTTLED_MAX: usize = 4096;
 /// If an origin has refused all requests for this time, it is not paced. The calling program receives the refusals.
 pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
-/// Time after the last refusal for which a pace is kept.
+/// Time for which a pace is kept after the last refusal.
 pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Minimum pace in requests/s, however many requests are refused.
 pub const PACE_MIN: f64 = 1.0;

@@ -7,9 +7,11 @@
 //!   form `..`.
 //! - Escaping is reversible: different names have different paths.
 //!
-//! # Never Opens or checks a file. The second barrier is the sink, which opens paths only beneath its destination.
+//! # Never
+//! Opens or checks a file. The second barrier is the sink, which opens paths only beneath its destination.
 //!
-//! # Cost One pass without allocation for a name of plain ASCII.
+//! # Cost
+//! One pass without allocation for a name of plain ASCII.
 
 mod text;
 pub mod url_name;

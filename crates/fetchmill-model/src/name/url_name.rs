@@ -206,7 +206,7 @@ mod tests {
                     %C3%BC?: ";
         for url in urls.split(' ') {
             let before = seen.insert(path_of(format!("h/{url}").as_bytes()).unwrap(), url);
-            assert_eq!(before, None, "{url} has the file of another");
+            assert_eq!(before, None, "{url} has the same file as another URL");
         }
     }
 

@@ -112,7 +112,7 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Returns the object, with a sequence number, in the form in which sinks take it.
+    /// Returns the object in the form that sinks accept, with this sequence number.
     pub fn as_object(&self, sequence: Sequence) -> Object<'_> {
         Object {
             sequence,

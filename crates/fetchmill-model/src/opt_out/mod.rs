@@ -1,9 +1,9 @@
 //! Replies that reserve their content (`--opt-out`) with `X-Robots-Tag`, `TDM-Reservation`, or the equivalent `meta` in
 //! HTML.
 //!
-//! `X-Robots-Tag` and `meta name="robots"`:
+//! `X-Robots-Tag` and `meta name="robots"` are described at
 //! <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>. `noai` and `noimageai` are in wide
-//! use. `TDM-Reservation`: the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
+//! use. `TDM-Reservation` is defined in the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
 
 pub mod robots;
 

@@ -20,11 +20,11 @@ pub type Sequence = u64;
 /// Outcome of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// A complete 2xx reply.
+    /// The server sent a complete 2xx reply.
     Fetched,
     /// The server replied with 404 or 410.
     Absent,
-    /// Any other final result, with its failure kind.
+    /// The target ended with any other final result. Contains the failure kind.
     Failed(FailureKind),
     /// The target was skipped on purpose.
     Skipped(SkipReason),
@@ -132,9 +132,9 @@ failure_kinds! {
     Truncated = "truncated", Transient;
     /// The body does not match the store's checksum.
     Checksum = "checksum", Transient;
-    /// 408, 425, or any 5xx except 503.
+    /// The status is 408, 425, or any 5xx except 503.
     ServerError = "server-error", Transient;
-    /// 429 or 503.
+    /// The status is 429 or 503.
     Throttled = "throttled", Throttle;
     /// The reply is not HTTP/1.x.
     NotHttp = "not-http", Final;
@@ -159,7 +159,7 @@ failure_kinds! {
     BadEncoding = "bad-encoding", Final;
     /// The first bytes of the body show that it is none of the types in `--accept`.
     UnexpectedType = "unexpected-type", Final;
-    /// A 3xx reply that is not followed.
+    /// The reply is a 3xx that is not followed.
     Redirect = "redirect", Final;
     /// There were more consecutive redirects than `--redirects` allows.
     RedirectLimit = "redirect-limit", Final;
@@ -167,7 +167,7 @@ failure_kinds! {
     RedirectLoop = "redirect-loop", Final;
     /// A redirect is not followed, because it leads from https to http or to something that is not a URL.
     RedirectRefused = "redirect-refused", Final;
-    /// A 4xx reply that does not mean that the object is absent, and that is not retried.
+    /// The reply is a 4xx that neither means that the object is absent nor is retried.
     Status = "status", Final;
     /// A line of a list has no valid URL.
     Url = "url", Final;
@@ -228,7 +228,7 @@ pub struct Tally {
     pub failed: u64,
     /// See [`Outcome::Skipped`].
     pub skipped: u64,
-    /// Total bytes of fetched bodies.
+    /// Total size of the fetched bodies in bytes.
     pub bytes: u64,
 }
 
@@ -437,7 +437,7 @@ pub struct UnfetchedFile {
     pub name: Option<FileName>,
 }
 
-/// A receipt: a sink's proof of what is durable.
+/// A receipt: the commit record in which a sink states what is durable.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// Worker of the sink.

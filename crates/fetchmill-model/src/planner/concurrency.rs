@@ -121,7 +121,7 @@ impl ConcurrencyLimit {
         if self.round.begun.is_none() {
             return self.begin_round(now);
         }
-        // Extrapolates from this worker to all workers.
+        // Extrapolate from this worker to all workers.
         self.round.behind += u32::from(load.is_starved && self.search.listing == ListingState::Behind);
         self.round.add(load, load.in_flight as usize * self.workers.len());
         self.end_round(now);

@@ -40,7 +40,8 @@ const GROWTH: f64 = 0.05 / 27.0;
 const GUESS_GROWTH: f64 = 2.0;
 /// Above this multiple of the plateau, the pace grows like the first pace.
 const FAR_ABOVE: f64 = 4.0;
-/// If the pace is above `FAR_ABOVE` and less than this fraction of it is used, the pace is removed.
+/// If the pace is above `FAR_ABOVE` times the plateau and less than this fraction of the pace is used, the pace is
+/// removed.
 const UNUSED: f64 = 0.5;
 /// A measured rate confirms the previous one if it is at least this fraction of the previous rate. Otherwise one of the
 /// two was measured at a bad moment.
@@ -227,7 +228,7 @@ impl Congestion {
         }
     }
 
-    /// Discards the measurements. It is called after the origin has rested.
+    /// Discards the measurements after the origin has rested.
     pub fn forget(&mut self, now: Millis) {
         self.slots.clear();
         self.since = Some(now);
@@ -320,7 +321,7 @@ impl Congestion {
     fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
         let series = &mut self.series;
         series.since.add(measured);
-        // Judges a single cut if it covers many replies, and all cuts together otherwise.
+        // Judge a single cut if it covers many replies, and all cuts together otherwise.
         let expected = measured.replies() * series.share;
         let seen = if expected >= USELESS_REFUSED { measured } else { series.since };
         if !(UNCHANGED..=1.0 / UNCHANGED).contains(&(seen.share() / series.share)) {

@@ -4,13 +4,14 @@
 //! one owner and needs no lock. A host consists of a scheme, a name and a port, like an [origin](super::origin).
 //!
 //! - Limits: requests in flight, and requests per second (the generic cell rate algorithm, ITU-T I.371).
-//! - Throttling: after a 429 or 503, the host gets no requests until the time that it named. If it named none, it
+//! - Throttling: after a 429 or 503, the host gets no requests until the time that it named. If it named no time, it
 //!   rests, and each rest is twice as long as the one before it.
 //! - Places: prompt hosts always get a place. While there are targets on prompt hosts, all other hosts share the
 //!   remaining places, so slow hosts cannot take every place.
 //! - Breaker: a host rests after several consecutive failures to reach it, if these are at least half of its latest
-//!   results. After each rest, one target tests the host. If as many tests fail as a target may have attempts, the host
-//!   is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
+//!   results. After each rest, one target tests the host. If the number of failed tests reaches the number of attempts
+//!   that a target may have, the host is dead. Its targets then fail without a request, with the failure kind that
+//!   opened the breaker.
 
 use std::collections::HashMap;
 
@@ -455,7 +456,7 @@ mod tests {
         for number in 0..8 {
             assert_eq!([hosts.admit(slow(number), 0), hosts.admit(slow(number), 0)], [Admission::Go; 2]);
         }
-        assert_eq!(hosts.admit(slow(9), 0), Admission::Go, "nothing prompt is known");
+        assert_eq!(hosts.admit(slow(9), 0), Admission::Go, "no prompt host is known");
         assert_eq!(hosts.admit(id(1), 0), Admission::Go);
         hosts.left_after(id(1), RequestOutcome::Answer, 5, 5);
 
@@ -464,12 +465,12 @@ mod tests {
         for number in 0..4 {
             hosts.left_after(slow(number), RequestOutcome::Failure(FailureKind::HeadTimeout), 4000, 10);
             let admission = hosts.admit(slow(20 + number), 10);
-            assert_eq!(admission == Admission::Go, number >= 3, "{number}: 17 were there, 14 may be");
+            assert_eq!(admission == Admission::Go, number >= 3, "{number}: 17 in use, 14 allowed");
         }
         assert_eq!(hosts.admit(id(1), 10), Admission::Go);
         assert_eq!(hosts.admit(slow(30), 10), Admission::Crowded);
 
-        // If no target on a prompt host has asked for a second, no place is reserved.
+        // If no target on a prompt host has asked to start for one second, no place is reserved.
         assert!(!hosts.has_room(1_009));
         assert!(hosts.has_room(1_010));
         assert_eq!(hosts.admit(slow(30), 1_010), Admission::Go);

@@ -48,7 +48,7 @@ pub struct PlannerOptions {
     pub auto: Option<ConcurrencyBounds>,
     /// Length of a commit window. A target that waits longer is written to the journal.
     pub commit_window: Millis,
-    /// See [`limits::GIVE_UP_AFTER`].
+    /// Time without any success after which the job ends. See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Millis,
     /// Maximum number of waiting targets in memory. Further targets stay in the journal.
     pub held_max: usize,
@@ -293,7 +293,7 @@ impl Planner {
         Some(Batch::Page(page, position..position + 1))
     }
 
-    /// The equivalent of [`Planner::next_batch`] in a multi-host job.
+    /// Returns the next work of a worker in a multi-host job. See [`Planner::next_batch`].
     fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if let Some(routes) = &mut self.routes {
             for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {

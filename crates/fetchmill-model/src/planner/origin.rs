@@ -288,7 +288,7 @@ impl OriginState {
         self.open();
         self.rests = 1;
         self.not_before = now + self.rest_from(limits::PARTLY_HEALTHY_REST);
-        // Uses the end of the rest, so that a failure right after the rest does not immediately cause the next one.
+        // Counting from the end of the rest prevents a failure right after it from immediately causing the next rest.
         self.healthy_at = Some(self.not_before);
         self.congestion.forget(self.not_before);
     }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(origin.gate(10), Gate::Open(64));
         origin.observe(failures(1), true, 20);
         assert_eq!(origin.gate(20), Gate::Asking);
-        assert_eq!(origin.trouble(), None, "it may be nothing");
+        assert_eq!(origin.trouble(), None, "the failures may mean nothing");
         origin.rest(0, 30);
 
         assert_eq!(origin.gate(30), Gate::Resting(1_030));
@@ -401,15 +401,15 @@ mod tests {
         origin.observe(again, true, 1_099);
         assert_eq!(origin.gate(1_099), Gate::Open(64));
         origin.observe(again, false, 5_000);
-        assert_eq!(origin.gate(5_000), Gate::Open(64), "there is nothing to ask for");
+        assert_eq!(origin.gate(5_000), Gate::Open(64), "nothing can be used as a probe");
         origin.observe(again, true, 5_000);
         assert_eq!(origin.gate(5_000), Gate::Asking);
         origin.is_healthy(5_001);
 
         assert_eq!(origin.gate(5_001), Gate::Open(64));
-        assert!(!origin.is_given_up(10_000_000), "it was no trouble of the origin");
+        assert!(!origin.is_given_up(10_000_000), "the origin was not in trouble");
         origin.observe(again, true, 5_100);
-        assert_eq!(origin.gate(5_100), Gate::Open(64), "it was well a moment ago");
+        assert_eq!(origin.gate(5_100), Gate::Open(64), "the origin was healthy a moment ago");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The preflight check, which finds out whether a job's files fit into the file system before the file system is full.
 //!
 //! Each file needs an inode and at least one block. By default, an ext4 file system has inodes for a billion files only
-//! if it is about 16 TB large. The number of inodes and blocks is known long before the last file is written: the
+//! if its size is about 16 TB. The number of inodes and blocks is known long before the last file is written: the
 //! listing states the number of objects, and the first thousand objects indicate their size. The free space is read
 //! once when a run begins, and everything that the run stores is subtracted from it. The result therefore does not
 //! depend on uncommitted data, and checking a page or a block costs only a few arithmetic operations.
 //!
 //! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders in names and
-//! folder entries are not counted, and only nine tenths of a mean are counted.
+//! folder entries are not counted, and a mean counts only at nine tenths of its value.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 

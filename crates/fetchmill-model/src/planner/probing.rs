@@ -12,7 +12,7 @@ use crate::target::Sequence;
 /// The request that a health check makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// A request for a fetched object, given as it is in its page.
+    /// A request for a fetched object. Contains the object as stored in its page.
     Object(Box<[u8]>),
     /// A request for the first page of the listing.
     FirstPage,

@@ -1,8 +1,8 @@
 //! Distributes the targets of a multi-host job to the workers that own the hosts.
 //!
 //! Pages are divided just before they are handed out, so the divided pages belong to the planner's window of targets.
-//! The division takes 4 bytes per target of a page, plus up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX)
-//! targets that are tried again.
+//! The division takes 4 bytes per target of a page, plus the memory of up to
+//! [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) targets that are tried again.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -214,7 +214,7 @@ mod tests {
                         let sequence = due.sequence;
                         assert!(
                             waits_left.contains_key(&sequence),
-                            "seed {seed}: {sequence} comes after its end"
+                            "seed {seed}: {sequence} was returned after it was settled"
                         );
                         assert!(out.insert(sequence, due).is_none(), "seed {seed}: {sequence} comes twice");
                     }
@@ -272,7 +272,7 @@ mod tests {
         }
 
         assert_eq!(spilled.len(), 50_000);
-        assert!(spilled.iter().all(|sequence| *sequence > WAITING_HELD_MAX as u64), "the last are to wait");
+        assert!(spilled.iter().all(|sequence| *sequence > WAITING_HELD_MAX as u64), "the last ones wait");
     }
 
     #[test]

@@ -190,7 +190,8 @@ impl OriginReplies {
     /// Returns the number of replies in a window if connections break. With n replies per connection, each reply costs
     /// `CONNECTION_COST` / n requests for the connection, plus n / 2 x (breaks per reply) repeated requests. The total
     /// time is minimal at the square root of twice the quotient `CONNECTION_COST` / (breaks per reply). The square root
-    /// of the quotient itself costs 6 % more time but repeats 29 % fewer requests, which spares the server.
+    /// of the quotient itself costs 6 % more time but repeats 29 % fewer requests, which reduces the load on the
+    /// server.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
@@ -198,9 +199,9 @@ impl OriginReplies {
         (CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
     }
 
-    /// Returns how long replies are collected. Otherwise, connections that were opened together would also rest
-    /// together every second, and other connections would be opened in their place. The first window of each connection
-    /// is therefore shortened at random, but not below the length of its rest.
+    /// Returns how long replies are collected. Connections that were opened together would normally also rest together
+    /// every second, and other connections would be opened in their place. The first window of each connection is
+    /// therefore shortened at random, but not below the length of its rest.
     fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
         if of.has_collected {
             return WINDOW_MAX;
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(
             origin(60 * MILLI, 2).next_step(&several, false, 0),
             NextStep::GoOn,
-            "slower ones may follow"
+            "slower replies may follow"
         );
     }
 
@@ -536,7 +537,7 @@ mod tests {
         assert_eq!(origin.silence(&several), 4000 * MILLI);
 
         origin.note_fewer(1000, 900, 51_000 * MILLI);
-        assert_eq!(origin.silence(&several), 4000 * MILLI, "these are hardly fewer");
+        assert_eq!(origin.silence(&several), 4000 * MILLI, "the number is hardly smaller");
         origin.note_fewer(1000, 700, 51_000 * MILLI);
         // This reply answers an earlier request.
         origin.note(1500 * MILLI, 51_500 * MILLI);
@@ -548,7 +549,7 @@ mod tests {
         assert_eq!(
             origin.silence(&connection(1500 * MILLI, 2)),
             3000 * MILLI,
-            "it has seen slow ones itself"
+            "this connection has seen slow replies"
         );
     }
 
@@ -615,7 +616,7 @@ mod tests {
         let full = connection(MILLI, origin.window_replies());
 
         (1..LEFT_OPEN_MIN).for_each(|_| origin.note_end(false));
-        assert_eq!(origin.next_step(&full, false, MILLI), NextStep::LastRequest, "these may have been late");
+        assert_eq!(origin.next_step(&full, false, MILLI), NextStep::LastRequest, "the server may be slow");
         origin.note_end(false);
         assert_eq!(origin.next_step(&full, false, MILLI), NextStep::Rest(SILENCE_MIN));
 
@@ -675,7 +676,7 @@ mod tests {
                 now = now.max(at);
                 held.push(answers == Some(asked));
             }
-            // The check after a batch looks at the replies that have arrived.
+            // After a batch, check which replies have arrived.
             if at_once > 1 && coming.front().is_some_and(|(at, _)| *at <= now) {
                 return true;
             }

@@ -17,9 +17,9 @@ const FIRST: Millis = 100;
 const LEAST: Millis = 50;
 /// Upper bound of the shortest wait, which is reached if the replies to repeated requests are also slow.
 const MOST: Millis = 1_000;
-/// The lowest and the highest multiple of an origin's mean reply time for which a reply is awaited. Between these
-/// bounds, the wait is the mean plus a multiple of the mean deviation. An origin with even reply times is therefore not
-/// waited for as long as an origin whose reply times vary.
+/// Lower and upper bound for the wait for a reply, as multiples of the origin's mean reply time. Between these bounds,
+/// the wait is the mean plus a multiple of the mean deviation. An origin with even reply times is therefore not waited
+/// for as long as an origin whose reply times vary.
 const MEANS: f64 = 4.0;
 const MEANS_MAX: f64 = 8.0;
 const DEVIATIONS: f64 = 9.0;

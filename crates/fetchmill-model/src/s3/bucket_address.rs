@@ -21,7 +21,7 @@ const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
-    /// In the path for an endpoint that the user has set. For AWS, in the host if the name can be part of a host name.
+    /// In the path if the user has set an endpoint. For AWS, in the host if the name can be part of a host name.
     #[default]
     Auto,
     /// In the path: `https://HOST/BUCKET/KEY`.
@@ -56,7 +56,8 @@ impl Endpoint {
 pub struct BucketName(String);
 
 impl BucketName {
-    /// Parses a name. Only letters, digits, dots, hyphens and underscores are allowed, which every store accepts.
+    /// Parses a name. Only characters that every store accepts are allowed: letters, digits, dots, hyphens and
+    /// underscores.
     pub fn parse(text: &str) -> Result<Self> {
         let is_good = (1..=255).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
@@ -168,7 +169,7 @@ pub fn is_region(text: &str) -> bool {
     !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
 }
 
-/// Refuses a bucket name that cannot be part of a host name although `option` requires it to be.
+/// Refuses a bucket name that cannot be part of a host name if `option` requires this.
 fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
     if bucket.is_label() {
         return Ok(true);

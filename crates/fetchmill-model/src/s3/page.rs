@@ -30,7 +30,7 @@ pub struct PageEnd {
     /// Folders on a page that was requested by folder, each with a trailing `/`. At most [`FOLDERS_KEPT`] folders are
     /// kept.
     pub folders: Vec<Vec<u8>>,
-    /// Whether more keys follow. If the page does not state this, more keys follow if it contains a token.
+    /// Whether more keys follow. If the page does not say so, a token means that more keys follow.
     pub is_truncated: bool,
     /// Continuation token for the next page.
     pub token: Option<String>,

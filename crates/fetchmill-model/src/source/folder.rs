@@ -66,7 +66,7 @@ pub(super) enum EntryKind {
 }
 
 impl EntryKind {
-    /// Returns whether this is a file of which nothing is known but its name.
+    /// Returns whether this is a file of which only the name is known.
     pub(super) fn tells_nothing(self) -> bool {
         self == EntryKind::File(FileFacts::default())
     }

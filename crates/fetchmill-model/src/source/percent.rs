@@ -1,6 +1,6 @@
 //! Decodes percent-encoded text from a server.
 
-/// Decodes a text. Returns `None` if a `%` is not followed by two hexadecimal digits of either case.
+/// Decodes percent-encoded text. Returns `None` if a `%` is not followed by two hexadecimal digits of either case.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut decoded = Vec::with_capacity(text.len());

@@ -248,7 +248,7 @@ impl Naming {
 
 /// Traits of a list's entries. A trait is set if at least one entry has it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is an independent trait")]
 pub struct EntryTraits {
     /// The URL begins with `http:`.
     pub http: bool,

@@ -206,7 +206,7 @@ impl TargetList {
         self.targets.push(ListedTarget { sequence, attempts, throttled_since, end });
     }
 
-    /// Returns the targets in the form for the planner. `not_before` is the time at which they are due.
+    /// Returns the targets as the planner needs them. `not_before` is the time at which they are due.
     pub fn waiting(&self, kind: FailureKind, not_before: u64) -> impl Iterator<Item = WaitingTarget> {
         let mut start = 0;
         self.targets.iter().map(move |target| {

@@ -36,7 +36,7 @@ const SECRET_STARTS: [&str; 9] =
 /// Text that replaces a redacted value.
 const HIDDEN: &str = "***";
 
-/// Returns `text` in the form for people. The values of secret parameters are redacted, and so are user names and
+/// Redacts `text` for display to people. The values of secret parameters are redacted, and so are user names and
 /// passwords before a host. The journal and the failures shards keep the original text, because a retry needs it.
 pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains('=') && !text.contains('@') {

@@ -12,7 +12,7 @@ pub const ERROR_BYTES_MAX: usize = 4096;
 
 /// Rules that apply to all attempts of a job, a stream, a listing or an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is an independent rule")]
 pub struct Rules {
     /// Maximum number of counted attempts.
     pub attempts_max: u32,
@@ -31,7 +31,7 @@ pub struct Rules {
     /// Whether the client, such as a program that uses a stream, receives replies with any status. Every reply must
     /// then be complete.
     pub gives_every_reply: bool,
-    /// Whether a check tests a target that seems dead a second time later.
+    /// Whether a check tests a target again later if it seems dead.
     pub has_second_look: bool,
     /// Whether an object that the store has archived is skipped. Otherwise, it fails.
     pub skips_archived: bool,
@@ -75,7 +75,7 @@ impl Rules {
 
 /// Facts about a complete reply.
 #[derive(Debug, Default, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is an independent fact")]
 pub struct ReplyFacts<'r> {
     /// Status of the reply.
     pub status: u16,
@@ -110,7 +110,7 @@ pub struct ReplyFacts<'r> {
 
 /// Facts about a request that did not receive a complete reply.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is an independent fact")]
 pub struct BrokenFacts {
     /// Kind of the failure.
     pub kind: FailureKind,
@@ -151,7 +151,7 @@ pub enum Verdict {
     /// The object is at the URL in the reply. The code that follows redirects decides whether this URL may be
     /// requested.
     Redirect,
-    /// Try again immediately after this correction. The attempt does not count.
+    /// Try again immediately, with this correction. The attempt does not count.
     Correct(Correction),
     /// Stop the job, because all other targets would also fail.
     Stop(Error),

@@ -20,7 +20,7 @@ pub struct ExpectedPart {
 /// Meaning of the head of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
-    /// There is no head yet, or the head says nothing about the part. Errors and redirects are examples of the latter.
+    /// There is no head yet, or the head says nothing about the part, as with an error or a redirect.
     Neither,
     /// The reply contains the part.
     Part,

@@ -1,4 +1,4 @@
-//! Replies from S3 stores that have a different meaning than the same replies from other servers.
+//! Replies that have a special meaning if they come from an S3 store.
 
 use std::fmt::Write as _;
 

@@ -50,7 +50,7 @@ fn reply(status: u16) -> ReplyFacts<'static> {
     ReplyFacts { status, is_verified: true, length: 3, ..ReplyFacts::default() }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as the facts have it")]
+#[expect(clippy::unnecessary_wraps, reason = "the facts contain an option")]
 fn listed(size: u64, etag: &'static [u8]) -> Option<ListedKey<'static>> {
     Some(ListedKey { key: b"k", size: Some(size), etag, modified: 0 })
 }
@@ -547,7 +547,7 @@ proptest! {
                     prop_assert!(matches!(attempt, Any::Reply(200..=299, ..)));
                     break;
                 }
-                Verdict::Redirect => prop_assert!(false, "none is to be followed"),
+                Verdict::Redirect => prop_assert!(false, "no redirect may be followed"),
             }
             prop_assert!(corrections <= limits::CORRECTIONS_MAX);
             prop_assert!(forgiven <= limits::FORGIVEN_SHARED_MAX + limits::REFUSALS_MAX);

@@ -93,6 +93,6 @@ pub(super) fn assert_reply(stream: &[u8], framing: Framing, body: &[u8], surplus
             assert_eq!(consumed, stream.len() - surplus, "{case}");
             head
         }
-        other => panic!("{} should be a reply, is {other:?}", stream.escape_ascii()),
+        other => panic!("{} should be a reply but is {other:?}", stream.escape_ascii()),
     }
 }

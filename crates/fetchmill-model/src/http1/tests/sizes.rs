@@ -31,7 +31,7 @@ fn read_in_steps(stream: &str) -> Read {
 fn assert_too_large(stream: &str) {
     match read_in_steps(stream) {
         Read::Refused(malformed) => assert_eq!(malformed.kind, FailureKind::HeadTooLarge),
-        other => panic!("should be too large, is {other:?}"),
+        other => panic!("should be too large but is {other:?}"),
     }
 }
 

@@ -9,9 +9,9 @@ const GROWTH: f64 = 1.1;
 /// Required growth above [`CAREFUL`]. It is higher because replies come in waves, which can look like 10 % growth by
 /// chance.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// Required growth after latency or goodput has worsened, possibly because of other clients. A job that uses half of
-/// the origin would grow by a factor of 4 / 3 if it doubled its requests. Other clients would then do the same and take
-/// the gain back. A listing that reads ahead counts as another client.
+/// Required growth after latency or goodput has worsened, possibly because of other clients. If a job that uses half of
+/// the origin doubled its requests, its goodput would grow by a factor of 4 / 3. Other clients would then do the same
+/// and take the gain back. A listing that reads ahead counts as another client.
 const SHARED_GROWTH: f64 = 1.5;
 /// If goodput exceeds the goodput at the previous limit by this factor, no requests wait in a queue.
 const PAID: f64 = 1.2;
@@ -51,7 +51,7 @@ impl LimitSearch {
         let is_harm = measured.goodput < best * HARM;
         let may_grow = !has_queue && !is_at_most && !is_harm;
         let reads_ahead = self.listing == ListingState::ReadsAhead;
-        // Goodput grew too little, so the previous limit achieved at least the fraction `part`.
+        // If goodput grows too little at a limit, the previous limit achieved at least the fraction `part`.
         let (growth, part) = if self.is_shared || reads_ahead {
             (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
         } else if self.limit > CAREFUL {

@@ -1,4 +1,4 @@
-//! Holding a limit: other limits are tried in between, and changes are detected.
+//! Holds a limit, tries other limits in between, and detects changes.
 
 use super::limit_search::{
     CAREFUL, CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN,

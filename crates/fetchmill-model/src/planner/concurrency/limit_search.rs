@@ -17,7 +17,7 @@ pub(super) const CAREFUL: usize = 1024;
 /// A higher limit is kept if goodput grows by at least this fraction of the step.
 pub(super) const STEP_GAIN: f64 = 0.6;
 
-/// A limit is lowered by this factor.
+/// Factor by which a limit is lowered.
 const SHRINK: f64 = 1.4;
 /// First step of a trial. `CALM_FIRST` is the number of calm rounds before it.
 const STEP: f64 = 1.06;

@@ -1,11 +1,11 @@
-//! Shrinking the limit after a climb, or raising it a little if no requests wait in a queue.
+//! Lowers the limit after a climb, or raises it a little if no requests wait in a queue.
 
 use super::limit_search::{FREE, HARM, Hold, LimitSearch, Phase, Raise, STEP_GAIN, Shrink};
 use super::round::Measured;
 
 /// Fraction of the goodput that a lower limit must keep.
 const SHRINK_KEEPS: f64 = 0.97;
-/// Goodput below this fraction is clearly lower, even after a short round.
+/// Below this fraction, goodput is clearly lower, even after a short round.
 const CLEARLY_LESS: f64 = 0.85;
 /// If no requests wait in a queue yet, the limit is first raised by this factor, and then by the factor's square root.
 const RAISE: f64 = 1.4;

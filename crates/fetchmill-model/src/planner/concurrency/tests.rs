@@ -382,7 +382,7 @@ const ORIGINS: [(&str, Origin); 15] = [
         },
     ),
     (
-        "10 ms, the faster the more are there",
+        "10 ms, faster with more requests",
         Origin {
             latency: |_| (10_000, 10_100),
             capacity: |there| 6_000.0 * (1.0 + 0.33 * (there as f64 / 64.0).max(1.0).log2()).min(2.4),
@@ -392,7 +392,7 @@ const ORIGINS: [(&str, Origin); 15] = [
         },
     ),
     (
-        "one that gets worse beyond 200",
+        "worse beyond 200 requests",
         Origin {
             latency: |_| (40_000, 60_000),
             capacity: |there| if there <= 200 { 20_000.0 } else { 4000.0 * (200.0 / there as f64).powi(2) },
@@ -402,7 +402,7 @@ const ORIGINS: [(&str, Origin); 15] = [
         },
     ),
     (
-        "one that gets slower with each connection beyond 200",
+        "slower with each connection beyond 200",
         Origin {
             latency: |_| (50_000, 52_000),
             capacity: |_| 20_000.0,
@@ -412,7 +412,7 @@ const ORIGINS: [(&str, Origin); 15] = [
         },
     ),
     (
-        "150 ms, one that collapses beyond 10,000",
+        "150 ms, collapses beyond 10,000 requests",
         Origin {
             latency: |_| (150_000, 160_000),
             capacity: |there| if there <= 10_000 { 20_000.0 } else { 200.0 },
@@ -471,7 +471,7 @@ fn pages_that_come_now_and_then_are_no_change() {
         assert!(world.goodput(10..40) >= 0.9 * best, "seed {seed}, {}", told("pages", &world, best, 10..40));
         far_too_many += world.slots_of(10..40).iter().filter(|(_, limit)| *limit > 1024).count();
     }
-    assert!(far_too_many <= 20 * 300 * 15 / 100, "{far_too_many} tenths of a second of {}", 20 * 300);
+    assert!(far_too_many <= 20 * 300 * 15 / 100, "{far_too_many} of {} tenths of a second", 20 * 300);
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn a_change_of_latency_is_followed_both_ways() {
             assert!(world.goodput(seconds) >= 0.9 * best, "seed {seed}, {case}");
         }
         let (_, most) = world.limits(60..80);
-        assert!(most <= 750, "seed {seed}: 10 ms need 300, and it has {most}");
+        assert!(most <= 750, "seed {seed}: 10 ms needs 300, but the limit is {most}");
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct BodyType {
     pub(super) label: &'static str,
     /// First names of other types to which a body of this type also belongs.
     pub(super) is_also: &'static [&'static str],
-    /// Returns whether a body with this beginning has the type.
+    /// Returns whether a body that begins with these bytes has the type.
     pub(super) begins: fn(&[u8]) -> bool,
 }
 

@@ -2,7 +2,7 @@
 //! or elsewhere.
 //!
 //! # Rules
-//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, and a request
+//! - A link is resolved as in a browser, but as raw bytes. The server's character encoding is unknown, and a request
 //!   with the same bytes gets the same file.
 //! - Only a link directly into the folder is an entry. Other links are not followed.
 //! - A name is the percent-decoded segment of the path. It never contains a slash.

@@ -44,7 +44,7 @@ pub(super) fn tokens(reader: impl Read) -> impl Iterator<Item = Result<IndexToke
     Tokenizer::new_with_emitter(IoReader::new(reader), IndexEmitter { silent, ..IndexEmitter::default() })
 }
 
-/// Bytes up to a maximum, with a note whether more bytes were cut off.
+/// Bytes up to a maximum, and a flag that states whether more bytes were cut off.
 #[derive(Debug, Default)]
 struct CutBytes {
     bytes: Vec<u8>,
@@ -239,8 +239,8 @@ impl Emitter for IndexEmitter {
     fn set_force_quirks(&mut self) {}
 
     fn push_tag_name(&mut self, name: &[u8]) {
-        // The tokenizer also keeps the name, because it may turn out to be text. Until there is a result, the bytes of
-        // the name therefore count as input without one.
+        // The tokenizer also keeps the name, because it may turn out to be text. The bytes of the name therefore count
+        // as input without a result.
         self.tag.push(name, WORD_BYTES_MAX);
     }
 

@@ -13,7 +13,7 @@ use crate::source::json_text::JsonText;
 /// Text that stands for a missing value.
 pub(super) const NULL: &str = "null";
 
-/// The path to a field, which leads through objects.
+/// The path of a field through nested objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldPath(Vec<String>);
 

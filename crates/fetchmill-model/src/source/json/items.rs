@@ -56,7 +56,7 @@ pub(super) struct ReadItems {
     pub(super) digest: Xxh3,
 }
 
-/// Statements of an item about its object.
+/// The facts that an item states about its object.
 struct Item<'t> {
     /// URL, normalised in the same way as in a list.
     url: String,

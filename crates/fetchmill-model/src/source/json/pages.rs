@@ -44,7 +44,7 @@ pub struct PageReply<'p> {
 /// Contents of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct JsonPage {
-    /// The page in the form for the journal.
+    /// The page as the journal stores it.
     pub page: ListedPage,
     /// Number of items, including skipped ones.
     pub items: u64,
@@ -145,7 +145,8 @@ impl JsonPages {
 
     /// Reads a page.
     ///
-    /// # Errors Fails if the body is not a page, or if its link leads to another origin.
+    /// # Errors
+    /// Fails if the body is not a page, or if its link leads to another origin.
     pub fn read(
         &self,
         reply: PageReply<'_>,
@@ -247,7 +248,7 @@ impl JsonPages {
         })
     }
 
-    /// Returns the link in the form for the journal, in which URLs are absolute.
+    /// Returns the link as the journal stores it, with URLs made absolute.
     fn resolve(&self, page: &Url, lead: Option<String>) -> Result<Option<String>> {
         match (self.next, lead) {
             (NextPage::Url | NextPage::Link, Some(lead)) => {

@@ -469,8 +469,8 @@ impl ColumnPlan {
         ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
     }
 
-    /// Returns the expected hash of a record's object. If it is missing, this is an error, because the object could not
-    /// be verified.
+    /// Returns the expected hash of a record's object. A missing hash is an error, because the object could not be
+    /// verified without it.
     fn hash_of(&self, column: usize, values: &RecordValues) -> std::result::Result<ExpectedHash, String> {
         let value = self.value(values, column)?;
         ExpectedHash::parse(value.trim().as_bytes()).ok_or_else(|| {

@@ -421,7 +421,7 @@ impl FieldSplitter {
 
     /// Splits a record in which a quote may be part of its field. If a field opens a quote that its line does not
     /// close, the field can continue on the following lines. It does so only if these lines together have the usual
-    /// number of fields and the lines do not each have that number on their own.
+    /// number of fields and not every line has that number on its own.
     fn unquote_leniently(
         &mut self,
         before: Extent,

@@ -62,7 +62,7 @@ fn expression_of(option: &str, pattern: &str) -> Result<String> {
 
 fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
     let error = error.to_string();
-    // Both crates print a picture that shows the position of the mistake. The last line describes the mistake.
+    // The error texts of both crates include a diagram of the mistake. The last line describes the mistake.
     let what = error.lines().last().unwrap_or_default().trim();
     Error::Usage(format!(
         "{option} {pattern} is not valid: {what}; give a glob such as '*.jpg' or a regular expression such \

@@ -170,7 +170,7 @@ impl Records for ItemRecords {
                 ReadStep::Done => drop(self.pass()),
                 other => return Ok(other),
             }
-            // Returns to the caller so that it can check its stop signal.
+            // Return to the caller so that it can check its stop signal.
             if self.at == self.batch.len() && self.count < position.offset {
                 return Ok(ReadStep::NothingNow);
             }

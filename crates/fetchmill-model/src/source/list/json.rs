@@ -96,7 +96,7 @@ impl JsonRecords {
                     from = next;
                 }
                 (LineSearch::NothingNow, _) if from == 0 => return Ok(ReadStep::NothingNow),
-                // More data of a pipe is still to come.
+                // More data from the pipe is still to come.
                 (LineSearch::NothingNow, _) => {
                     self.check = FieldCheck::None;
                     return Ok(ReadStep::Done);
@@ -170,7 +170,7 @@ struct SeenFields {
 }
 
 impl SeenFields {
-    #[expect(clippy::zero_sized_map_values, reason = "an object has values, which are not needed")]
+    #[expect(clippy::zero_sized_map_values, reason = "the values of the object are not needed")]
     fn add(&mut self, line: &[u8]) {
         if let Ok(fields) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line) {
             self.has_objects = true;

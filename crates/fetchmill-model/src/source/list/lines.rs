@@ -55,7 +55,7 @@ impl Read for LineInput {
     }
 }
 
-/// Reads lines.
+/// Reads an input line by line.
 pub(super) struct Lines {
     /// Name of the list in messages.
     label: String,
@@ -254,8 +254,7 @@ impl Lines {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),
-                // It is wrong to wait for more, because a program may write a single line to a pipe and wait for its
-                // object.
+                // Do not wait for more: a program may write a single line to a pipe and then wait for its object.
                 ReadStep::NothingNow | ReadStep::End => break,
             }
         }

@@ -1,9 +1,9 @@
 //! Lists of URLs as a source: text, CSV, TSV, JSON lines, Parquet and bucket inventories. All formats except Parquet
 //! and inventories can be compressed.
 //!
-//! A list is read as a stream, and its memory is limited for any length and content. The first page is returned when it
-//! contains any entries. A line without a URL becomes a failed target with its line number, so no line is lost
-//! silently. The caller provides the input.
+//! A list is read as a stream, in memory that is bounded whatever the length and content of the list. The first page is
+//! returned as soon as it contains any entries. A line without a URL becomes a failed target with its line number, so
+//! no line is lost silently. The caller provides the input.
 //!
 //! # Resuming
 //!
@@ -99,8 +99,8 @@ pub enum ListStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsvHeader {
-    /// The first record contains the names if a column is selected by name. It also does if there is no template and
-    /// the URL column contains a plain word (without `:`, `/` or `.`).
+    /// The first record contains the names if a column is selected by name. Without a selected name, it contains them
+    /// if there is no template and the URL column contains a plain word (without `:`, `/` or `.`).
     #[default]
     Auto,
     /// The first record contains the names.
@@ -122,7 +122,8 @@ options! {
     /// Options for reading a list and selecting its targets. They are part of a job's identity.
     #[derive(PartialEq, Eq)]
     pub struct ListOptions {
-        /// URL column, by name or by number from 1. The default is `url`, or the first column of a CSV without names.
+        /// URL column, given by its name or by its number (starting from 1). The default is `url`, or the first column
+        /// of a CSV without names.
         column: Option<String> = None;
         /// URL template. `{}` stands for the value of the URL column, and `{name}` for the value of another column.
         template: Option<String> = None;
@@ -184,7 +185,7 @@ impl ListOptions {
             && self.request.is_bare_get()
     }
 
-    /// If the template determines the origin of all URLs, returns this origin, exactly as the URLs begin with it.
+    /// Returns the origin with which all URLs begin, if the template determines it.
     pub fn fixed_origin(&self) -> Option<String> {
         let url = template::fixed_origin(self.template.as_deref()?)?;
         let url = normalise(&url).ok()?;

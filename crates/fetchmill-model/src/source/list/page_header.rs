@@ -132,7 +132,7 @@ impl<R: Read> Thrift<'_, R> {
 
     /// Reads the next field of a struct. The inner value is `None` at the end of the struct, and the outer value is
     /// `None` if the field cannot be read. `last` is the number of the previous field.
-    #[expect(clippy::option_option, reason = "the outer one is for what cannot be read")]
+    #[expect(clippy::option_option, reason = "the outer `None` means that the field cannot be read")]
     fn field(&mut self, last: &mut i64) -> Option<Option<HeaderField>> {
         let byte = self.byte()?;
         if byte == 0 {

@@ -60,7 +60,7 @@ impl<W: Write + Send> ParquetSplit<W> {
         ParquetSplit { folder, outputs, columns: None, parts: Vec::new(), unwritten_max: UNWRITTEN_BYTES_MAX }
     }
 
-    /// Adds all rows of a file. `groups` contains a byte for each row, which is added to part `byte % parts`.
+    /// Adds all rows of a file. `groups` contains a byte for each row. The row is added to part `byte % parts`.
     pub fn add<F: ChunkReader + 'static>(
         &mut self,
         label: &str,

@@ -25,7 +25,7 @@ options! {
         data: Option<String> = None;
         /// JSON body, such as `{"a": "{column}"}`.
         data_json: Option<String> = None;
-        /// Whether a request may be repeated whatever its method is.
+        /// Whether a request may be repeated regardless of its method.
         idempotent: bool = false;
         /// Column that contains the start of the requested part.
         offset_column: Option<String> = None;
@@ -50,7 +50,7 @@ pub struct RowHeader {
     pub name: String,
     /// Value of the field, with placeholders.
     pub value: String,
-    /// Whether the field is never a secret, whatever its value is.
+    /// Whether the field is never a secret, regardless of its value.
     pub is_open: bool,
 }
 

@@ -67,7 +67,7 @@ impl DataFile {
         to_hex(&self.md5)
     }
 
-    /// Returns the key in the form for messages.
+    /// Returns the key as shown in messages.
     pub fn text(&self) -> String {
         for_display(self.key.as_bytes())
     }
