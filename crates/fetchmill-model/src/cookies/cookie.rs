@@ -212,8 +212,8 @@ fn is_below(host: &str, domain: &str) -> bool {
 /// Returns whether unrelated sites can have names below a domain. Such a domain consists of one label, or of two labels
 /// as in `co.uk`.
 ///
-/// This function does not use a list of public suffixes. A shared domain that it does not recognise, such as
-/// `github.io`, can receive a cookie from a redirect chain that leads there, but never a cookie from the user.
+/// This function does not use a list of public suffixes. It therefore misses some shared domains, such as `github.io`.
+/// They can receive a cookie from a redirect chain that leads there, but never a cookie from the user.
 pub(super) fn is_shared_suffix(domain: &str) -> bool {
     let mut labels = domain.trim_end_matches('.').rsplit('.');
     let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return true };

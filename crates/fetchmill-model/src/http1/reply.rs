@@ -170,8 +170,8 @@ impl ReplyReader {
 
     /// Reads one head, interim or final. Returns `None` if the end of the head has not arrived.
     ///
-    /// A head is accepted or refused only when it is complete or exceeds a limit, so the result does not depend on how
-    /// the bytes are split. Only a start that is not HTTP is refused immediately.
+    /// A head is accepted or refused only when it is complete or exceeds a limit. The result therefore does not depend
+    /// on how the bytes are split. Only a start that is not HTTP is refused immediately.
     fn read_head(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Option<usize>, MalformedReply> {
         if input.is_empty() {
             return Ok(None);

@@ -118,8 +118,8 @@ pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
 /// Maximum size of the `manifest.json` of an S3 Inventory: 100,000 data files with 335 bytes each. It is parsed as a
 /// stream. For each file, the key and 48 bytes are kept, in a vector that is at most half empty. In the document, a
-/// file takes at least 70 bytes. In the worst case, 32 MiB of keys or 44 MiB of files with short keys remain in memory,
-/// in addition to the budget of 192 MiB.
+/// file takes at least 70 bytes. In the worst case, 32 MiB of keys or 44 MiB of files with short keys remain in memory.
+/// This is in addition to the budget of 192 MiB.
 pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
 /// Maximum size of a key in a bucket, as in S3.
 pub const S3_KEY_BYTES_MAX: usize = 1024;

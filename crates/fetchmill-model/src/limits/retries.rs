@@ -54,7 +54,7 @@ pub const REST_CAP: Duration = Duration::from_secs(120);
 /// Rest of an origin that serves earlier objects again, but no new targets.
 pub const PARTLY_HEALTHY_REST: Duration = Duration::from_secs(5);
 /// First rest of a host in a multi-host job. It is longer than [`REST_BASE`] because the job can fetch from other hosts
-/// in the meantime, and because a host counts as dead after a few consecutive rests.
+/// in the meantime. Another reason is that a host counts as dead after a few consecutive rests.
 pub const HOST_REST_BASE: Duration = Duration::from_secs(5);
 /// Time without any success after which the job ends (exit code 5).
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);

@@ -1,10 +1,10 @@
 //! The pace for an origin that throttles: cubic increase, multiplicative decrease.
 //!
 //! This module has no clock: time is an argument. There is no pace until a request is refused. The first refusals set
-//! the pace to the rate of successes at that time, because an origin that refuses requests above a certain rate still
-//! serves that rate. From there the pace returns to the last refused rate within a few seconds. It grows slowly near
-//! that rate and faster beyond it, like CUBIC's window (RFC 9438). Far above that rate the pace is removed. Refusals
-//! that occur at every pace do not indicate a rate limit and are tolerated (docs/internals/decisions/0018).
+//! the pace to the rate of successes at that time. An origin that refuses requests above a certain rate still serves
+//! that rate. From there the pace returns to the last refused rate within a few seconds. It grows slowly near that rate
+//! and faster beyond it, like CUBIC's window (RFC 9438). Far above that rate the pace is removed. Refusals that occur
+//! at every pace do not indicate a rate limit and are tolerated (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 

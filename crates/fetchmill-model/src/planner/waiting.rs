@@ -5,9 +5,9 @@
 //! above the horizon are only in the journal's table and are loaded when there is space again. Without a horizon, all
 //! targets are in memory.
 //!
-//! If memory is full when a target is added, the caller gets back a target that no longer fits and must write it to the
-//! journal. These writes and the requested loads must happen in order. Otherwise a load could overtake the write of a
-//! target and miss the target.
+//! If memory is full when a target is added, the caller gets back a target that no longer fits. The caller must write
+//! it to the journal. These writes and the requested loads must happen in order. Otherwise a load could overtake the
+//! write of a target and miss the target.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Decides when it is certain which request a reply answers.
 //!
 //! HTTP/1.1 replies are not numbered: a reply answers the oldest request that has no reply yet. If a server sends one
-//! reply too many, all later replies on the connection shift by one, and each object gets the bytes of its neighbour.
+//! reply too many, all later replies on the connection shift by one. Each object then gets the bytes of its neighbour.
 //! The client notices the extra reply only at the end, when a reply arrives although no request is in flight. Replies
 //! are therefore held until their connection has been silent for a while
 //! ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).

@@ -84,7 +84,7 @@ impl ContentEncoding {
     }
 
     /// Decodes a whole body and passes it to `take` piece by piece until `take` returns `false`. The end of the body
-    /// may turn out to be malformed, so the caller must not use any piece before it has received the last one.
+    /// may turn out to be malformed, so the caller must not use any piece before the last one has arrived.
     pub fn decode(
         self,
         mut encoded: impl BufRead,

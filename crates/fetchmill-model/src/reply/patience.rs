@@ -35,8 +35,8 @@ const KNOWN_PAGES: u64 = 4;
 /// wait is at least [`MOST`].
 const KNOWN_A_LITTLE: u64 = 4;
 const KNOWN_A_LITTLE_PAGES: u64 = 1;
-/// A reply to a repeated request is fast if it takes at most the shortest wait divided by this, and slow if it takes
-/// more than [`SLOW`] times the mean.
+/// A reply to a repeated request is fast if it takes at most the shortest wait divided by this number. It is slow if it
+/// takes more than [`SLOW`] times the mean.
 const FAST: Millis = 8;
 const SLOW: f64 = 2.0;
 /// Each further wait for the same target is longer by this factor.

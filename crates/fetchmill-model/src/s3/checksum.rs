@@ -158,8 +158,8 @@ impl<'h> GivenChecksums<'h> {
         Some(BodyChecksum { running: running(), said })
     }
 
-    /// Returns the MD5 in an `ETag`. Only the `ETag` of an object that was written in one piece is an MD5, and only if
-    /// the object is not encrypted with KMS or customer keys.
+    /// Returns the MD5 in an `ETag`. An `ETag` is an MD5 only if the object was written in one piece and is not
+    /// encrypted with KMS or customer keys.
     fn of_etag(&self) -> Option<BodyChecksum> {
         let text = self.etag.filter(|_| !self.has_own_etag)?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let mut said = [0; BYTES_MAX];

@@ -80,7 +80,7 @@ pub struct ListedTime {
     /// Seconds since 1970, up to the year 9999. If only the minute or the day is known, this is the start of the minute
     /// or the day.
     pub seconds: u64,
-    /// Whether the listing names the time zone. If it does not, the server's local time is read as UTC, so the time can
+    /// Whether the listing names the time zone. If it does not, the server's local time is read as UTC. Such a time can
     /// be compared only with other times from the same server.
     pub has_zone: bool,
     /// Precision of the time.

@@ -2,7 +2,7 @@
 //! module defines this rule.
 //!
 //! The missing bytes are requested with `Range` and `If-Range` (RFC 9110, 13.1.5). They are appended only if the reply
-//! states that it contains exactly these bytes, from an object with the same length and the same strong ETag. Two
+//! states that it contains exactly these bytes. The object must also have the same length and the same strong ETag. Two
 //! replies from one URL with the same strong ETag have the same bytes (8.8.1).
 
 use super::head_fields::fields_in;

@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_page_of_the_second_kind_says_what_is_compressed() {
-        // The fields are 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels, and a flag that states whether the
-        // page is compressed.
+        // 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels, and a flag that states whether the page is
+        // compressed.
         let levels = [&[0x5c, 0x15][..], &number(3), &[0x15, 0, 0x15], &number(3), &[0x15, 0, 0x15]].concat();
         let levels = [&levels[..], &number(5), &[0x15], &number(2)].concat();
         for (is_compressed, field) in [(true, &[0x11][..]), (false, &[0x12]), (true, &[])] {
