@@ -32,7 +32,8 @@ pub const AUTO_CONCURRENCY_MAX: u32 = 16_384;
 /// Maximum number of requests in flight to an origin at a public address with `--concurrency auto` and without
 /// `--concurrency-max`. It equals [`CONCURRENCY_DEFAULT`].
 pub const COURTESY_PUBLIC: u32 = 64;
-/// The same limit for AWS S3, which is built for large numbers of requests.
+/// Maximum number of requests in flight to AWS S3 with `--concurrency auto` and without `--concurrency-max`. It is
+/// higher because S3 is built for large numbers of requests.
 pub const COURTESY_AWS: u32 = 256;
 /// Number of local ports that Linux usually offers for connections.
 pub const LOCAL_PORTS: u64 = 28_232;
@@ -55,8 +56,8 @@ pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests that a stream can take from its input in addition to the requests in flight. These
 /// requests are on their way to the fetching thread or back, a few batches in each direction.
 pub const STREAM_WINDOW: usize = 256;
-/// The same limit if replies are held until they are certain. The limit includes requests that are taken while
-/// connections rest for 50 ms.
+/// Maximum number of requests that a stream can take from its input if replies are held until they are certain. The
+/// limit includes requests that are taken while connections rest for 50 ms.
 pub const STREAM_CERTAIN_WINDOW: usize = 4096;
 /// Maximum number of replies that a connection passes on before they are certain. The stream remembers their positions
 /// in the input. At this number the connection rests.

@@ -9,8 +9,8 @@ use super::MIB;
 pub const PAGE_BYTES_MAX: usize = 16 * MIB;
 /// Maximum number of listed targets that are not fetched yet. At this number the listing pauses.
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
-/// Maximum total size of these targets' names. At this size the listing also pauses. One page can exceed the limit by
-/// up to 16 MiB, which brings the total to the whole budget of 32 MiB.
+/// Maximum total size of the names of listed targets that are not fetched yet. At this size the listing also pauses.
+/// One page can exceed the limit by up to 16 MiB, which brings the total to the whole budget of 32 MiB.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
 /// Minimum read-ahead of a listing in targets, if the job has only one origin. Usually the read-ahead is the number of
 /// targets fetched in 10 s.
@@ -56,8 +56,8 @@ pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
 /// workers together. Each host takes a slot of 41 bytes, and about half of the slots can be empty: 2 x 2^18 x 41 bytes,
 /// or 21 MiB, in the worst case. If a host was forgotten to make room for others, its robots.txt is requested again.
 pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
-/// Maximum total size of these hosts' rules. The limit applies to the job, and separately to all workers together: 16
-/// MiB in total, plus the largest set of rules for each worker.
+/// Maximum total size of the robots.txt rules that are remembered for the hosts of a list. The limit applies to the
+/// job, and separately to all workers together: 16 MiB in total, plus the largest set of rules for each worker.
 pub const ROBOTS_RULES_BYTES_MAX: usize = 8 * MIB;
 /// Number of bytes of a robots.txt that are received even while the budget for bodies is used up. A longer robots.txt
 /// is requested again later.
@@ -74,9 +74,10 @@ pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
 /// [`OPT_OUT_HOST_BYTES_MAX`], the counts take up to 1.3 MiB in a window's commit record. Each host also takes one
 /// journal row.
 pub const OPT_OUT_HOSTS_MAX: usize = 4096;
-/// Maximum size of such a host's name with scheme and port. The host name alone has at most 253 bytes.
+/// Maximum size of the name of a host with a separate count, including its scheme and port. The host name alone has at
+/// most 253 bytes.
 pub const OPT_OUT_HOST_BYTES_MAX: usize = 300;
-/// Maximum number of such hosts that a report names.
+/// Maximum number of hosts with a separate count that a report names.
 pub const OPT_OUT_HOSTS_REPORTED: usize = 10;
 /// A listing counts as endless after this number of consecutive pages without names.
 pub const EMPTY_PAGES_MAX: u32 = 1000;
@@ -144,9 +145,10 @@ pub const FIRST_PAGE_ATTEMPTS_MAX: u32 = 5;
 
 /// Number of skipped entries per reason whose names a page keeps for `status --skipped`.
 pub const SKIPPED_NAMES_PAGE: u64 = 16;
-/// The same number for a whole job. With six reasons, these are 600 names of at most 1 KiB each.
+/// Number of skipped entries per reason whose names a whole job keeps. With six reasons, that is 600 names of at most 1
+/// KiB each.
 pub const SKIPPED_NAMES_MAX: usize = 100;
-/// Maximum size of such a name.
+/// Maximum size of the name of a skipped entry.
 pub const SKIPPED_NAME_BYTES_MAX: usize = 1024;
 
 /// Maximum number of segments in a name that becomes a path.
@@ -167,9 +169,9 @@ pub const SIDECARS_MAX: usize = 8;
 /// Maximum size of a list target's own request: body, method and header fields. The request is in memory once in the
 /// target's page, and twice more while it is in flight.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of bytes that are read from a body that is not stored, after a request for a part of an object. If
-/// the body is longer, the connection is closed, because opening a new connection costs about as much as reading this
-/// many bytes.
+/// Maximum number of bytes that are read from a body that is not stored, if a part of an object was requested. If the
+/// body is longer, the connection is closed, because opening a new connection costs about as much as reading this many
+/// bytes.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum size of a URL. No server accepts a longer one.
 pub const URL_BYTES_MAX: usize = 64 * 1024;

@@ -11,7 +11,8 @@ pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
 pub const TLS_SESSIONS_MAX: usize = 256;
 /// Maximum number of requests in flight on one HTTP/2 connection, even if the server allows more.
 pub const HTTP2_STREAMS_MAX: usize = 256;
-/// The same maximum until the server announces its own. The standard recommends that every server allow this number.
+/// Maximum number of requests in flight on one HTTP/2 connection until the server announces its own maximum. The
+/// standard recommends that every server allow this number.
 pub const HTTP2_STREAMS_FIRST: usize = 100;
 /// Flow-control window of an HTTP/2 stream. Bodies are read as they arrive, so these bytes are in transit, not in
 /// memory.
@@ -40,7 +41,7 @@ pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
 /// Default maximum number of requests in flight per host in a multi-host job, without `--limit-per-host`.
 pub const HOST_CONNECTIONS: u32 = 4;
-/// Default maximum number of requests/s per host in such a job, without `--rate-per-host`.
+/// Default maximum number of requests/s per host in a multi-host job, without `--rate-per-host`.
 pub const HOST_RATE: f64 = 50.0;
 /// A host counts as prompt if its last reply took less than this. Slow hosts yield request slots to prompt hosts.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
@@ -80,18 +81,19 @@ pub const DNS_FAST: Duration = Duration::from_millis(300);
 /// Timeout of a lookup's first try. Each further try has 1.5 times the timeout of the previous one: 1.5 + 2.25 + 3.4 =
 /// 7.1 s.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Upper bound for that timeout if the system's configuration sets it.
+/// Upper bound for the timeout of a lookup's first try, if the system's configuration sets this timeout.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 /// Number of tries per lookup.
 pub const DNS_TRIES: u32 = 3;
-/// Upper bound for the number of tries if the system's configuration sets it.
+/// Upper bound for the number of tries per lookup, if the system's configuration sets this number.
 pub const DNS_TRIES_MAX: u32 = 5;
 /// Timeout of a whole lookup, including all its tries and all search domains of a short name.
 pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Extra wait for the addresses of the second family after those of the first family have arrived (RFC 8305, section
 /// 3).
 pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
-/// The same wait for IPv4 addresses after IPv6 addresses. It is long enough for the answer to a second try.
+/// Extra wait for IPv4 addresses after the IPv6 addresses have arrived. It is long enough for the answer to a second
+/// try.
 pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
 /// Maximum number of name servers that are queried.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
@@ -150,11 +152,12 @@ pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time after which an idle connection is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same time if more connections to an origin are open than requests may be in flight. It is shorter because some
-/// servers are slow if they have many connections. Before a connection rests, it collects replies for the same time.
-/// Connections that are needed only while others rest therefore stay open.
+/// Time after which an idle connection is closed if more connections to an origin are open than requests may be in
+/// flight. It is shorter than [`KEEP_ALIVE_IDLE`] because some servers are slow if they have many connections. Before a
+/// connection rests, it collects replies for the same time. Connections that are needed only while others rest
+/// therefore stay open.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
-/// The same time immediately after the number of requests in flight was lowered.
+/// Time after which an idle connection is closed if the number of requests in flight has just been lowered.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
 /// Interval between checks of deadlines, which determines their precision.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -199,8 +202,8 @@ pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum number of cookies that replies may set while the redirects of one target are followed.
 pub const CHAIN_COOKIES_MAX: usize = 50;
-/// Maximum total size of these cookies. Only redirected targets have such cookies: 16 MiB if 1,024 of these targets are
-/// in flight.
+/// Maximum total size of the cookies that replies may set while the redirects of one target are followed. Only
+/// redirected targets have such cookies: 16 MiB if 1,024 of these targets are in flight.
 pub const CHAIN_COOKIE_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of `Set-Cookie` fields of one reply that are read.
 pub const SET_COOKIES_MAX: usize = 100;

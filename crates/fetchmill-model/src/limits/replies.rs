@@ -86,8 +86,8 @@ pub const RESUMED_BYTES_MIN: u64 = MIB as u64;
 /// Maximum number of consecutive attempts that receive less than `RESUMED_BYTES_MIN` of the missing bytes. After one
 /// more such attempt, the whole object is requested, which counts as an attempt.
 pub const RESUMED_IN_VAIN_MAX: u32 = 3;
-/// Wait before the first of these attempts. It doubles for each further attempt, 3.5 s in total. A target that receives
-/// nothing stays in flight for 3.5 s plus the deadlines of four requests.
+/// Wait after an attempt that received less than `RESUMED_BYTES_MIN`. It doubles with each such attempt in a row, 3.5 s
+/// in total. A target that receives nothing stays in flight for 3.5 s plus the deadlines of four requests.
 pub const RESUMED_WAIT: Duration = Duration::from_millis(500);
 /// Milliseconds that a request waits between polls while credentials are being renewed.
 pub const RENEWAL_WAIT: u64 = 200;
@@ -99,9 +99,11 @@ pub const READ_BYTES: usize = 64 * 1024;
 /// Maximum total size of bodies that connections hold until replies are certain, for all workers together. Each
 /// connection gets a share.
 pub const HELD_BYTES_MAX: usize = 32 * MIB;
-/// Minimum share of a connection, enough for a few hundred small objects.
+/// Minimum number of bytes that a connection can hold until replies are certain. This is enough for a few hundred small
+/// objects.
 pub const HELD_BYTES_MIN: usize = 16 * 1024;
-/// Maximum share of a connection. At 1 Gbit/s, a connection fills it in 34 ms and then rests for 50 ms.
+/// Maximum number of bytes that a connection can hold until replies are certain. At 1 Gbit/s, a connection receives
+/// this many bytes in 34 ms and then rests for 50 ms.
 pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
 /// Maximum number of an object's parts in one request (`--coalesce`). The parts' entries and the parts' bytes are each
 /// limited to the bytes that a connection may hold. The bytes are also limited to `BODY_MEMORY_BYTES_MAX`, because they
@@ -123,8 +125,7 @@ pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
 /// Number of active connections for each resting connection that may be open. If each connection rests for 50 ms after
 /// a reply of 100 ms, one connection rests for every two active ones.
 pub(crate) const RESTING_SHARE: usize = 2;
-/// The same number if the process can open only a few files. Even then, one connection may rest for this many active
-/// ones.
+/// Number of active connections for each resting connection that may be open, if the process can open only a few files.
 pub const RESTING_SHARE_MIN: usize = 8;
 
 /// Returns how many connections may rest, in addition to the connections that carry `requests` requests.

@@ -12,9 +12,9 @@ pub const WAITING_HELD_MAX: usize = 100_000;
 pub const BACKOFF_BASE: Duration = Duration::from_millis(50);
 /// Cap of the backoff.
 pub const BACKOFF_CAP: Duration = Duration::from_secs(20);
-/// Base after status 429 or 503.
+/// Base of the backoff after status 429 or 503.
 pub const THROTTLE_BASE: Duration = Duration::from_secs(1);
-/// Cap after status 429 or 503.
+/// Cap of the backoff after status 429 or 503.
 pub const THROTTLE_CAP: Duration = Duration::from_secs(60);
 /// Longest `Retry-After` that is obeyed.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
@@ -31,7 +31,8 @@ pub const RETRY_REFUND: u32 = 14;
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
 /// An origin that refuses all requests for this time counts as down if the refusals use up all tokens.
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
-/// The same time if the refusals contain a `Retry-After`.
+/// An origin that refuses all requests with a `Retry-After` for this time counts as down if the refusals use up all
+/// tokens.
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
 /// An origin that refuses all requests for this time counts as down, however few the refusals are.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);

@@ -84,8 +84,8 @@ pub const PREFLIGHT_SAMPLE_MIN: u64 = 1000;
 
 /// Default number of replies that a transform's function receives together, without `--transform-batch`.
 pub const TRANSFORM_BATCH: usize = 256;
-/// Maximum total size of these replies' bodies. The last body can exceed it. While a worker sends the bodies, they are
-/// in memory twice.
+/// Maximum total size of the bodies that a transform's function receives together. The last body can exceed it. While a
+/// worker sends the bodies, they are in memory twice.
 pub const TRANSFORM_BATCH_BYTES: u64 = 4 * MIB as u64;
 /// Maximum number of bytes that a transform can return for the columns of one reply.
 pub const TRANSFORM_COLUMNS_BYTES_MAX: usize = MIB;
@@ -107,8 +107,8 @@ pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
 pub const CHECK_FAILED_SHOWN: usize = 20;
 /// Total size of list lines that are formatted and passed to the program together.
 pub const ROWS_CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of such chunks that wait for the program. Together with one more chunk in preparation, they take 5 x
-/// (64 + 256 KiB) = 1.6 MiB, where 256 KiB is the longest line.
+/// Maximum number of chunks of formatted list lines that wait for the program. Together with one more chunk in
+/// preparation, they take 5 x (64 + 256 KiB) = 1.6 MiB, where 256 KiB is the longest line.
 pub const ROWS_CHUNKS_QUEUED_MAX: usize = 4;
 /// Maximum number of result rows in a batch of columns.
 pub const RESULTS_BATCH_ROWS: usize = 4096;

@@ -19,7 +19,7 @@ use super::origin::Millis;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 
-/// Burst that a host may receive after a quiet time, expressed as a time: the requests of a tenth of a second.
+/// Burst that a host may receive after a quiet time: as many requests as the rate allows in this time.
 const BURST_MICROS: u64 = 100_000;
 /// Number of results that are remembered for a host, one bit each.
 const HISTORY: u32 = 20;

@@ -35,7 +35,7 @@ pub struct Observations {
     pub repeated: u32,
     /// Throttling replies.
     pub throttled: u32,
-    /// The longest `Retry-After` of these replies, in milliseconds.
+    /// The longest `Retry-After` of the throttling replies, in milliseconds.
     pub retry_after: Millis,
     /// Probes that have ended.
     pub probes: u32,
@@ -123,7 +123,7 @@ pub struct OriginState {
 struct Refusals {
     count: u32,
     since: Millis,
-    /// The longest `Retry-After` of these replies.
+    /// The longest `Retry-After` of the throttling replies.
     asked: Millis,
 }
 

@@ -17,15 +17,16 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace with a rate above 0 requests/s. After a quiet time, the requests of a tenth of a second can be
-    /// sent together.
+    /// Creates a pace with a rate above 0 requests/s. After a quiet time, as many requests as the rate allows in a
+    /// tenth of a second can be sent together.
     pub fn new(per_second: f64) -> Self {
         let pace = Self::unset(Duration::from_millis(100));
         pace.set(Some(per_second));
         pace
     }
 
-    /// Creates a pace without a rate. After a quiet time, the requests of a period of `burst` can be sent together.
+    /// Creates a pace without a rate. After a quiet time, as many requests as the rate allows in `burst` can be sent
+    /// together.
     pub fn unset(burst: Duration) -> Self {
         Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
     }

@@ -80,7 +80,7 @@ impl SizeSample {
 pub struct Work {
     /// Number of targets without an outcome at the start of the run, as far as known.
     pub targets: u64,
-    /// Outcomes of some of these targets.
+    /// Outcomes of some of the targets of this run.
     pub sample: SizeSample,
     /// Outcomes of targets in earlier runs.
     pub before: SizeSample,

@@ -265,8 +265,8 @@ impl OriginReplies {
         self.silence_while(of, 0)
     }
 
-    /// Returns the same time if a request to the origin on another connection has already waited for `waiting`. If
-    /// there are only a few replies so far, a missing reply can be as slow as that request.
+    /// Returns how long a connection must stay silent if a request to the origin on another connection has already
+    /// waited for `waiting`. If there are only a few replies so far, a missing reply can be as slow as that request.
     pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;

@@ -39,8 +39,8 @@ pub(super) fn of_api(text: &str) -> Option<ListedTime> {
     of_sitemap(text).or_else(|| parse_http_date(text.trim().as_bytes()).map(in_utc))
 }
 
-/// Converts a numeric time from an API. The number is in seconds since 1970 UTC. If a number of seconds this large
-/// would be after the year 9999, the number is in milliseconds.
+/// Converts a numeric time from an API. The number counts seconds since 1970 UTC. If that would be after the year 9999,
+/// the number counts milliseconds instead.
 pub(super) fn of_epoch(number: u64) -> Option<ListedTime> {
     let seconds = if number > SECONDS_MAX { number / 1000 } else { number };
     let is_date = seconds <= SECONDS_MAX;

@@ -37,7 +37,7 @@ pub enum PageCursor {
         refused: Names,
         /// Number of entries read from the folder so far.
         read: u64,
-        /// Digest of these entries. If the folder is read again, it must begin with the same entries.
+        /// Digest of the entries read so far. If the folder is read again, it must begin with the same entries.
         digest: u64,
         /// Whether this piece is the last one of the folder.
         is_last: bool,
@@ -84,7 +84,7 @@ pub struct PendingFolder {
     pub depth: u64,
     /// Number of entries that were read. See [`PageCursor::Folder`].
     pub read: u64,
-    /// Digest of these entries. See [`PageCursor::Folder`].
+    /// Digest of the entries that were read. See [`PageCursor::Folder`].
     pub digest: u64,
 }
 

@@ -26,12 +26,13 @@ const PROBATION_CALM: u32 = 16;
 const STEP_MAX: f64 = 2.0;
 /// Upper bound for the number of calm rounds before a trial. The number doubles after each failed trial.
 const CALM_MAX: u32 = 32;
-/// The same bound if other clients may be using the origin, so that changes in their share are detected sooner.
+/// Upper bound for the number of calm rounds before a trial if other clients may be using the origin. It is lower, so
+/// that changes in the share of these clients are detected sooner.
 const SHARED_CALM_MAX: u32 = 8;
 /// A lower limit is kept if goodput falls by at most this fraction of the step.
 const STEP_LOSS: f64 = 0.25;
-/// The same fraction if other clients may be using the origin. A job that accounts for three fifths of the goodput
-/// loses this much.
+/// A lower limit is kept if goodput falls by at most this fraction of the step while other clients may be using the
+/// origin. A job that accounts for three fifths of the goodput loses this much.
 const SHARED_LOSS: f64 = 0.4;
 
 fn differs(now: f64, then: f64) -> bool {

@@ -22,7 +22,8 @@ const SHRINK: f64 = 1.4;
 /// First step of a trial. `CALM_FIRST` is the number of calm rounds before it.
 const STEP: f64 = 1.06;
 const CALM_FIRST: u32 = 4;
-/// First step if other clients may be using the origin, so that changes in their share are detected sooner.
+/// First step of a trial if other clients may be using the origin. It is larger, so that changes in the share of these
+/// clients are detected sooner.
 const SHARED_STEP: f64 = 1.2;
 
 /// State of the listing.

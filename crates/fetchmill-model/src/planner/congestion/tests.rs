@@ -12,7 +12,8 @@ use crate::limits;
 
 /// Processor time that a client needs per request, in microseconds. It limits the client to 40,000 requests/s.
 const REQUEST_MICROS: u64 = 25;
-/// The same time while other programs use the machine. It limits the client to 80 requests/s.
+/// Processor time that a client needs per request while other programs use the machine, in microseconds. It limits the
+/// client to 80 requests/s.
 const BUSY_REQUEST_MICROS: u64 = 12_500;
 const TICK_MICROS: u64 = 50_000;
 const REPORTED_AT: u32 = 16;
@@ -161,8 +162,8 @@ impl World {
 }
 
 impl Server {
-    /// Creates an origin with a token bucket, which holds the requests of `bucket_seconds`. A bucket for fewer than
-    /// three requests would refuse some requests only because timers are inexact.
+    /// Creates an origin with a token bucket, which holds as many tokens as the rate allows in `bucket_seconds`. A
+    /// bucket for fewer than three requests would refuse some requests only because timers are inexact.
     fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
         Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0, retry_after: 0 }
     }
