@@ -22,7 +22,8 @@ pub const HUNGRY_TARGETS: usize = 32 * 1024;
 /// in the worst case, 16 x 2 MiB of the budget for pages.
 pub const S3_LISTERS_MAX: usize = 16;
 /// Maximum number of buckets, or of their origins, that a job keeps track of. A list can name any number of buckets.
-/// Each bucket takes 200 bytes of the general budget, 2 MiB in total. Targets in further buckets become `failed(url)`.
+/// Each bucket takes 200 bytes of the general budget, or 2 MiB in total. Targets in further buckets become
+/// `failed(url)`.
 pub const S3_BUCKETS_MAX: usize = 10_000;
 /// Number of keys per page, the maximum that stores return.
 pub const S3_PAGE_KEYS: u32 = 1000;
@@ -102,7 +103,7 @@ pub const LIST_LINE_BYTES_MAX: usize = MIB;
 /// Maximum number of lines in a record with quoted newlines. The closing quote must be within this number of lines. If
 /// the quote is missing, the search is repeated from each line, so the limit also bounds the work.
 pub const LIST_RECORD_LINES_MAX: usize = 1000;
-/// Maximum number of columns that are read from a record. Each takes 16 bytes, 256 KiB in total.
+/// Maximum number of columns that are read from a record. Each takes 16 bytes, or 256 KiB in total.
 pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// Number of bytes that are read from a list before control returns to the caller, which then checks its stop signal.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
@@ -126,7 +127,7 @@ pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
 pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Maximum size of a Parquet page header, which can contain statistics with a smallest and a largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
-/// Maximum number of targets in a `--sample`. Each takes 8 bytes while the list is read, 8 MiB in total.
+/// Maximum number of targets in a `--sample`. Each takes 8 bytes while the list is read, or 8 MiB in total.
 pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
 /// Maximum number of hosts with untrusted certificates that a notice names. The targets on all such hosts are also in
 /// the list of failures.

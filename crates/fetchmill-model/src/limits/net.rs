@@ -6,7 +6,7 @@ use super::MIB;
 
 /// Maximum size of a `--ca-file`. A bundle of all public authorities takes 220 KiB.
 pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
-/// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, 1.3 MiB in
+/// Number of TLS sessions that a worker keeps for resumption. A session usually takes less than 5 KiB, or 1.3 MiB in
 /// total. A ticket can be up to 64 KiB long, so malicious servers can make a worker use 16 MiB.
 pub const TLS_SESSIONS_MAX: usize = 256;
 /// Maximum number of requests in flight on one HTTP/2 connection, even if the server allows more.
@@ -23,7 +23,7 @@ pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
 /// Maximum number of simultaneous lookups, each of which uses one thread. A hanging thread also counts.
 pub const DNS_THREADS_MAX: usize = 64;
 /// Maximum number of names that these threads are looking up or that are waiting for a thread. Each name takes 255
-/// bytes and about as much again in overhead, 4 MiB in total.
+/// bytes and about as much again in overhead, or 4 MiB in total.
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Maximum number of addresses that are tried for a name.
 pub const DNS_ADDRESSES_MAX: usize = 8;
@@ -31,8 +31,8 @@ pub const DNS_ADDRESSES_MAX: usize = 8;
 /// connection may therefore briefly take up to `DNS_ADDRESSES_MAX` descriptors. If no descriptor is left, the
 /// connection attempt ends and is repeated.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Maximum number of names whose addresses are cached. Each takes less than 0.6 KiB (255 bytes, 8 addresses of 17
-/// bytes, and overhead), 10 MiB in total.
+/// Maximum number of names whose addresses are cached. Each name takes less than 0.6 KiB (255 bytes, 8 addresses of 17
+/// bytes, and overhead), or 10 MiB in total.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
 /// Lifetime of cached addresses. The system's lookup does not report the TTL set by the name's owner.
 pub const DNS_TTL: Duration = Duration::from_secs(60);
@@ -53,8 +53,8 @@ pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
 /// most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14 MiB. Hosts without known problems are
 /// forgotten first.
 pub const HOSTS_HELD_MAX: usize = 224 * 1024;
-/// Maximum number of targets that wait in memory for their host or its address, for all workers together. Each takes
-/// about 0.5 KiB, 8 MiB in total. Further targets are deferred, that is, they wait on disk.
+/// Maximum number of targets that wait in memory for their host or its address, for all workers together. Each target
+/// takes about 0.5 KiB, or 8 MiB in total. Further targets are deferred: they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
 /// The maximum for a single host is [`HOST_TARGETS_MAX`] divided by this, so that no host crowds out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
@@ -63,7 +63,7 @@ pub const DEFERRED_FOR: Duration = Duration::from_secs(2);
 /// Delay before a target that seems dead is checked again. By then, the cause may be gone.
 pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
 /// Maximum number of idle connections that a multi-host job keeps, for all workers together. With TLS, each takes about
-/// 40 KiB, 10 MiB in total.
+/// 40 KiB, or 10 MiB in total.
 pub const HOST_IDLE_CONNECTIONS: usize = 256;
 /// Maximum number of deferred targets that wait to be written to the journal. No more are deferred until some are
 /// written.
@@ -113,7 +113,7 @@ pub const DNS_UDP_PAYLOAD: u16 = 1232;
 pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
 /// Maximum number of answers that are read from one socket before the other sockets are served.
 pub const DNS_UDP_BURST: usize = 64;
-/// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB, 2 MiB in
+/// Maximum number of lookups that a worker repeats over TCP at the same time. An answer has up to 64 KiB, or 2 MiB in
 /// total.
 pub const DNS_TCP_MAX: usize = 32;
 /// Maximum number of names in a chain (CNAME) in which each name refers to the next.

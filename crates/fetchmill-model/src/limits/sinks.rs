@@ -50,8 +50,8 @@ pub const SHARD_BUFFER_BYTES: usize = MIB;
 /// at most 16 MiB.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
 /// Maximum number of column chunks in the open shards of all workers together. Each takes about 0.6 KiB for the footer,
-/// 10 MiB in total. A shard with too many column chunks is sealed. With ten columns and two workers, that is at 819 row
-/// groups.
+/// or 10 MiB in total. A shard with too many column chunks is sealed. With ten columns and two workers, this happens at
+/// 819 row groups.
 pub const COLUMN_CHUNKS_MAX: usize = 16 * 1024;
 
 /// Returns the maximum number of row groups in a shard with these columns, for this number of workers.
@@ -63,9 +63,9 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
 
 /// Maximum number of objects in a shard. Its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
-/// Maximum number of objects in the open shards of all workers together. For each, a hash (8 bytes) and a sequence
-/// number (8 bytes) are in memory, 32 MiB in total. For tar, a hash of each member is also stored, in tables that take
-/// up to 57 MiB while they grow.
+/// Maximum number of objects in the open shards of all workers together. For each object, a hash (8 bytes) and a
+/// sequence number (8 bytes) are in memory, which is 32 MiB in total. For tar, a hash of each member is also stored, in
+/// tables that take up to 57 MiB while they grow.
 pub const OPEN_ROWS_MAX: u64 = 1 << 21;
 
 /// Returns the maximum number of objects in one shard. One more block may be added before the shard is sealed.
@@ -114,7 +114,7 @@ pub const ROWS_CHUNKS_QUEUED_MAX: usize = 4;
 pub const RESULTS_BATCH_ROWS: usize = 4096;
 /// Maximum size of a batch of columns with result rows. The last row can exceed it.
 pub const RESULTS_BATCH_BYTES: usize = MIB;
-/// Maximum number of rows of the first file that `diff` keeps in memory. Each row takes 16 bytes, 128 MiB in total.
+/// Maximum number of rows of the first file that `diff` keeps in memory. Each row takes 16 bytes, or 128 MiB in total.
 /// With more rows, both files are read several times, each time for some of the rows.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
 /// Maximum number of distinct answers, statuses and kinds together. Each is represented by a 16-bit number, and its
