@@ -66,8 +66,8 @@ pub const STREAM_UNCERTAIN_MAX: usize = 16 * 1024;
 pub const STREAM_BATCH_REPLIES: usize = 64;
 /// Maximum total size of the replies in one batch of a stream.
 pub const STREAM_BATCH_BYTES: usize = MIB;
-/// Bodies of at least this size are passed on without a copy. Smaller ones are copied, so that a body that the program
-/// keeps does not keep a whole buffer alive.
+/// Bodies of at least this size are passed on without a copy. Smaller bodies are copied, so that a small body that the
+/// program keeps does not keep a whole buffer alive.
 pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
 /// Maximum total size of stream bodies in memory, whether they are still being received or are waiting to be taken.
 /// Above this limit, no request starts. A body larger than `STREAM_BODY_COPIED_BYTES` waits until it fits or is the

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::MIB;
 
-/// Maximum size of a listing page. The limit applies separately to the reply and to the names. Together, both take up
-/// to 32 MiB while the page is parsed.
+/// Maximum size of a listing page. The limit applies separately to the reply and to the names. Together they take up to
+/// 32 MiB while the page is parsed.
 pub const PAGE_BYTES_MAX: usize = 16 * MIB;
 /// Maximum number of listed targets that are not fetched yet. At this number the listing pauses.
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
@@ -103,7 +103,7 @@ pub const LIST_LINE_BYTES_MAX: usize = MIB;
 /// Maximum number of lines in a record with quoted newlines. The closing quote must be within this number of lines. If
 /// the quote is missing, the search is repeated from each line, so the limit also bounds the work.
 pub const LIST_RECORD_LINES_MAX: usize = 1000;
-/// Maximum number of columns that are read from a record. Each takes 16 bytes, or 256 KiB in total.
+/// Maximum number of columns that are read from a record. Each column takes 16 bytes, or 256 KiB in total.
 pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// Number of bytes that are read from a list before control returns to the caller, which then checks its stop signal.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
@@ -127,7 +127,8 @@ pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
 pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Maximum size of a Parquet page header, which can contain statistics with a smallest and a largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
-/// Maximum number of targets in a `--sample`. Each takes 8 bytes while the list is read, or 8 MiB in total.
+/// Maximum number of targets in a `--sample`. Each target takes 8 bytes while the list is read, or 8 MiB
+/// in total.
 pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
 /// Maximum number of hosts with untrusted certificates that a notice names. The targets on all such hosts are also in
 /// the list of failures.
@@ -137,7 +138,7 @@ pub const MARKER_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of parts in a field path for a JSON page. Each part names a field in the object that the part before
 /// it selects.
 pub const FIELD_PATH_PARTS_MAX: usize = 32;
-/// Number of targets of a list that must all be at one origin before it counts as the job's only origin.
+/// Number of targets of a list that must all be at one origin before that origin counts as the job's only one.
 pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
 /// Maximum nesting of elements in a bucket's page or in a store's error document. A key in a page is at level 3.
 pub const XML_DEPTH_MAX: usize = 16;

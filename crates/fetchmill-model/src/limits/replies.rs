@@ -77,11 +77,11 @@ pub const CORRECTIONS_MAX: u32 = 4;
 /// Maximum number of repeated requests after a store rejected the credentials. The second rejection stops the job if it
 /// certainly answers this request, which is always the case on a new connection.
 pub const REFUSALS_MAX: u32 = 4;
-/// Minimum number of received bytes of an interrupted body before only the missing bytes are requested. For fewer
-/// bytes, the additional request costs about as much as it saves. An attempt that receives this many bytes does not
-/// count, so an object has at most one such attempt per MiB. Meanwhile, the connection's task keeps the start of the
-/// body: in a staging file if it is larger than `BODY_MEMORY_BYTES_MAX`, and otherwise in memory that counts towards
-/// the memory for bodies. The number of kept starts therefore never exceeds the number of requests in flight.
+/// Minimum number of bytes that must have arrived of an interrupted body before only its missing bytes are requested.
+/// For fewer bytes, the additional request costs about as much as it saves. An attempt that receives this many bytes
+/// does not count, so an object has at most one such attempt per MiB. Meanwhile, the connection's task keeps the start
+/// of the body: in a staging file if it is larger than `BODY_MEMORY_BYTES_MAX`, and otherwise in memory that counts
+/// towards the memory for bodies. The number of kept starts therefore never exceeds the number of requests in flight.
 pub const RESUMED_BYTES_MIN: u64 = MIB as u64;
 /// Maximum number of consecutive attempts that receive less than `RESUMED_BYTES_MIN` of the missing bytes. After one
 /// more such attempt, the whole object is requested, which counts as an attempt.

@@ -314,7 +314,8 @@ impl ListReader {
         Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
     }
 
-    /// Stores the lines of an earlier run again for comparison, up to one page per call.
+    /// Reads the lines of an earlier run again, so that later lines can be compared with them. Reads up to one page per
+    /// call.
     fn remember_again(&mut self, position: ListPosition) -> Result<ReadStep> {
         let end = position.entries.min(self.entries + LIST_PAGE_ENTRIES);
         while self.entries < end && !self.seen.is_full() {

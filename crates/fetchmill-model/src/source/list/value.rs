@@ -31,8 +31,8 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
         )
 }
 
-/// Returns the type of a kept column with such values. Dates, times, and numbers that fit no fetchmill type become
-/// text.
+/// Returns the column type in which values of this type are kept. Dates, times, and numbers that fit no fetchmill type
+/// become text.
 pub(super) fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Boolean => ColumnType::Bool,
