@@ -76,7 +76,7 @@ pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
 /// Maximum number of tries to get a descriptor or a port before the origin counts as unreachable. The tries are 200 ms
 /// apart, so they take 10 s in total.
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
-/// Maximum number of requests in flight per stream. Each needs a task and a connection, which take about 4 KiB.
+/// Maximum number of requests in flight per stream. Each request needs a task and a connection, which take about 4 KiB.
 pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
 /// Cache per thread of a server that serves a destination. A quarter of it is for decoded manifest frames of about 400
 /// KiB each. The rest is for rows of Parquet files, about 300 KiB per batch if bodies are small. Each of the two open

@@ -18,8 +18,8 @@ pub const READ_AHEAD_TARGETS_MIN: usize = 64 * 1024;
 /// If fewer listed targets than this are waiting to be handed out, a divisible listing is divided. This number is a few
 /// batches per worker.
 pub const HUNGRY_TARGETS: usize = 32 * 1024;
-/// Maximum number of a bucket's key ranges that are listed in parallel. Each has a page of up to 1,000 keys in memory:
-/// in the worst case, 16 x 2 MiB of the budget for pages.
+/// Maximum number of a bucket's key ranges that are listed in parallel. Each range has a page of up to 1,000 keys in
+/// memory: in the worst case, 16 x 2 MiB of the budget for pages.
 pub const S3_LISTERS_MAX: usize = 16;
 /// Maximum number of buckets, or of their origins, that a job keeps track of. A list can name any number of buckets.
 /// Each bucket takes 200 bytes of the general budget, or 2 MiB in total. Targets in further buckets become
@@ -165,8 +165,8 @@ pub const NAME_PATH_BYTES_MAX: usize = 4095;
 pub const KEPT_COLUMNS_MAX: usize = 64;
 /// Maximum total size of a target's values in the kept columns.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of sidecars per object in a tar shard. Each can be as long as a kept value, so all of them take at
-/// most 8 times [`KEPT_BYTES_MAX`].
+/// Maximum number of sidecars per object in a tar shard. A sidecar can be as long as a kept value, so the sidecars of
+/// an object take at most 8 times [`KEPT_BYTES_MAX`].
 pub const SIDECARS_MAX: usize = 8;
 /// Maximum size of a list target's own request: body, method and header fields. The request is in memory once in the
 /// target's page, and twice more while it is in flight.

@@ -22,7 +22,7 @@ pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
 /// Maximum number of simultaneous lookups, each of which uses one thread. A hanging thread also counts.
 pub const DNS_THREADS_MAX: usize = 64;
-/// Maximum number of names that these threads are looking up or that are waiting for a thread. Each name takes 255
+/// Maximum number of names that the lookup threads are looking up or that are waiting for a thread. Each name takes 255
 /// bytes and about as much again in overhead, or 4 MiB in total.
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Maximum number of addresses that are tried for a name.
@@ -49,8 +49,8 @@ pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
 pub const HOST_FAILURES_MAX: u32 = 5;
 /// Time during which a dead host gets no requests.
 pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
-/// Maximum number of hosts whose state is kept, for all workers together. Each takes 57 bytes in a table that is at
-/// most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14 MiB. Hosts without known problems are
+/// Maximum number of hosts whose state is kept, for all workers together. Each host takes 57 bytes in a table that is
+/// at most half empty: 2^18 x 57 x 2 = 28 MiB in the worst case, usually 14 MiB. Hosts without known problems are
 /// forgotten first.
 pub const HOSTS_HELD_MAX: usize = 224 * 1024;
 /// Maximum number of targets that wait in memory for their host or its address, for all workers together. Each target

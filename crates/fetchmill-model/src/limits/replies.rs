@@ -64,7 +64,7 @@ pub const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 pub const HOPS_KEPT_BYTES_MAX: usize = 16 * 1024;
 /// Maximum total size of a stream's bodies, whether they are still being received or are waiting to be taken.
 pub const REPLIES_BYTES_MAX: usize = 64 * MIB;
-/// Maximum number of origins whose state a thread keeps at the same time. Each takes about 1 KiB.
+/// Maximum number of origins whose state a thread keeps at the same time. Each origin takes about 1 KiB.
 pub const ORIGINS_HELD_MAX: usize = 4096;
 /// Maximum number of times that a target's request is sent again, without counting as an attempt, after the server
 /// closed a shared HTTP/2 connection. Such a connection carries up to 100 requests. Nearly all of them are sent again
@@ -109,7 +109,7 @@ pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
 /// limited to the bytes that a connection may hold. The bytes are also limited to `BODY_MEMORY_BYTES_MAX`, because they
 /// count as one additional body in the memory for bodies.
 pub const JOINED_TARGETS_MAX: usize = 256;
-/// Maximum number of objects whose ETags a worker remembers while it fetches their parts. Each takes 16 bytes.
+/// Maximum number of objects whose ETags a worker remembers while it fetches their parts. Each object takes 16 bytes.
 pub const PART_ETAGS_MAX: usize = 1024;
 /// Maximum number of requests that a connection sends together (`--pipeline`). Larger batches would save little more.
 pub const BATCH_REQUESTS_MAX: u32 = 256;

@@ -49,9 +49,9 @@ pub const SHARD_BUFFER_BYTES: usize = MIB;
 /// Maximum total size of encoded row groups that are not written yet, for all workers together. A single row group has
 /// at most 16 MiB.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
-/// Maximum number of column chunks in the open shards of all workers together. Each takes about 0.6 KiB for the footer,
-/// or 10 MiB in total. A shard with too many column chunks is sealed. With ten columns and two workers, this happens at
-/// 819 row groups.
+/// Maximum number of column chunks in the open shards of all workers together. Each chunk takes about 0.6 KiB for the
+/// footer, or 10 MiB in total. A shard with too many column chunks is sealed. With ten columns and two workers, this
+/// happens at 819 row groups.
 pub const COLUMN_CHUNKS_MAX: usize = 16 * 1024;
 
 /// Returns the maximum number of row groups in a shard with these columns, for this number of workers.
@@ -117,6 +117,6 @@ pub const RESULTS_BATCH_BYTES: usize = MIB;
 /// Maximum number of rows of the first file that `diff` keeps in memory. Each row takes 16 bytes, or 128 MiB in total.
 /// With more rows, both files are read several times, each time for some of the rows.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
-/// Maximum number of distinct answers, statuses and kinds together. Each is represented by a 16-bit number, and its
-/// text has at most 64 bytes.
+/// Maximum number of distinct answers, statuses and kinds together. Each of them is represented by a 16-bit number, and
+/// its text has at most 64 bytes.
 pub const DIFF_ANSWERS_MAX: usize = 16 * 1024;

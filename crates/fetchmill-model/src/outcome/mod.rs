@@ -153,7 +153,7 @@ failure_kinds! {
     RangeIgnored = "range-ignored", Final;
     /// The object does not have the requested part (416).
     RangeUnsatisfied = "range-unsatisfied", Final;
-    /// The reply contains a different part than the requested one.
+    /// The reply contains a part other than the requested one.
     BadRange = "bad-range", Final;
     /// The body has an encoding that was not requested, or it does not match its encoding.
     BadEncoding = "bad-encoding", Final;
@@ -167,7 +167,7 @@ failure_kinds! {
     RedirectLoop = "redirect-loop", Final;
     /// A redirect is not followed, because it leads from https to http or to something that is not a URL.
     RedirectRefused = "redirect-refused", Final;
-    /// The reply is a 4xx that neither means that the object is absent nor is retried.
+    /// The reply is a 4xx that is not retried and does not mean that the object is absent.
     Status = "status", Final;
     /// A line of a list has no valid URL.
     Url = "url", Final;

@@ -35,15 +35,16 @@ const ROUND_REPLIES: f64 = 16.0;
 /// Minimum number of replies in a trial's round, unless they take longer than `TRIAL_MAX`.
 const TRIAL_REPLIES: f64 = 400.0;
 const TRIAL_MAX: Millis = 3_000;
-/// Time after which a round ends without a result. If a multiple of the latency is longer, that multiple applies.
+/// Time after which a round ends without a result. If a multiple of the latency is longer, that multiple applies
+/// instead.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
 /// Latency at or above this multiple of the lowest latency indicates overload.
 const OVERLOADED: f64 = 8.0;
 /// Share of requests that may still be waiting for their connections to open when a round begins.
 const CONNECTING: f64 = 0.125;
-/// Maximum wait for these connections. If a multiple of the latency is longer, that multiple applies. On a full link,
-/// the connections may never open.
+/// Maximum wait for connections to open before a round begins. If a multiple of the latency is longer, that multiple
+/// applies instead. On a full link, the connections may never open.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
 /// Goodput follows a change of the limit only after one latency, plus the time in which the last connections open. A

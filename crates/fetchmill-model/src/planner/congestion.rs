@@ -48,7 +48,7 @@ const UNUSED: f64 = 0.5;
 const CONFIRMED: f64 = 0.7;
 /// After this number of consecutive useless cuts, refusals are assumed not to depend on the pace.
 const USELESS_CUTS: u32 = 3;
-/// Minimum number of refusals in these cuts. A smaller number may be a coincidence.
+/// Minimum number of refusals during useless cuts. A smaller number may be a coincidence.
 const USELESS_REFUSED: f64 = 10.0;
 /// A cut is useless if it changes the refused share by a factor between `UNCHANGED` and `1 / UNCHANGED`.
 const UNCHANGED: f64 = 0.6;

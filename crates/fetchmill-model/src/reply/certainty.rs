@@ -63,7 +63,7 @@ pub struct OriginReplies {
     replies: f64,
     breaks: f64,
     has_surplus: bool,
-    /// Number of connections that the server has left open, although asked to close them, since it last closed one.
+    /// Number of connections in a row that the server has left open although it was asked to close them.
     left_open: u32,
 }
 

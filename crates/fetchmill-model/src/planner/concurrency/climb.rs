@@ -17,8 +17,8 @@ const SHARED_GROWTH: f64 = 1.5;
 const PAID: f64 = 1.2;
 /// A climb ends after this number of consecutive rounds without enough growth.
 const STRIKES: u32 = 2;
-/// Number of such rounds that do not count while the listing reads ahead for the first time. The listing's pages can
-/// fill a narrow link.
+/// Number of rounds without enough growth that do not count while the listing reads ahead for the first time. The
+/// listing's pages can fill a narrow link.
 const READ_AHEAD_ROUNDS: u32 = 20;
 /// Shrinking begins at the lowest limit that achieved at least this fraction of the maximum goodput.
 const NEARLY: f64 = 0.95;

@@ -41,7 +41,7 @@ pub(super) struct Csv {
 #[derive(Default)]
 struct OddRecords {
     count: u64,
-    /// Line number and number of fields of the first such record.
+    /// Line number and number of fields of the first odd record.
     first: (u64, usize),
 }
 
