@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Fields that define the host or the end of a message, or that request replies which [`crate::http1::ReplyReader`]
+/// Fields that define the host or the end of a message, or that ask for replies that [`crate::http1::ReplyReader`]
 /// refuses.
 const REFUSED_FIELDS: &[&str] = &[
     "connection",

@@ -36,8 +36,9 @@ pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
 /// An origin that refuses all requests for this time counts as down, however few the refusals are.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
-/// Maximum number of origins for which a stream paces its requests because they refuse some requests. Each origin takes
-/// about 4 KiB, which covers four seconds of replies in slots of 50 ms. Requests to further origins are not paced.
+/// Maximum number of origins for which a stream paces its requests. It paces them if the origin refuses some requests.
+/// Each origin takes about 4 KiB, which covers four seconds of replies in slots of 50 ms. Requests to further origins
+/// are not paced.
 pub const STREAM_THROTTLED_MAX: usize = 4096;
 /// If an origin has refused all requests for this time, it is not paced. The calling program receives the refusals.
 pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);

@@ -191,7 +191,7 @@ impl HostTable {
     }
 
     /// Returns why no target of a host may start now, or `None` if the host neither rests nor is dead. Unlike
-    /// [`Self::admit`], counts no target as in flight.
+    /// [`Self::admit`], this does not count a target as in flight.
     pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
         let host = self.known.get(&id).filter(|host| now < host.not_before)?;
         Some(match host.kind {

@@ -9,7 +9,7 @@
 /// The facts that a listing states about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListedKey<'a> {
-    /// The unchanged key. A store that works correctly sends UTF-8.
+    /// The key, exactly as the store sent it. A correct store sends UTF-8.
     pub key: &'a [u8],
     /// Size of the object in bytes.
     pub size: Option<u64>,

@@ -68,8 +68,8 @@ impl JsonPageOptions {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let Some(next_page) = self.next_page else {
             return refuse(
-                "--listing json needs --next-page: marker or url (in the field --next-field), link (the Link field of the \
-                 head), page or offset (a parameter that counts), or none",
+                "--listing json needs --next-page: marker or url (from --next-field), link (from the Link header field), \
+                 page or offset (counted in a parameter), or none",
             );
         };
         let has_field = matches!(next_page, NextPage::Marker | NextPage::Url);

@@ -37,7 +37,7 @@ pub struct ParquetSplit<W: Write + Send> {
     outputs: Vec<W>,
     columns: Option<SchemaRef>,
     parts: Vec<Part<W>>,
-    /// Total size of unwritten row groups at which they are written, for all parts together.
+    /// Total size, over all parts, at which unwritten row groups are written.
     unwritten_max: usize,
 }
 
@@ -95,7 +95,7 @@ impl<W: Write + Send> ParquetSplit<W> {
             if first == columns {
                 return Ok(Arc::clone(first));
             }
-            return Err(Error::Usage(format!("the list {label} has other columns than the first file")));
+            return Err(Error::Usage(format!("the list {label} and the first file have different columns")));
         }
         for output in std::mem::take(&mut self.outputs) {
             let properties = properties().map_err(|error| self.cannot_write(error))?;
@@ -261,7 +261,7 @@ mod tests {
         split.add("one", list("n", 0, 20_000, false), &mut &groups[..]).unwrap();
         split.add("two", list("n", 20_000, 10, true), &mut &[4; 10][..]).unwrap();
         let refused = split.add("three", list("m", 0, 1, true), &mut &[0][..]).unwrap_err();
-        assert!(refused.to_string().contains("three has other columns"), "{refused}");
+        assert!(refused.to_string().contains("three and the first file have"), "{refused}");
         let missing = split.add("four", list("n", 0, 2, true), &mut &[0][..]).unwrap_err();
         assert!(missing.to_string().contains("has no group"), "{missing}");
 
