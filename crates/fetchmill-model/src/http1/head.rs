@@ -111,7 +111,7 @@ pub struct Span {
 }
 
 impl Head {
-    /// Converts the head to the head of a message in HTTP/2 frames. If no length is stated, the frames mark the end of
+    /// Returns this head as the head of a message in HTTP/2 frames. If no length is stated, the frames mark the end of
     /// the body.
     pub(super) fn of_frames(self) -> Self {
         let head = Head { version: Version::Http2, ..self };

@@ -42,7 +42,7 @@ pub const SITEMAP_INDEX_DEPTH_MAX: u64 = 5;
 /// has arrived.
 pub const INDEX_BYTES_MAX: u64 = 512 << 20;
 /// Number of bytes of an index page or a sitemap that are kept in memory until the whole page has arrived. Further
-/// bytes are in an unnamed file.
+/// bytes are written to an unnamed file.
 pub const PAGE_MEMORY_BYTES: usize = MIB;
 /// Maximum number of bytes between two tokens of a page, for example in an unclosed tag.
 pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;

@@ -86,8 +86,8 @@ pub const RESUMED_BYTES_MIN: u64 = MIB as u64;
 /// Maximum number of consecutive attempts that receive less than `RESUMED_BYTES_MIN` of the missing bytes. After one
 /// more such attempt, the whole object is requested, which counts as an attempt.
 pub const RESUMED_IN_VAIN_MAX: u32 = 3;
-/// Wait after an attempt that received less than `RESUMED_BYTES_MIN`. It doubles with each such attempt in a row, 3.5 s
-/// in total. A target that receives nothing stays in flight for 3.5 s plus the deadlines of four requests.
+/// Wait after an attempt that received less than `RESUMED_BYTES_MIN`. It doubles with each such attempt in a row, which
+/// makes 3.5 s in total. A target that receives nothing stays in flight for 3.5 s plus the deadlines of four requests.
 pub const RESUMED_WAIT: Duration = Duration::from_millis(500);
 /// Milliseconds that a request waits between polls while credentials are being renewed.
 pub const RENEWAL_WAIT: u64 = 200;

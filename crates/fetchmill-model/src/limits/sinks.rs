@@ -115,7 +115,7 @@ pub const RESULTS_BATCH_ROWS: usize = 4096;
 /// Maximum size of a batch of columns with result rows. The last row can exceed it.
 pub const RESULTS_BATCH_BYTES: usize = MIB;
 /// Maximum number of rows of the first file that `diff` keeps in memory. Each row takes 16 bytes, or 128 MiB in total.
-/// With more rows, both files are read several times, each time for some of the rows.
+/// If there are more rows, both files are read several times. Each time, only some of the rows are compared.
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
 /// Maximum number of distinct answers, statuses and kinds together. Each of them is represented by a 16-bit number, and
 /// its text has at most 64 bytes.

@@ -1,4 +1,4 @@
-//! The preflight check, which finds out whether a job's files fit into the file system before the file system is full.
+//! The preflight check, which finds out in advance whether a job's files fit into the file system.
 //!
 //! Each file needs an inode and at least one block. By default, an ext4 file system has inodes for a billion files only
 //! if its size is about 16 TB. The number of inodes and blocks is known long before the last file is written: the
