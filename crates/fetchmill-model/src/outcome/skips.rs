@@ -125,7 +125,7 @@ impl Skips {
         }
     }
 
-    /// Also counts a target by its host. The target must already be counted as opted out because of the host's
+    /// Counts a target by its host as well. The target must already be counted as opted out because of the host's
     /// robots.txt.
     pub fn add_host(&mut self, host: &str) {
         self.0.get_or_insert_default().opt_outs.add_host(host, 1);

@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Repeatedly divides the largest piece. Returns the number of keys in the largest piece at the end.
+    /// Divides the largest piece repeatedly. Returns the number of keys in the largest piece at the end.
     fn largest_piece(keys: &[String], prefix: &str, pieces: usize) -> usize {
         let mut bounds = vec![String::new()];
         let count = |bounds: &[String], at: usize| {

@@ -66,7 +66,8 @@ pub fn hide_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// If a text begins with a parameter whose value must be redacted, returns the start and the end of this value.
+/// Returns the start and the end of the value of a parameter, if the text begins with a parameter whose value must be
+/// redacted.
 fn secret_value(text: &str) -> Option<(usize, usize)> {
     // In HTML, `&` is written as `&amp;`.
     let name = text.strip_prefix("amp;").unwrap_or(text);

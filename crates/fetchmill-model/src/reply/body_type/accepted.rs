@@ -40,7 +40,7 @@ impl AcceptedTypes {
         self.0 == 0
     }
 
-    /// If the body is not accepted, returns a text with the type of the body and the accepted types. Reads at most
+    /// Returns a text with the type of the body and the accepted types if the body is not accepted. Reads at most
     /// [`BODY_START_BYTES`] of `body`.
     pub fn refusal(&self, body: &[u8]) -> Option<String> {
         if self.is_all() {

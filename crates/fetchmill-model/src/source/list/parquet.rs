@@ -127,7 +127,7 @@ impl ParquetRecords {
         })
     }
 
-    /// If the current batch is used up, reads the next one. Returns whether a row is left.
+    /// Reads the next batch if the current one is used up. Returns whether a row is left.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
             self.batch = None;
