@@ -1,4 +1,5 @@
-//! Measures the cost of a lookup in CPU microseconds of the resolving thread. One server on loopback knows all names.
+//! Measures how much CPU time a lookup costs the resolving thread, in microseconds. A single server on loopback answers
+//! for every name.
 //!
 //! Run `cargo run --release -p fetchmill-net --example dns_cost` on a quiet machine, and take the best of several
 //! rounds.
@@ -35,7 +36,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Looks up all names with the slots of one of two threads.
+/// Looks up all names, with as many slots as each of two threads would get.
 async fn round(setup: &Arc<DnsSetup>) -> f64 {
     let clock = Rc::new(Cell::new(0));
     let dns = Dns::new(Arc::clone(setup), SlotLimits::of(2), Rc::clone(&clock));
@@ -65,7 +66,7 @@ async fn round(setup: &Arc<DnsSetup>) -> f64 {
     micros
 }
 
-/// Returns the user and system time of this thread.
+/// Returns the user and system CPU time of this thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
@@ -78,7 +79,7 @@ fn answer_all() -> std::io::Result<SocketAddr> {
     std::thread::spawn(move || {
         let mut message = [0; 1500];
         while let Ok((length, source)) = socket.recv_from(&mut message) {
-            // Replace the EDNS record at the end by an address.
+            // Replace the EDNS record at the end with an address.
             let question_end = length - 11;
             let is_v4 = message[question_end - 3] == 1;
             message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);

@@ -1,18 +1,19 @@
-//! Restricts the addresses of connections. The author of a list or redirect chooses its host names. With
-//! [`AddressPolicy::PublicOnly`], no such name can lead to networks that only this machine can reach.
+//! Restricts the addresses that connections may lead to. The author of a URL list or redirect also chooses the host
+//! names in it. With [`AddressPolicy::PublicOnly`], those names cannot lead to networks that only this machine can
+//! reach.
 //!
-//! The policy checks the address of the connection instead of the name, because two lookups of a name may differ.
+//! The policy checks the address of the connection rather than the name, because two lookups of a name can differ.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Allowed addresses. The stricter policy compares as greater.
+/// Addresses that connections may lead to. The stricter policy compares as greater.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressPolicy {
     /// Every address.
     #[default]
     Anywhere,
-    /// Public addresses. If a lookup returns any other address, all its addresses are rejected, because a mix of both
-    /// kinds must be deliberate.
+    /// Public addresses only. If a lookup also returns other addresses, all of them are rejected, because such a mix is
+    /// unlikely to be an accident.
     PublicOnly,
 }
 
@@ -22,15 +23,15 @@ impl AddressPolicy {
         self == AddressPolicy::Anywhere || is_public(address)
     }
 
-    /// Returns whether the policy may allow a host, judging by its text. Names always pass, and their addresses are
-    /// checked after the lookup.
+    /// Returns whether the policy allows a host, as far as its text shows. Names always pass, because their addresses
+    /// are checked after the lookup.
     pub fn allows_host(self, host: &str) -> bool {
         self == AddressPolicy::Anywhere || host.parse().map_or(true, is_public)
     }
 }
 
-/// IPv4 networks that are not public, with their prefix lengths: those that IANA's special-purpose address registry
-/// lists as not globally reachable, multicast, and the 6to4 anycast network, which is no longer routed.
+/// IPv4 networks that are not public, with their prefix lengths. They are the networks that IANA's special-purpose
+/// registry lists as not globally reachable, multicast, and the obsolete 6to4 anycast network.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -49,17 +50,17 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Non-public networks within `2000::/3`. Outside `2000::/3`, an address is public only if it translates to a public
+/// Non-public networks within `2000::/3`. An address outside `2000::/3` is public only if it translates to a public
 /// IPv4 address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
-    // Protocols: Teredo, benchmarks, ORCHID. Only 2001:200:: and above has been assigned to registries.
+    // IETF protocol assignments, such as Teredo, benchmarking and ORCHID. Registries hold only addresses from
+    // 2001:200:: upwards.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Returns whether an address is on the public internet. An address that is not known to be public counts as not
-/// public.
+/// Returns whether an address is on the public internet. If in doubt, the answer is no.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -75,8 +76,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     match address.segments() {
-        // NAT64 translates these addresses, and 6to4 tunnels them. In both cases, packets end at the embedded IPv4
-        // address.
+        // NAT64 translates the first of these forms, and 6to4 tunnels the second. Either way, packets end up at the
+        // embedded IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(Ipv4Addr::from_bits(bits as u32)),
         [0x2002, ..] => is_public_v4(Ipv4Addr::from_bits((bits >> 80) as u32)),
         [0x2000..=0x3fff, ..] => {

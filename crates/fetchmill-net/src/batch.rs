@@ -1,5 +1,5 @@
-//! Pipelined batches: requests sent together on a connection, and their replies in the same order (RFC 9112, 9.3.2). A
-//! batch succeeds only if every reply arrives.
+//! Pipelined batches: requests that are sent together on a connection, whose replies arrive in the same order (RFC
+//! 9112, section 9.3.2). A batch succeeds only if every reply arrives.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,10 +12,11 @@ use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress};
 use fetchmill_model::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
 use fetchmill_model::outcome::FailureKind;
 
-/// The replies of a batch in order. Memory use: up to `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between batches.
+/// The replies to a batch, in request order. They use up to `BATCH_BYTES_MAX` of memory, of which up to
+/// `BATCH_KEPT_BYTES` stay allocated between batches.
 #[derive(Debug, Default)]
 pub struct PipelinedReplies {
-    /// Heads and bodies of all replies, without chunking.
+    /// Heads and bodies of all replies, without chunked framing.
     bytes: Vec<u8>,
     /// Complete replies.
     replies: Vec<(Head, ReplySpan)>,
@@ -39,18 +40,18 @@ pub struct PipelinedReply<'b> {
     pub head: Head,
     /// Bytes of the head.
     pub head_bytes: &'b [u8],
-    /// Body without chunking.
+    /// Body, without chunked framing.
     pub body: &'b [u8],
 }
 
 /// Reason why a batch is incomplete. The connection must not be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenBatch {
-    /// A reply before the last one announced that the server closes the connection.
+    /// A reply before the last one announced that the server will close the connection.
     Ends,
     /// A reply, or all replies together, exceeded the size limit of a batch.
     TooLarge,
-    /// Anything else.
+    /// Any other failure.
     Broken(BrokenExchange),
 }
 
@@ -114,7 +115,7 @@ impl BodySink for PipelinedReplies {
         self.current.start = self.bytes.len();
         self.add(bytes);
         self.current.body = self.bytes.len();
-        // A body over the limit does not have to be received.
+        // Stop early: the announced body is over the limit, so there is no point in receiving it.
         self.is_too_large |=
             matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
     }
@@ -125,7 +126,8 @@ impl BodySink for PipelinedReplies {
 }
 
 impl Http1Connection {
-    /// Waits for the replies to `count` requests sent together. Returns what followed the last reply.
+    /// Waits for the replies to `count` requests that were sent together. Returns the bytes that followed the last
+    /// reply.
     pub(super) async fn receive_batch(
         &mut self,
         count: usize,
@@ -170,7 +172,7 @@ impl Http1Connection {
         }
     }
 
-    /// Reads more bytes. If the last reply is complete, returns what followed it.
+    /// Reads more bytes. Once the last reply is complete, returns the bytes that followed it.
     fn take_of_batch(
         &mut self,
         bytes: &[u8],
@@ -226,7 +228,7 @@ impl Http1Connection {
             let head = head
                 .ok_or(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"))?;
             if head.is_suspect {
-                // Such a reply is accepted only as the first on a connection.
+                // A reply like this is accepted only as the first one on a connection.
                 return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());
             }
             self.replies += 1;
@@ -241,7 +243,7 @@ impl Http1Connection {
         }
     }
 
-    /// Sets the deadlines for further bytes. The time for each reply starts when the previous one is complete.
+    /// Sets the deadlines for the next bytes. The time limit of each reply starts when the previous reply is complete.
     fn go_on(&self, is_another: bool, watch: &Deadlines) {
         if is_another {
             watch.start();

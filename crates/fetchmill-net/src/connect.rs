@@ -1,4 +1,5 @@
-//! Opens connections. A host's addresses race (RFC 8305), so that a silent address costs little time.
+//! Opens connections. If a host has several addresses, they race (RFC 8305), so that a silent address costs little
+//! time.
 //!
 //! IPv4 and IPv6 alternate, starting with the family of the first address. The next attempt starts when the previous
 //! one has failed or taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
@@ -28,7 +29,8 @@ use fetchmill_model::outcome::FailureKind;
 const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
 const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);
 
-/// Connects to the address that answers first and returns it. `patience` limits the whole call.
+/// Connects to whichever address answers first, and returns that address with the connection. `patience` limits the
+/// whole call.
 pub async fn connect(
     addresses: &[SocketAddr],
     patience: Duration,
@@ -47,12 +49,12 @@ pub async fn connect(
             }
         }
     };
-    // Without `nodelay`, a request in two packets would wait for an acknowledgement. A failure is harmless.
+    // With Nagle's algorithm, a request in two packets would wait for an acknowledgement. A failure here is harmless.
     let _ = stream.set_nodelay(true);
     Ok((stream, address))
 }
 
-/// Alternates between the families until one runs out.
+/// Alternates between the address families until one of them runs out.
 fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let mut one = addresses.iter().copied().filter(move |address| is_first(address));
@@ -98,7 +100,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
     }
 }
 
-/// Waits for the first attempt to end and removes it.
+/// Waits for the first attempt to end, and removes it from the list.
 async fn first_ended(running: &mut Vec<ConnectAttempt>) -> (SocketAddr, io::Result<TcpStream>) {
     poll_fn(|context| {
         for index in 0..running.len() {

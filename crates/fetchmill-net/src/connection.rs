@@ -1,4 +1,5 @@
-//! A task's connection: its own, or a share of one that carries several requests at a time.
+//! A task's connection. It belongs to the task alone, or is a share of a connection that carries several requests at a
+//! time.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -20,11 +21,11 @@ use fetchmill_model::reply::certainty::{ConnectionReplies, MonotonicMicros, SILE
 use fetchmill_model::target::TargetList;
 
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
-/// Wait after which it is certain that a connection was silent. If it was unused for two ticks of the clock, it was
-/// silent for at least one.
+/// A connection that was unused for this long has certainly been silent. Two ticks of the clock guarantee at least one
+/// full tick of silence.
 const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
 
-/// A task's connection at an origin, which may be closed.
+/// A task's connection to an origin. It may be closed.
 #[derive(Debug, Default)]
 pub struct Connection {
     pub(super) origin: Option<Rc<OriginConnections>>,
@@ -63,7 +64,7 @@ impl Connection {
         *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
     }
 
-    /// Takes a connection that was unused and silent for `waited` microseconds.
+    /// Takes over a connection that was unused and silent for `waited` microseconds.
     pub(super) fn take(&mut self, mut link: ConnectionKind, waited: MonotonicMicros) {
         self.address = link.address();
         if let ConnectionKind::Http1(own) = &mut link
@@ -75,7 +76,7 @@ impl Connection {
         self.link = Some(link);
     }
 
-    /// Takes the connection opened for this task. `None` if it could not be opened.
+    /// Takes over the connection that was opened for this task. `None` if the attempt failed.
     pub(super) fn opened(&mut self, link: Option<ConnectionKind>, phases: Phases) {
         self.phases = phases;
         self.is_fresh = link.is_some();
@@ -84,24 +85,25 @@ impl Connection {
         self.link = link;
     }
 
-    /// Returns the remote address of the last connection, even after it was closed. `None` through a proxy.
+    /// Returns the remote address of the last connection, even if that connection is closed by now. `None` if it went
+    /// through a proxy.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Returns the HTTP version of the last reply. `None` if no head arrived.
+    /// Returns the HTTP version of the last reply. `None` if no reply head arrived.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
     /// Returns the phases of the last attempt, if [`PoolSettings::times_phases`](super::PoolSettings) is set. They
-    /// cover the exchange, and connecting if the connection was opened for it.
+    /// cover the exchange, and also connecting if the connection was opened for this attempt.
     pub fn phases(&self) -> Phases {
         self.phases
     }
 
-    /// Returns whether the open connection leads only to addresses allowed by `reach`. Otherwise the caller must close
-    /// it. A new one is opened only to allowed addresses.
+    /// Returns whether the open connection leads only to addresses that `reach` allows. If it does not, the caller must
+    /// close it. A new connection is opened only to allowed addresses.
     pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
             (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
@@ -109,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Returns the origin, and the replies since the connection was last known to be good. `None` for a shared
+    /// Returns the origin, and the replies received since the connection was last known to be good. `None` for a shared
     /// connection, whose replies are matched by stream number.
     pub fn origin_and_replies(&mut self) -> Option<(&OriginConnections, &mut ConnectionReplies)> {
         match (&self.origin, &mut self.link) {
@@ -118,8 +120,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the server was asked to close the connection after the last reply. If the server does not
-    /// confirm this in its reply, the reply may belong to an earlier request, so nothing may be requested after it.
+    /// Returns whether the server was asked to close the connection after the last reply. If the reply does not confirm
+    /// this, it may belong to an earlier request, so no further request may be sent.
     pub fn is_ending(&self) -> bool {
         matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
     }
@@ -129,7 +131,8 @@ impl Connection {
         self.origin.as_ref()
     }
 
-    /// Returns the targets of the replies that became certain last. If more bytes arrive, these replies are doubtful.
+    /// Returns the targets of the replies that became certain last. If more bytes arrive, those replies become
+    /// doubtful.
     pub fn last_certain(&self) -> Option<&RefCell<TargetList>> {
         match &self.link {
             Some(ConnectionKind::Http1(own)) => Some(&own.last_certain),
@@ -142,12 +145,13 @@ impl Connection {
         self.link.is_some()
     }
 
-    /// Returns whether other requests use the connection at the same time, so that each reply has its own stream.
+    /// Returns whether other requests may use the connection at the same time. On such a connection, each reply has its
+    /// own stream.
     pub fn is_shared(&self) -> bool {
         matches!(self.link, Some(ConnectionKind::Http2(_)))
     }
 
-    /// Returns whether this is at `origin`, with or without an open connection.
+    /// Returns whether the task is at `origin`, with or without an open connection.
     pub fn is_at(&self, origin: &Rc<OriginConnections>) -> bool {
         self.origin.as_ref().is_some_and(|own| Rc::ptr_eq(own, origin))
     }
@@ -161,13 +165,13 @@ impl Connection {
         }
     }
 
-    /// Closes the connection, or returns the share of a shared one.
+    /// Closes the connection. If it is shared, only gives up this task's share.
     pub fn close(&mut self) {
         self.link = None;
     }
 
-    /// Closes the connection after a failed request. If it is shared, it may be dead, so other tasks can no longer join
-    /// it.
+    /// Closes the connection after a failed request. A shared connection may be dead, so no other task can join it any
+    /// more.
     pub fn abandon(&mut self) {
         if let (Some(origin), Some(ConnectionKind::Http2(shared))) = (&self.origin, &self.link) {
             origin.forget_http2(shared);
@@ -187,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Becomes ready when bytes arrive while the connection is unused.
+    /// Returns `Ready` once bytes have arrived on the unused connection.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.link.as_ref().map_or(Poll::Pending, |link| link.poll_input(context))
     }
@@ -234,14 +238,14 @@ impl Connection {
         }
         self.phases.first_byte = first_byte;
         if !self.is_shared() && replied.is_ok_and(|replied| replied.is_cut) {
-            // The rest of the body is still being sent.
+            // The server is still sending the rest of the body.
             self.close();
         }
         replied
     }
 
-    /// Sends a batch of consecutive requests in `buffers.request` and waits for the replies. Returns what followed the
-    /// last reply.
+    /// Sends the batch of consecutive requests in `buffers.request` and waits for the replies. Returns the bytes that
+    /// followed the last reply.
     pub async fn exchange_batch(
         &mut self,
         count: usize,
@@ -259,7 +263,8 @@ impl Connection {
         received
     }
 
-    /// Starts an exchange. It is a new attempt, unless the connection was opened for it.
+    /// Starts an exchange. If the connection was opened for it, the exchange belongs to the same attempt. Otherwise a
+    /// new attempt starts.
     fn begin(&mut self) {
         self.version = None;
         if !self.is_timed {
@@ -271,8 +276,8 @@ impl Connection {
         self.phases.started.get_or_insert_with(Instant::now);
     }
 
-    /// Returns the open HTTP/1.1 connection, for callers that transfer the bytes themselves. In this case,
-    /// [`Connection::phases`] ends with connecting and [`Connection::version`] is `None`.
+    /// Returns the open HTTP/1.1 connection, for callers that transfer the bytes themselves. For such callers,
+    /// [`Connection::phases`] covers only connecting, and [`Connection::version`] is `None`.
     pub fn connection(&mut self) -> Option<&mut Http1Connection> {
         match &mut self.link {
             Some(ConnectionKind::Http1(own)) => Some(&mut own.connection),
@@ -307,7 +312,7 @@ async fn exchange_http1(
     own.connection.receive(body, &buffers.scratch, watch).await
 }
 
-/// Adds a field after the request line that asks the server to close the connection after its reply.
+/// Adds a header field after the request line that asks the server to close the connection after its reply.
 pub fn end_connection(request: &mut Vec<u8>) {
     if let Some(line_end) = memchr::memchr(b'\n', request) {
         let behind = line_end + 1;

@@ -1,4 +1,4 @@
-//! An open connection, owned by one task or shared by several requests.
+//! An open connection, which one task owns or several requests share.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,9 +16,9 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::ConnectionReplies;
 use fetchmill_model::target::TargetList;
 
-/// Name of the header field that requests a part of an object, as this crate writes it.
+/// Name of the header field that requests a part of an object, spelled as this crate sends it.
 pub const RANGE: &str = "Range";
-/// Name of the header field that identifies the version to which the part must belong.
+/// Name of the header field with the version that the requested part must belong to.
 pub const IF_RANGE: &str = "If-Range";
 
 /// The target of a request.
@@ -33,13 +33,13 @@ pub enum RequestTarget<'a> {
 }
 
 impl RequestTarget<'_> {
-    /// Returns whether a part of an object is requested. Otherwise, the reply must not be a part.
+    /// Returns whether the request is for a part of an object. If it is not, the reply must not be a part.
     pub(super) fn has_range(&self) -> bool {
         matches!(self, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE))
     }
 }
 
-/// Counts as an open connection while it exists.
+/// Counts as one open connection while this value exists.
 #[derive(Debug)]
 pub(super) struct ConnectionCount(Rc<Cell<usize>>);
 
@@ -109,8 +109,8 @@ impl ConnectionKind {
         }
     }
 
-    /// Becomes ready when bytes arrive while the connection is unused. An HTTP/2 connection is read by its own task and
-    /// checked before use.
+    /// Returns `Ready` once bytes have arrived on the unused connection. An HTTP/2 connection never does: its own task
+    /// reads it, and it is checked before use.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ConnectionKind::Http1(own) => own.connection.poll_input(context),
@@ -140,7 +140,8 @@ impl Http2Parts {
         Ok(Http2Parts { authority, fields: Http2Connection::fields(fields)? })
     }
 
-    /// Returns the common fields and those of a request, which replace fields of the same name.
+    /// Returns the common fields merged with those of a request. The fields of the request replace common fields of the
+    /// same name.
     pub(super) fn fields_with(
         &self,
         own: &[(String, String)],
@@ -159,13 +160,13 @@ impl Http2Parts {
     }
 }
 
-/// Adds cookies to the fields, after those in a field given by the user.
+/// Adds cookies to the header fields. They follow any cookies that the user set.
 pub(super) fn add_cookies(fields: &mut HeaderMap, cookies: &str) -> std::result::Result<(), BrokenExchange> {
     let refused = |_| BrokenExchange::new(FailureKind::Framing, "a cookie cannot be sent over HTTP/2");
     let own = fields.get(http::header::COOKIE).map(|own| [own.as_bytes(), b"; "].concat());
     let value = [own.unwrap_or_default().as_slice(), cookies.as_bytes()].concat();
     let mut value = http::HeaderValue::from_bytes(&value).map_err(refused)?;
-    // Sensitive values are not kept in the connection's header table.
+    // Keeps sensitive values out of the connection's header table.
     value.set_sensitive(true);
     fields.insert(http::header::COOKIE, value);
     Ok(())

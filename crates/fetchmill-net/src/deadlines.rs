@@ -1,5 +1,5 @@
-//! Deadlines of a connection. Setting one only stores a value. The worker's tick checks all deadlines and wakes overdue
-//! connections. So no object needs a timer. A deadline is noticed up to one tick late.
+//! Deadlines of a connection. Setting a deadline only stores a value, so no object needs a timer. The worker's tick
+//! checks all deadlines and wakes overdue connections. As a result, a deadline is noticed up to one tick late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use fetchmill_model::reply::patience::Patience;
 /// Time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake may each take the same
-    /// time again.
+    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake may each take as long
+    /// again.
     pub connect: Duration,
-    /// Time from the request to the end of the head.
+    /// Time from the request to the end of the reply head.
     pub head: Duration,
     /// Maximum time without receiving a byte of the body.
     pub idle: Duration,
     /// Time for the whole attempt, plus 1 s per 64 KiB of the body.
     pub total: Duration,
     /// Time for connecting, handshake, head and body together, regardless of the body's length. It starts with the
-    /// first packet of the connection, or with the request on a kept connection. The name lookup is not included.
+    /// first packet of the connection, or with the request on a kept connection. It does not include the name lookup.
     /// `None` means no limit.
     pub attempt: Option<Duration>,
 }
@@ -42,16 +42,16 @@ impl Default for Timeouts {
     }
 }
 
-/// Body length above which a request is never abandoned for being slow. The rest of such a body may be requested later.
+/// Body length above which a slow request is never abandoned. The remaining part of such a body can be requested later.
 const PATIENT_BODY: u64 = 64 * 1024;
 
-/// Rule for abandoning the current request while other requests are answered.
+/// Rule for abandoning the current request although other requests are being answered.
 #[derive(Debug)]
 struct Abandoning {
     patience: Rc<RefCell<Patience>>,
-    /// Time of the last received byte, or of sending if nothing arrived.
+    /// When the last byte arrived, or when the request was sent if nothing has arrived yet.
     since: Millis,
-    /// Number of abandoned requests for the target so far.
+    /// Number of requests for this target that were abandoned so far.
     times: u32,
     /// Number of replies received from the origin before this request was sent.
     before: u64,
@@ -68,11 +68,11 @@ impl Drop for Abandoning {
 pub struct Deadlines {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
-    /// Deadline of the current phase, head or body. `Millis::MAX` means none.
+    /// Deadline of the current phase, which is the head or the body. `Millis::MAX` means no deadline.
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
-    /// Latest possible end of the attempt. Set while connecting, for the request that follows.
+    /// Latest possible end of the attempt. It is set while connecting, for the request that follows.
     end: Cell<Millis>,
     abandoning: RefCell<Option<Abandoning>>,
     was_abandoned: Cell<bool>,
@@ -85,7 +85,7 @@ fn millis(duration: Duration) -> Millis {
 }
 
 impl Deadlines {
-    /// Creates deadlines, all unset. The worker's tick sets `clock`.
+    /// Creates unset deadlines. The worker's tick sets `clock`.
     pub fn new(clock: Rc<Cell<Millis>>, timeouts: Timeouts) -> Self {
         Deadlines {
             clock,
@@ -106,13 +106,13 @@ impl Deadlines {
         self.timeouts
     }
 
-    /// Returns the time on this clock.
+    /// Returns the current time on the clock of these deadlines.
     pub fn now(&self) -> Millis {
         self.clock.get()
     }
 
     /// Lets the next request be abandoned if it is far slower than the origin's other requests. `times` is the number
-    /// of abandoned requests for its target so far.
+    /// of requests for its target that were abandoned so far.
     pub fn wait_as_for_others(&self, patience: &Rc<RefCell<Patience>>, times: u32) {
         let (patience, before) = (Rc::clone(patience), patience.borrow_mut().begin());
         *self.abandoning.borrow_mut() = Some(Abandoning { patience, since: self.now(), times, before });
@@ -123,19 +123,19 @@ impl Deadlines {
         self.was_abandoned.get()
     }
 
-    /// Starts the time of the attempt when connecting begins for the next request.
+    /// Starts the attempt's time limit when connecting begins for the next request.
     pub(super) fn connecting(&self) {
         if let Some(attempt) = self.timeouts.attempt {
             self.end.set(self.clock.get() + millis(attempt));
         }
     }
 
-    /// Clears the end of the attempt after a connection failed to open.
+    /// Clears the end of the attempt if the connection could not be opened.
     pub(super) fn not_connected(&self) {
         self.end.set(Millis::MAX);
     }
 
-    /// Starts an attempt, or continues it after connecting. Sets the deadline for the head.
+    /// Starts an attempt, or continues one after connecting. Sets the deadline for the head.
     pub fn start(&self) {
         let now = self.clock.get();
         self.expired.set(None);
@@ -149,7 +149,7 @@ impl Deadlines {
         self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
-    /// Replaces all deadlines with a single one after `wait`.
+    /// Replaces all deadlines with a single one that passes after `wait`.
     pub fn only(&self, wait: Duration) {
         self.rest();
         self.phase.set(self.clock.get() + millis(wait));
@@ -175,7 +175,7 @@ impl Deadlines {
         self.body_goes_on();
     }
 
-    /// Sets the deadline for more bytes of the body.
+    /// Sets the deadline for the next bytes of the body.
     pub fn body_goes_on(&self) {
         let now = self.clock.get();
         self.phase.set(now + millis(self.timeouts.idle));
@@ -189,7 +189,7 @@ impl Deadlines {
         }
     }
 
-    /// Waits before reading more of a body, and extends the deadlines by that time, because the server did not cause
+    /// Waits before more of a body is read. Extends the deadlines by the same time, because the server did not cause
     /// the wait. Returns early if the attempt ends.
     pub async fn pause(&self, wait: Duration) {
         for deadline in [&self.total, &self.end] {
@@ -216,7 +216,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns the time when the attempt ends if nothing more arrives. `None` if no attempt is running.
+    /// Returns when the attempt ends if nothing more arrives. `None` if no attempt is running.
     pub fn attempt_until(&self) -> Option<Millis> {
         let total = self.total.get();
         (total < Millis::MAX && self.expired.get().is_none()).then(|| total.min(self.phase.get()))

@@ -1,8 +1,8 @@
-//! Converts operating system errors to failures, with one table for connecting and one for open connections.
+//! Converts operating system errors to failures. Connecting and open connections have separate tables.
 //!
-//! A failure kind describes the target. A shortage on this machine (descriptors, ports, memory) is not a failure kind
-//! but [`ConnectFailure::Exhausted`], and the target is retried. Any error number not listed counts as a temporary
-//! failure, on every system.
+//! A failure kind describes the target. If this machine runs out of descriptors, ports or memory, the failure is
+//! [`ConnectFailure::Exhausted`] instead, and the target is retried. Any error number that is not listed counts as a
+//! temporary failure, on every system.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -14,12 +14,12 @@ use fetchmill_model::outcome::FailureKind;
 pub enum ConnectFailure {
     /// The remote side or the route to it failed.
     Failed(FailureKind),
-    /// This machine is out of descriptors or ports, which is not the target's fault. Contains the error number.
+    /// This machine ran out of descriptors or ports, which is not the target's fault. Contains the error number.
     Exhausted(i32),
 }
 
 impl ConnectFailure {
-    /// Returns how informative the failure is. The documentation of `connect` explains the order.
+    /// Returns how informative the failure is. See the documentation of `connect` for the order.
     fn weight(self) -> u8 {
         match self {
             ConnectFailure::Exhausted(_) => 4,
@@ -35,7 +35,8 @@ impl ConnectFailure {
         if other.weight() > self.weight() { other } else { self }
     }
 
-    /// Returns whether no other address can help. Each address has its own ports.
+    /// Returns whether trying other addresses is pointless. It is not if only ports ran out, because each address has
+    /// ports of its own.
     pub(super) fn ends_all(self) -> bool {
         matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
     }
@@ -43,12 +44,12 @@ impl ConnectFailure {
 
 /// Converts the error of a failed connection attempt.
 ///
-/// If the system abandons the connection before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES`
-/// and `EPERM` come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These and all
-/// other numbers mean that the address is unreachable.
+/// If the system gives up before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES` and `EPERM`
+/// come from a firewall on this machine, and `ENOPROTOOPT` and `EPROTO` from ICMP messages. These four, and all numbers
+/// that are not listed, mean that the address is unreachable.
 pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectFailure {
     let kind = match error.raw_os_error() {
-        // IPv6 addresses give the same error if IPv6 is turned off.
+        // If IPv6 is turned off, connecting to an IPv6 address fails with the same error.
         Some(libc::EADDRNOTAVAIL) if !has_source(address) => FailureKind::Unreachable,
         Some(number) if is_exhausted(number) => return ConnectFailure::Exhausted(number),
         Some(libc::ECONNREFUSED) => FailureKind::Refused,
@@ -59,7 +60,7 @@ pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectF
     ConnectFailure::Failed(kind)
 }
 
-/// Returns whether descriptors, ports, table entries or memory are exhausted.
+/// Returns whether this machine ran out of descriptors, ports, table entries or memory.
 fn is_exhausted(number: i32) -> bool {
     matches!(
         number,
@@ -73,18 +74,18 @@ fn is_exhausted(number: i32) -> bool {
     )
 }
 
-/// Returns whether this machine has a source address. Tests this with a UDP socket, which needs such an address but no
-/// TCP port.
+/// Returns whether this machine has a source address for connections to `address`. Tests this with a UDP socket, which
+/// needs a source address but no TCP port.
 fn has_source(address: &SocketAddr) -> bool {
     address.is_ipv4()
         || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// Converts an error that occurs on an open connection before the head of a reply. After the head, the failure is
-/// always `truncated`.
+/// Converts an error on an open connection before the head of a reply. After the head, the failure is always
+/// `truncated`.
 ///
-/// If the network reports that the route is gone, the failure is `unreachable`. Otherwise it is `reset`, even for
-/// `ETIMEDOUT`, with which the system abandons a connection before any of our deadlines.
+/// If the network reports that the route is gone, the failure is `unreachable`. Otherwise it is `reset`. This includes
+/// `ETIMEDOUT`, which means that the system gave up before any of our deadlines.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
         Some(

@@ -1,7 +1,8 @@
-//! An HTTP/2 connection with many concurrent requests.
+//! An HTTP/2 connection that carries many concurrent requests.
 //!
-//! `h2` is used directly, and its connection is the only task. An exchange is not a task, and dropping one resets its
-//! stream. Replies follow the rules of `http1`: the head is converted to HTTP/1.1 form, which is also stored.
+//! This module uses `h2` directly. Only the connection itself runs as a task. An exchange is a plain future, and
+//! dropping it resets its stream. Replies follow the rules of `http1`: each head is converted to HTTP/1.1 form and
+//! stored in that form.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -27,10 +28,10 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
 const NEEDS_HTTP1: &str = "the server requires HTTP/1.1 (HTTP_1_1_REQUIRED)";
-/// Bytes in a path that `http` rejects but HTTP/1.1 requests contain unchanged.
+/// Bytes that `http` rejects in a path, although HTTP/1.1 requests contain them unchanged.
 const REFUSED_BYTES: &[u8] = b"<>`";
 
-/// A request. The parts shared by all requests are built once per origin.
+/// A request. The parts that all requests to an origin share are built once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Http2Request<'a> {
     /// Method, such as `GET`.
@@ -50,7 +51,8 @@ pub(super) struct Http2Request<'a> {
 }
 
 impl Http2Request<'_> {
-    /// Returns the request for `h2`. `None` if it is invalid: the method is malformed or the path exceeds 64 KiB.
+    /// Returns the request in the form that `h2` needs. `None` if it is invalid, because the method is malformed or the
+    /// path exceeds 64 KiB.
     fn request(&self) -> Option<Request<()>> {
         let mut path = Vec::with_capacity(self.path.len());
         escape_target(self.path.as_bytes(), REFUSED_BYTES, &mut path);
@@ -87,8 +89,8 @@ impl Drop for Http2Connection {
 }
 
 impl Http2Connection {
-    /// Starts HTTP/2 on a connection whose server selected it. Needs a local runtime for the task that transfers the
-    /// bytes.
+    /// Starts HTTP/2 on a stream for which the server selected it. Requires a local runtime, because a task transfers
+    /// the bytes.
     pub(super) async fn start<S>(stream: S) -> std::result::Result<Self, FailureKind>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -105,7 +107,7 @@ impl Http2Connection {
         let is_over = Rc::new(Cell::new(false));
         let ended = Rc::clone(&is_over);
         let driver = tokio::task::spawn_local(async move {
-            // Each exchange receives the reason why the connection ended.
+            // The error can be ignored, because each exchange learns why the connection ended.
             let _ = connection.await;
             ended.set(true);
         });
@@ -118,7 +120,7 @@ impl Http2Connection {
         })
     }
 
-    /// Returns the fields of an [`Http2Request`]: the defaults of all requests, and `fields`.
+    /// Builds the header fields of an [`Http2Request`] from the defaults and `fields`.
     pub(super) fn fields(fields: &[(&str, &str)]) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         for (name, value) in request_fields(fields)? {
@@ -176,7 +178,7 @@ impl Http2Connection {
             reader.start_partial();
         }
         self.read_head(&head, &mut reader, body)?;
-        // Dropping the stream before its end resets it.
+        // Dropping an unfinished stream resets it.
         let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;
         let head = *reader
             .head()
@@ -185,7 +187,7 @@ impl Http2Connection {
         Ok(ReceivedReply { head, is_cut, surplus: IdleState::Quiet })
     }
 
-    /// Returns the final head and skips interim ones.
+    /// Returns the final head, skipping interim ones.
     async fn head(
         &self,
         mut response: ResponseFuture,
@@ -239,7 +241,7 @@ impl Http2Connection {
         }
     }
 
-    /// Returns whether the whole body was wanted and received.
+    /// Reads the body. Returns whether the sink wanted all of it, so that it was received completely.
     async fn read_body(
         &self,
         incoming: &mut RecvStream,
@@ -258,7 +260,7 @@ impl Http2Connection {
             if piece.is_empty() {
                 continue;
             }
-            // This fails if the stream has ended. The capacity is not needed in that case.
+            // This fails if the stream has ended, but in that case the capacity is no longer needed.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
@@ -283,7 +285,7 @@ impl Http2Connection {
         }
     }
 
-    /// Converts an error to a failure of the stream's target.
+    /// Converts an error to the failure of the stream's target.
     fn failed(&self, error: &h2::Error, had_head: bool) -> BrokenExchange {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let is_of_connection = error.is_go_away() || error.is_io();
@@ -308,13 +310,13 @@ impl Http2Connection {
     }
 }
 
-/// Converts a connection error that occurred before the head.
+/// Converts a connection error that occurred before the head arrived.
 fn kind_of(error: &h2::Error) -> FailureKind {
     error.get_io().map_or(FailureKind::Reset, errno::of_open)
 }
 
-/// Waits for a step until a deadline of the watch passes. A completed step counts even if the deadline has passed
-/// meanwhile.
+/// Waits for a step until a deadline of the watch passes. If the step is complete, it counts even if a deadline has
+/// passed in the meantime.
 async fn within<T>(
     watch: &Deadlines,
     step: impl Future<Output = T>,

@@ -1,4 +1,4 @@
-//! Input on an unused connection.
+//! Input that arrives on an unused connection.
 
 /// First bytes of every reply.
 pub(super) const REPLY_START: &[u8; 5] = b"HTTP/";
@@ -10,8 +10,8 @@ pub enum IdleState {
     Quiet,
     /// Unsolicited bytes arrived.
     Unsolicited,
-    /// Unsolicited bytes arrived that look like a reply. If they were read as a reply, they would be assigned to
-    /// another target's request.
+    /// Unsolicited bytes arrived that look like a reply. Reading them as a reply would assign them to another target's
+    /// request.
     SecondReply,
     /// The server has closed the connection.
     Closed,
@@ -23,7 +23,7 @@ impl IdleState {
         matches!(self, IdleState::Unsolicited | IdleState::SecondReply)
     }
 
-    /// Returns the state, given the first bytes that arrived.
+    /// Derives the state from the first bytes that arrived.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match &bytes[..bytes.len().min(REPLY_START.len())] {
             [] => IdleState::Quiet,

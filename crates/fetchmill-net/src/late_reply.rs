@@ -1,5 +1,5 @@
-//! Listens on the connection of an abandoned request. If the reply still arrives, the delay shows how slow replies can
-//! be.
+//! Keeps listening on the connection of an abandoned request. If the reply still arrives, its delay shows how slow
+//! replies can be.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,23 +10,24 @@ use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Time to listen. Without a reply by then, the request counts as hung and shows nothing about slow replies.
+/// How long to listen. If no reply arrives in this time, the request counts as hung and says nothing about slow
+/// replies.
 const LISTENED: Duration = Duration::from_secs(30);
-/// Maximum number of an origin's connections that a thread listens to. Each costs a descriptor and the memory of a
-/// connection without a body.
+/// Maximum number of connections to an origin on which a thread listens. Each one takes a descriptor, and the memory of
+/// a connection without a body.
 const MOST: usize = 32;
 
-/// Connection of an abandoned request. Only the arrival time of the reply matters.
+/// Connection of an abandoned request. Only the arrival time of its reply matters.
 #[derive(Debug)]
 pub(super) struct LateReply {
     link: ConnectionKind,
     origin: Rc<OriginConnections>,
-    /// Time that the request had waited when it was abandoned.
+    /// How long the request had waited when it was abandoned.
     waited: MonotonicMicros,
 }
 
 impl LateReply {
-    /// Listens in a task of the thread, unless there are too many already.
+    /// Starts listening in a task of the thread, unless the thread is already listening on too many connections.
     pub(super) fn listen(link: ConnectionKind, origin: Rc<OriginConnections>, waited: MonotonicMicros) {
         if origin.late_replies.get() < MOST {
             origin.late_replies.set(origin.late_replies.get() + 1);

@@ -1,7 +1,8 @@
-//! The transport: connections that send requests and receive replies. It contains no policy. Callers decide how to
+//! The transport: connections that send requests and receive replies. Policy is left to the callers, who decide how to
 //! handle failures.
 //!
-//! Each object costs one write, one read and one peek. Reads use the worker's buffer, so idle connections have none.
+//! Each object costs one write, one read and one peek. Reads go into the worker's buffer, so idle connections need no
+//! buffer of their own.
 
 mod address_policy;
 mod batch;
@@ -62,29 +63,29 @@ use fetchmill_model::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
 use fetchmill_model::outcome::FailureKind;
 use phases::ExchangeTimes;
 
-/// A complete reply, or the wanted part of one.
+/// A complete reply, or as much of one as was wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReply {
-    /// Head of the reply. It does not allow reuse of the connection if the reply was cut.
+    /// Head of the reply. If the reply was cut, the head does not allow reuse of the connection.
     pub head: Head,
-    /// Whether the sink had enough before the end of the reply ([`BodySink::wants_more`]). Nothing more is read from
-    /// the connection or stream.
+    /// Whether the sink had enough before the end of the reply ([`BodySink::wants_more`]). If so, nothing more is read
+    /// from the connection or stream.
     pub is_cut: bool,
-    /// Bytes that arrived with the reply but do not belong to it. Nothing after them can be trusted.
+    /// Bytes that arrived with the reply but do not belong to it. Nothing that follows them can be trusted.
     pub surplus: IdleState,
 }
 
-/// An exchange without a complete reply. The connection must not be used again.
+/// An exchange that ended without a complete reply. Its connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenExchange {
     /// Failure of the target.
     pub kind: FailureKind,
-    /// Reason as text.
+    /// Reason, as text.
     pub reason: &'static str,
-    /// Whether no byte of a reply arrived. If the connection was used before, the server had closed it.
+    /// Whether not a single byte of a reply arrived. If the connection had been used before, the server had closed it.
     pub is_unanswered: bool,
-    /// Whether the server requires HTTP/1.1 for this request (`HTTP_1_1_REQUIRED`). The next connection to its origin
-    /// uses HTTP/1.1.
+    /// Whether the server requires HTTP/1.1 for this request (`HTTP_1_1_REQUIRED`). If so, the next connection to its
+    /// origin uses HTTP/1.1.
     pub needs_http1: bool,
 }
 
@@ -93,7 +94,7 @@ impl BrokenExchange {
         BrokenExchange { kind, reason, is_unanswered: false, needs_http1: false }
     }
 
-    /// Returns the failure of an exchange without a connection.
+    /// Returns the failure of an exchange that has no connection.
     pub fn unconnected() -> Self {
         BrokenExchange::new(FailureKind::Reset, "there is no connection")
     }
@@ -114,7 +115,7 @@ pub struct Http1Connection {
 }
 
 impl Http1Connection {
-    /// Creates the connection on an open stream.
+    /// Creates a connection on an open stream.
     pub fn new(stream: ByteStream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
         Http1Connection {
@@ -128,7 +129,7 @@ impl Http1Connection {
         }
     }
 
-    /// If `is_timed`, also records when a request was sent and when its reply starts.
+    /// Also records when a request was sent and when its reply started, if `is_timed` is set.
     pub(crate) fn timed(self, is_timed: bool) -> Self {
         Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
@@ -138,19 +139,19 @@ impl Http1Connection {
         self.replies
     }
 
-    /// Sends a request. Bytes that the socket does not accept are sent while waiting for the reply.
+    /// Sends a request. Bytes that the socket does not accept yet are sent while waiting for the reply.
     pub fn send(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start();
         self.write(request)
     }
 
-    /// Sends a request with `Range`, so the reply may be a part of the object.
+    /// Sends a request with a `Range` field, whose reply may be a part of the object.
     pub fn send_range(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_partial();
         self.write(request)
     }
 
-    /// Sends a `HEAD` request, so the reply has no body.
+    /// Sends a `HEAD` request, whose reply has no body.
     pub fn send_head(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_bodiless();
         self.write(request)
@@ -190,7 +191,7 @@ impl Http1Connection {
         }
     }
 
-    /// Waits for the next bytes of the reply. Returns `None` if the reply is not complete yet.
+    /// Waits for more bytes of the reply. Returns `None` if the reply is still incomplete.
     pub async fn receive_some(
         &mut self,
         body: &mut impl BodySink,
@@ -213,7 +214,7 @@ impl Http1Connection {
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
-            // Check the deadline last, so that data that has arrived counts even if this thread was stopped past the
+            // Check the deadline last. Data that has arrived must count even if this thread was stopped until after the
             // deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
@@ -307,8 +308,8 @@ impl Http1Connection {
         Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
-    /// Keeps the bytes of an incomplete head. Immediately allocates the maximum size for a long head, because doubling
-    /// the buffer would take twice that memory.
+    /// Keeps the bytes of an incomplete head. For a long head, immediately allocates the maximum size, because growing
+    /// the buffer by doubling would take twice that memory.
     fn keep_pending(&mut self, bytes: &[u8]) {
         let length = self.pending.len() + bytes.len();
         if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {
@@ -340,7 +341,7 @@ impl Http1Connection {
         BrokenExchange { is_unanswered: !self.has_input, ..BrokenExchange::new(kind, reason) }
     }
 
-    /// Returns the head of the reply being received, once it is complete.
+    /// Returns the head of the reply being received. `None` while the head is incomplete.
     pub fn head(&self) -> Option<&Head> {
         self.reader.head()
     }
@@ -359,13 +360,13 @@ impl Http1Connection {
         .await;
     }
 
-    /// Becomes ready when bytes arrive while the connection is unused.
+    /// Returns `Ready` once bytes have arrived on the unused connection.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         self.stream.poll_input(context)
     }
 }
 
-/// Returns whether a reply's framing marked its end.
+/// Returns whether the framing of a reply marks its end.
 pub fn is_verified(head: &Head) -> bool {
     head.framing != Framing::Eof
 }

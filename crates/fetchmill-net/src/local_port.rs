@@ -1,16 +1,16 @@
 //! Local ports of connections: how the kernel chooses one, and when closing a connection frees it.
 //!
-//! Linux tries every second port of its range first, and the others only when all of these are in use. The others are
-//! meant for programs that call bind. When half of the ports are in use (14,116 of the usual 28,232), each new
-//! connection to an address searches the used half first, which costs 0.8 ms of CPU time.
+//! Linux tries every second port of its range first, because the others are meant for programs that call `bind`. Once
+//! half of the ports are in use (14,116 of the usual 28,232), each new connection to an address first searches the used
+//! half in vain. This costs 0.8 ms of CPU time.
 //!
-//! Since Linux 6.8, a socket with its own port range is searched port by port, starting where the last search ended.
-//! Ports outside the system's range are ignored, so a range of all ports has no other effect.
+//! Since Linux 6.8, a socket can set its own port range. The kernel then tries one port after another, starting where
+//! the last search ended. It ignores ports outside the system's range, so a range of all ports has no other effect.
 //!
 //! If this side closes a connection first, its port stays in `TIME_WAIT` for a minute. A job that closes thousands of
-//! connections would use up the ports for its server, and would then wait until that minute is over. So after many
-//! closed connections, the next are reset, which leaves no port in `TIME_WAIT`. This is safe because nothing more is
-//! expected from a connection that is being closed.
+//! connections would use up the ports for its server, and would have to wait until that minute is over. So after many
+//! closed connections, further ones are reset instead, which leaves no port in `TIME_WAIT`. This is safe because
+//! nothing more is expected from a connection that is being closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use fetchmill_model::limits;
 
 /// `IP_LOCAL_PORT_RANGE` from linux/in.h. It applies to IPv6 too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
-/// A range of all ports. The upper half contains the last port, and the lower half the first.
+/// A range of all ports. The upper half of the number is the last port, and the lower half is the first.
 const EVERY_PORT: u32 = (u16::MAX as u32) << 16;
 
 /// Connects to the address from any free local port.
@@ -35,7 +35,7 @@ pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Lets the socket use every port. A kernel without this option searches as usual.
+/// Lets the socket use every port. A kernel that lacks this option searches as usual.
 fn take_every_port(socket: &TcpSocket) {
     let range = EVERY_PORT;
     // SAFETY: the descriptor is open, and the value outlives the call and has the given size.
@@ -51,12 +51,12 @@ fn take_every_port(socket: &TcpSocket) {
     };
 }
 
-/// Time that a port stays in `TIME_WAIT`: Linux's `TCP_TIMEWAIT_LEN`.
+/// How long a port stays in `TIME_WAIT` (`TCP_TIMEWAIT_LEN` in Linux).
 const PORT_RESTS: Duration = Duration::from_secs(60);
-/// Maximum number of ports in `TIME_WAIT` per thread and address, a sixteenth of the ports.
+/// Maximum number of ports in `TIME_WAIT` per thread and address: a sixteenth of all ports.
 const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;
 
-/// Consecutively closed connections to an address.
+/// Connections to one address that were closed one after another.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     address: SocketAddr,
@@ -71,9 +71,9 @@ thread_local! {
 /// Prepares to close a connection.
 pub(super) fn give_back(stream: &TcpStream) {
     let Ok(address) = stream.peer_addr() else { return };
-    // At the end of the thread, the counter may be gone.
+    // While the thread ends, the counter may already be gone.
     if CLOSED.try_with(|closed| is_too_many(closed, address, Instant::now())).unwrap_or(false) {
-        // If this fails, the port stays in `TIME_WAIT`, which is harmless.
+        // If this fails, the port stays in `TIME_WAIT`, which does no harm.
         let _ = SockRef::from(&stream.as_fd()).set_linger(Some(Duration::ZERO));
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::ByteStream;
 
-    /// Returns whether this kernel searches a socket's range port by port.
+    /// Returns whether this kernel tries the ports of a socket's range one after another.
     fn takes_every_port() -> bool {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Name resolution of a thread, either with its own queries to name servers or with the system's lookup.
+//! Name resolution for a thread. Queries name servers itself or uses the system's lookup.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use fetchmill_model::outcome::FailureKind;
 /// Settings shared by all threads.
 #[derive(Debug, Clone)]
 pub enum NameResolverSetup {
-    /// The system's lookup (`getaddrinfo`). It also finds names that only this machine knows, and needs a thread per
-    /// name.
+    /// The system's lookup (`getaddrinfo`). It also finds names that only this machine knows, but each lookup occupies
+    /// a thread.
     System(Resolver),
     /// fetchmill's own lookup.
     Own(Arc<DnsSetup>, SlotLimits),
 }
 
 impl NameResolverSetup {
-    /// Creates the setup from the user's options: the system's lookup, given name servers, or the configured ones.
-    /// `threads` threads share the slots.
+    /// Creates the setup from the user's options: the system's lookup, the given name servers, or the configured ones.
+    /// All `threads` threads share the slots.
     pub fn new(is_system: bool, servers: &[SocketAddr], threads: usize) -> Self {
         if is_system {
             return NameResolverSetup::System(Resolver::new());
@@ -46,7 +46,7 @@ pub enum NameResolver {
     Own(Dns),
 }
 
-/// The system's lookup, with tokens for callers that request many names together.
+/// The system's lookup, with tokens for callers that request many names at a time.
 #[derive(Debug)]
 pub struct SystemResolver {
     resolver: Resolver,
@@ -73,7 +73,7 @@ impl NameResolver {
         }
     }
 
-    /// Requests the lookup of a name. The token comes back with the answer. See [`Dns::ask`].
+    /// Requests the lookup of a name. The answer is returned with the token. See [`Dns::ask`].
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         match self {
             NameResolver::System(system) => system.ask(name, token),
@@ -109,7 +109,7 @@ impl NameResolver {
         }
     }
 
-    /// Returns up to eight addresses of a host. Fails with a DNS failure kind.
+    /// Returns up to eight addresses of a host. A failure is always of a DNS kind.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
         match self {
             NameResolver::System(system) => system.resolver.resolve(host, port).await,

@@ -1,19 +1,19 @@
-//! Hosts reached without a proxy: the entries of `no_proxy`.
+//! Hosts that are reached without a proxy: the entries of `no_proxy`.
 //!
-//! curl's rules apply: case is ignored, and a name covers its subdomains with or without a leading dot. A network in
-//! CIDR notation covers addresses, and `*` covers everything. Two rules come from Go: `*.` before a name has the same
-//! meaning as a dot, and an entry may end with a port.
+//! curl's rules apply: case is ignored, and a name also covers its subdomains, with or without a leading dot. A network
+//! in CIDR notation covers its addresses, and `*` covers everything. Two rules come from Go: `*.` before a name means
+//! the same as a dot, and an entry may end with a port.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Entries of `no_proxy`. An entry that is not a name, address or network covers nothing.
+/// Entries of `no_proxy`. An entry that is not a name, address or network matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NoProxy(Vec<NoProxyEntry>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NoProxyEntry {
     hosts: Hosts,
-    /// Port of the entry. `None` for any port.
+    /// Port that the entry applies to. `None` means any port.
     port: Option<u16>,
 }
 
@@ -30,13 +30,13 @@ enum Hosts {
 }
 
 impl NoProxy {
-    /// Parses entries. A single string may contain several, separated by commas or spaces.
+    /// Parses entries. Each string may contain several entries, separated by commas or spaces.
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let separate = |text: &'t str| text.split([',', ' ', '\t', '\n']).filter(|entry| !entry.is_empty());
         NoProxy(texts.into_iter().flat_map(separate).filter_map(NoProxyEntry::parse).collect())
     }
 
-    /// Returns whether a host, without brackets, is reached without the proxy.
+    /// Returns whether a host is reached without the proxy. `host` must not have brackets.
     pub fn covers(&self, host: &str, port: u16) -> bool {
         self.0.iter().any(|entry| entry.port.is_none_or(|own| own == port) && entry.hosts.has(host))
     }
@@ -81,7 +81,7 @@ impl Hosts {
             Hosts::Network { address, bits } => {
                 host.parse().is_ok_and(|other| is_in_network(*address, *bits, other))
             }
-            // The last part of an address is not a parent domain.
+            // Prevent the last part of an address from matching like a parent domain.
             Hosts::Name(_) if host.parse::<IpAddr>().is_ok() => false,
             Hosts::Name(name) => {
                 let host = host.trim_end_matches('.').to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! An origin from a thread's view: how to send requests to it, its unused connections, and its shared ones.
+//! A thread's view of an origin: how to send requests to it, and its unused and shared connections.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -32,36 +32,37 @@ pub struct OriginConnections {
     pub template: RequestTemplate,
     /// Rate limit, if any.
     pub pace: Option<Arc<Pace>>,
-    /// Statistics of the origin's replies. They determine how long a connection must be silent before its replies are
+    /// Statistics of the origin's replies. They determine how long a connection must stay silent before its replies are
     /// certain.
     pub replies: RefCell<OriginReplies>,
     /// How long to wait for a reply before the request is repeated.
     pub patience: Rc<RefCell<Patience>>,
     /// Number of connections waiting for late replies to abandoned requests.
     pub(super) late_replies: Cell<usize>,
-    /// Signer of requests, if they are signed. Signed requests use HTTP/1.1.
+    /// Signs requests, if they need a signature. Signed requests use HTTP/1.1.
     pub(super) authorize: Option<Rc<dyn Authorize>>,
-    /// Whether the user named the origin, which may therefore have any address.
+    /// Whether the user named the origin. Such an origin may have any address.
     pub(super) is_named: bool,
     /// Buffer for the signed fields of a request.
     pub(super) signed: RefCell<Vec<u8>>,
     pub(super) fields: OriginFields,
-    /// Cookies from a file for this origin, some of which apply only to certain paths.
+    /// Cookies from the user's file for this origin. Some of them apply only to certain paths.
     pub(super) file_cookies: Vec<Cookie>,
     pub(super) addresses: Option<Arc<[SocketAddr]>>,
-    /// Unused connections, most recently used last, with the time when each became unused.
+    /// Unused connections, most recently used last. Each is stored with the time when it became unused.
     pub(super) idle: RefCell<VecDeque<(ConnectionKind, Millis)>>,
-    /// Protocol selected by the server last time.
+    /// Protocol that the server selected last time.
     pub(super) protocol: Cell<Option<Alpn>>,
-    /// Whether the server requires HTTP/1.1 although it accepts HTTP/2 in TLS. If so, HTTP/2 is not offered again.
+    /// Whether the server requires HTTP/1.1 although it selects HTTP/2 during the TLS handshake. If so, HTTP/2 is not
+    /// offered again.
     pub(super) needs_http1: Cell<bool>,
     /// Connections shared by several requests.
     pub(super) shared: RefCell<Vec<Weak<SharedHttp2>>>,
-    /// Maximum number of concurrent requests on the last connection. It is also used for a new connection, whose server
+    /// Maximum number of concurrent requests on the last connection. It also applies to a new connection whose server
     /// has not announced its limit yet.
     pub(super) streams: Cell<usize>,
     pub(super) parts: RefCell<Option<Rc<Http2Parts>>>,
-    /// Whether a task is opening a connection that others may share and therefore wait for.
+    /// Whether a task is opening a connection that others may share. The other tasks wait for it.
     pub(super) is_connecting: Cell<bool>,
     pub(super) connected: Notify,
 }
@@ -87,12 +88,12 @@ impl OriginConnections {
         }
     }
 
-    /// Returns the cookies for a path after replies have set some. Empty if there are none.
+    /// Returns the cookies for a path, including those set by earlier replies. The result is empty if there are none.
     pub fn cookies_after(&self, chain: &ChainCookies, path: &str) -> String {
         chain.field(&RequestPlace::at(&self.key, path), &self.file_cookies).unwrap_or_default()
     }
 
-    /// Returns the cookies of a request, if any. A call may have its own.
+    /// Returns the cookies of a request, if any. A call may bring its own.
     pub(super) fn cookies_with<'a>(&self, asked: RequestTarget<'a>) -> Option<Cow<'a, str>> {
         if let RequestTarget::Call(RequestParts { cookies: Some(cookies), .. }) = asked {
             return Some(Cow::Borrowed(*cookies)).filter(|cookies| !cookies.is_empty());
@@ -114,12 +115,12 @@ impl OriginConnections {
             .map(Cow::Owned)
     }
 
-    /// Inserts signed fields between a request's fields and its body.
+    /// Inserts the signed header fields after a request's other fields.
     fn sign(&self, authorize: &dyn Authorize, method: &str, body: &[u8], out: &mut Vec<u8>) {
         let line_end = memchr::memchr(b'\r', out).unwrap_or(out.len());
         let start = method.len() + 1;
         let target = out.get(start..line_end.saturating_sub(HTTP_VERSION.len())).unwrap_or_default();
-        // A request to a proxy has its target in absolute form.
+        // In a request to a proxy, the target has absolute form.
         let target = target.strip_prefix(self.key.text().as_bytes()).unwrap_or(target);
         let mut fields = std::mem::take(&mut *self.signed.borrow_mut());
         fields.clear();
@@ -141,8 +142,8 @@ impl OriginConnections {
         Ok(made)
     }
 
-    /// Returns whether `reach` allows `address`. Without an address, a proxy made the connection, and the host's name
-    /// or literal address is checked.
+    /// Returns whether `reach` allows `address`. `None` means that a proxy made the connection. In that case, the
+    /// host's name or literal address is checked.
     pub(super) fn is_within(&self, reach: AddressPolicy, address: Option<SocketAddr>) -> bool {
         match address {
             Some(address) => reach.allows(address.ip()),
@@ -155,7 +156,7 @@ impl OriginConnections {
         let mut all = self.shared.borrow_mut();
         all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
         let mut open = all.iter().filter_map(Weak::upgrade);
-        // One of the counted shares is that of this search itself.
+        // The count includes the reference that this search itself holds.
         let has_room = |shared: &Rc<SharedHttp2>| self.streams_of(&shared.http2) >= Rc::strong_count(shared);
         open.find(|shared| has_room(shared) && self.is_within(reach, shared.address))
             .map(ConnectionKind::Http2)
@@ -172,7 +173,7 @@ impl OriginConnections {
         self.shared.borrow_mut().retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(shared)));
     }
 
-    /// Opens only HTTP/1.1 connections from now on, and ends the sharing of HTTP/2 connections.
+    /// Opens only HTTP/1.1 connections from now on, and stops sharing HTTP/2 connections.
     pub(super) fn fall_back_to_http1(&self) {
         self.needs_http1.set(true);
         self.protocol.set(Some(Alpn::Http1));
@@ -184,13 +185,13 @@ impl OriginConnections {
         self.authorize.is_some() || self.needs_http1.get()
     }
 
-    /// Returns whether a connection may be shared. If so, one connection is enough for now.
+    /// Returns whether the next connection may turn out to be shareable. If so, one connection is enough for now.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
         self.key.is_tls() && offers_http2 && !self.wants_http1() && self.protocol.get() != Some(Alpn::Http1)
     }
 }
 
-/// Wakes the waiting tasks when a connection was opened or could not be opened.
+/// Wakes the waiting tasks once a connection was opened or could not be opened.
 pub(super) struct ConnectGuard<'o>(pub(super) &'o OriginConnections);
 
 impl Drop for ConnectGuard<'_> {

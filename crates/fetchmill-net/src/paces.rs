@@ -1,12 +1,12 @@
-//! Rate limits of hosts, shared by all threads. A thread looks up a limit once per origin and not for each object.
+//! Rate limits of hosts, shared by all threads. A thread looks up a limit once per origin rather than for each object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fetchmill_model::planner::pace::Pace;
 
-/// Number of hosts whose rates are kept. At about 150 bytes each, they take 10 MiB. Beyond this, hosts that no thread
-/// uses are dropped.
+/// Number of hosts whose rates are kept. At about 150 bytes per host, they take 10 MiB. Beyond this number, hosts that
+/// no thread uses are dropped.
 const HOSTS_MAX: usize = 65_536;
 
 /// Rate limit of each host.

@@ -1,4 +1,4 @@
-//! Durations of an attempt's phases. The clock is read only if they are needed.
+//! Durations of an attempt's phases. The clock is read only if the phases are recorded.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{AddressPolicy, Deadlines, Timeouts};
 
-/// Phases of an attempt in microseconds. `None` for a phase that did not happen, such as connecting on a kept
-/// connection. A failed phase lasts until the failure.
+/// Phases of an attempt in microseconds. `None` means that the phase did not happen: for example, a kept connection
+/// needs no connecting. A failed phase lasts until the failure.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
     /// Name lookup.
@@ -16,9 +16,9 @@ pub struct Phases {
     pub connect: Option<u64>,
     /// TLS handshake.
     pub tls: Option<u64>,
-    /// From the last byte of the request to the first byte of a head.
+    /// Time from the last byte of the request to the first byte of a head.
     pub first_byte: Option<u64>,
-    /// Start of connecting, or of sending on a kept connection.
+    /// When connecting started, or sending on a kept connection.
     pub started: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ pub struct Phases {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ExchangeTimes {
     is_wanted: bool,
-    /// Whether bytes of a head arrived, interim or final.
+    /// Whether any bytes of a head arrived, interim or final.
     has_come: bool,
     sent: Option<Instant>,
     first: Option<Instant>,
@@ -37,7 +37,7 @@ impl ExchangeTimes {
         ExchangeTimes { is_wanted, ..ExchangeTimes::default() }
     }
 
-    /// Resets the times for another request.
+    /// Resets the times for the next request.
     pub(super) fn clear(&mut self) {
         if self.is_wanted {
             *self = ExchangeTimes::new(true);
@@ -64,7 +64,7 @@ impl ExchangeTimes {
         self.has_come
     }
 
-    /// Returns the time to the first byte, or 0 if the server answered before it had the whole request.
+    /// Returns the time to the first byte. It is 0 if the server answered before receiving the whole request.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.first.map(|first| micros(first.saturating_duration_since(self.sent.unwrap_or(first))))
     }
@@ -75,7 +75,7 @@ impl ExchangeTimes {
 pub(super) struct ConnectionSetup<'w> {
     pub(super) reach: AddressPolicy,
     pub(super) phases: Phases,
-    /// Addresses of the host, if already known.
+    /// Addresses of the host, if they are already known.
     pub(super) found: Option<Arc<[IpAddr]>>,
     watch: &'w Deadlines,
     timeouts: Timeouts,
@@ -101,7 +101,7 @@ impl<'w> ConnectionSetup<'w> {
         }
     }
 
-    /// Starts the attempt's time when the first packet is sent.
+    /// Starts the attempt's time limit when the first packet is sent.
     pub(super) fn begin(&mut self) {
         self.watch.connecting();
         if self.is_timed || self.timeouts.attempt.is_some() {
@@ -110,7 +110,7 @@ impl<'w> ConnectionSetup<'w> {
         self.phases.started = self.began.filter(|_| self.is_timed);
     }
 
-    /// Returns the maximum duration of the next step.
+    /// Returns how long the next step may take.
     pub(super) fn patience(&self) -> Duration {
         let step = self.timeouts.connect;
         match (self.timeouts.attempt, self.began) {
@@ -119,13 +119,13 @@ impl<'w> ConnectionSetup<'w> {
         }
     }
 
-    /// Returns the start of a phase, if phases are recorded.
+    /// Returns the start time of a phase, if phases are recorded.
     pub(super) fn now(&self) -> Option<Instant> {
         self.is_timed.then(Instant::now)
     }
 }
 
-/// Returns the time since the start of a phase.
+/// Returns how long ago a phase started.
 pub(super) fn since(start: Option<Instant>) -> Option<u64> {
     start.map(|start| micros(start.elapsed()))
 }

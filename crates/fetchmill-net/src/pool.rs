@@ -1,7 +1,7 @@
-//! A thread's connections by origin. Tasks own the connections in use, and the pool keeps the unused ones.
+//! A thread's connections, grouped by origin. Connections in use belong to tasks, and the pool keeps the unused ones.
 //!
-//! Nothing here is shared between threads. The pool holds up to `ORIGINS_HELD_MAX` origins, and no more connections
-//! than there are tasks that may need one.
+//! Nothing here is shared between threads. The pool holds up to `ORIGINS_HELD_MAX` origins, and at most as many
+//! connections as there are tasks that may need one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -40,16 +40,16 @@ pub struct PoolSettings {
     pub timeouts: Timeouts,
     /// Maximum size of a body in bytes.
     pub max_body: u64,
-    /// Maximum number of connections, which is the number of tasks.
+    /// Maximum number of connections. It equals the number of tasks.
     pub connections: usize,
     /// Header fields of every request.
     pub fields: OriginFields,
-    /// Signer of requests and the origins for which it signs. Requests to these origins use HTTP/1.1, and their fields
+    /// Signs requests, and decides for which origins. Requests to these origins use HTTP/1.1, and their signed fields
     /// are written for each request.
     pub authority: Option<Arc<dyn Authority>>,
     /// Rate limits per host, if any.
     pub paces: Option<Arc<Paces>>,
-    /// TLS configuration with the trusted authorities.
+    /// TLS configuration, including the trusted authorities.
     pub tls: Arc<TlsSetup>,
     /// Name lookup settings.
     pub names: NameResolverSetup,
@@ -57,18 +57,18 @@ pub struct PoolSettings {
     pub idle_max: usize,
     /// Proxy between this machine and the origins.
     pub proxy: Option<Arc<ProxySetup>>,
-    /// Addresses to which connections may lead. They are checked after each lookup, and connections use the checked
+    /// Addresses that connections may lead to. They are checked after each lookup, and connections use only the checked
     /// addresses. If a proxy resolves names, the addresses are not checked.
     pub reach: AddressPolicy,
-    /// Whether to time the phases of attempts, which costs clock reads.
+    /// Whether to time the phases of attempts. This costs additional clock reads.
     pub times_phases: bool,
     /// Initial patience with each origin.
     pub patience: Patience,
-    /// Cookies from the user, with the origins that receive them.
+    /// The user's cookies, with the origins that receive them.
     pub cookies: Option<Arc<CookieFile>>,
 }
 
-/// Failure for a non-public address when only public ones are allowed.
+/// Failure if only public addresses are allowed and the address is not public.
 const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddress);
 
 /// A thread's connections.
@@ -78,7 +78,7 @@ pub struct Pool {
     names: NameResolver,
     clock: Rc<Cell<Millis>>,
     origins: RefCell<HashMap<OriginKey, Rc<OriginConnections>>>,
-    /// Origins in the order in which they got unused connections. Entries may be obsolete.
+    /// Origins, in the order in which their connections became unused. Entries may be out of date.
     order: RefCell<VecDeque<Rc<OriginConnections>>>,
     /// Number of unused connections.
     idle: Cell<usize>,
@@ -87,17 +87,16 @@ pub struct Pool {
     connect_time: Cell<Option<Duration>>,
     /// See [`Pool::take_doubtful`].
     doubtful: RefCell<Vec<TargetList>>,
-    /// TLS setups, at most one per form.
+    /// TLS setups, at most one per combination of parameters.
     tls: RefCell<HashMap<TlsForm, Tls>>,
 }
 
-/// TLS parameters that an origin needs.
+/// Parameters that distinguish the TLS setups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct TlsForm {
     /// See [`OriginConnections::wants_http1`].
     wants_http1: bool,
-    /// Whether to present the client certificate to the origin. Sessions opened with it are not resumed with other
-    /// origins.
+    /// Whether to present the client certificate. Sessions opened with it are never resumed with other origins.
     shows_certificate: bool,
 }
 
@@ -118,23 +117,23 @@ impl Pool {
         }
     }
 
-    /// Advances the clock, and repeats or ends lookups that are due.
+    /// Advances the clock. Repeats or ends lookups that are due.
     pub fn tick(&self, now: Millis) {
         self.clock.set(now);
         self.names.tick();
     }
 
-    /// Returns the resolver of the pool.
+    /// Returns the pool's resolver.
     pub fn names(&self) -> &NameResolver {
         &self.names
     }
 
-    /// Returns the number of open connections, whether in use or not.
+    /// Returns the number of open connections, both used and unused.
     pub fn open_connections(&self) -> usize {
         self.open.get()
     }
 
-    /// Adds an origin with its own template. Without `addresses`, its host is looked up.
+    /// Adds an origin with its own template. If `addresses` is `None`, its host is looked up.
     pub fn add(
         &self,
         key: OriginKey,
@@ -192,7 +191,7 @@ impl Pool {
         self.settings.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// Removes unused origins to make room for another one.
+    /// Removes unused origins if there is no room for another one.
     fn forget_some(&self) {
         if self.origins.borrow().len() < limits::ORIGINS_HELD_MAX {
             return;
@@ -204,8 +203,8 @@ impl Pool {
         self.idle.set(0);
     }
 
-    /// Moves a task to an origin. Keeps its old connection for other tasks, and gives it an unused connection to the
-    /// origin.
+    /// Moves a task to an origin. Keeps the task's old connection for other tasks, and gives the task an unused
+    /// connection to the origin if there is one.
     pub fn switch(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -219,15 +218,15 @@ impl Pool {
         }
     }
 
-    /// Moves a task to an origin without a connection, so that the next request opens one.
+    /// Moves a task to an origin without giving it a connection, so that the next request opens a new one.
     pub fn switch_to_fresh(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
     }
 
-    /// Moves a task to a connection on which only the reply to its next request can arrive. This is the connection that
-    /// has been silent for the longest time, if that is long enough. Otherwise the task gets none, and a new one is
-    /// opened. The clock must have just been set.
+    /// Moves a task to a connection on which the next reply can only answer the task's next request. This is the
+    /// connection that has been silent longest, if it was silent for long enough. Otherwise, the task's next request
+    /// opens a new connection. The clock must have just been set.
     pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -235,7 +234,7 @@ impl Pool {
             let mut idle = origin.idle.borrow_mut();
             let Some((_, since)) = idle.front() else { return };
             let waited = self.clock.get().saturating_sub(*since);
-            // The clock was read at the start and the end of the wait, and each reading may be up to a millisecond
+            // The clock was read at the start and at the end of the wait. Each reading may be up to a millisecond
             // early.
             if waited <= SILENCE_MIN / 1000 {
                 return;
@@ -249,8 +248,8 @@ impl Pool {
         }
     }
 
-    /// Returns whether an unused connection has received nothing. If bytes arrived after its replies became certain,
-    /// these replies are doubtful.
+    /// Returns whether nothing has arrived on an unused connection. If bytes arrived after its replies became certain,
+    /// those replies are doubtful.
     fn is_quiet(&self, link: &ConnectionKind) -> bool {
         let unused = link.look();
         if unused.is_surplus()
@@ -262,17 +261,18 @@ impl Pool {
         unused == IdleState::Quiet
     }
 
-    /// Takes the targets of replies that were certain before more bytes arrived on their connection.
+    /// Takes the targets of doubtful replies: they were certain, but more bytes arrived on their connection later.
     pub fn take_doubtful(&self) -> Vec<TargetList> {
         self.doubtful.take()
     }
 
-    /// Checks all unused connections and closes them.
+    /// Closes all unused connections, after checking each one for unsolicited bytes.
     pub fn close_idle(&self) {
         while self.close_oldest() {}
     }
 
-    /// Returns the duration of the last TCP connect since the previous call, except through a proxy.
+    /// Returns how long the last TCP connect took. `None` if there was none since the previous call. Connections to a
+    /// proxy do not count.
     pub fn take_connect_time(&self) -> Option<Duration> {
         self.connect_time.take()
     }
@@ -293,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that has been unused for longest, if there is one. Returns whether there was.
+    /// Closes the connection that has been unused for longest. Returns whether there was one.
     fn close_oldest(&self) -> bool {
         loop {
             let Some(origin) = self.order.borrow_mut().pop_front() else { return false };
@@ -312,8 +312,9 @@ impl Pool {
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
-    /// Closes connections that were unused for too long. While more than `needed` connections are open, `surplus` is
-    /// the limit. The most recently used connection is reused first, so those closed here are not needed.
+    /// Closes connections that were unused for too long. While more than `needed` connections are open, the limit is
+    /// `surplus`. The most recently used connection is always reused first, so the connections closed here are not
+    /// needed.
     pub fn sweep(&self, needed: usize, surplus: Duration) {
         let now = self.clock.get();
         let is_old = |since: Millis| {
@@ -326,7 +327,7 @@ impl Pool {
             if oldest.is_some_and(|since| !is_old(since)) {
                 return;
             }
-            // The first entry is closed now, or was obsolete.
+            // The first entry was obsolete, or its connection is closed now.
             let closed = origin.idle.borrow_mut().pop_front();
             if let Some((link, _)) = closed {
                 self.is_quiet(&link);
@@ -336,8 +337,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection to the task's origin, or takes a share of one. The address must be allowed by the settings
-    /// and by `reach`, because a redirect may be more restricted. Otherwise fails with `private-address`.
+    /// Opens a connection to the task's origin, or takes a share of one. Both the settings and `reach` must allow the
+    /// address, because a redirect may be more restricted. Otherwise fails with `private-address`.
     pub async fn open(
         &self,
         connection: &mut Connection,
@@ -347,7 +348,7 @@ impl Pool {
         self.open_at(connection, watch, reach, None).await
     }
 
-    /// Opens a connection that a job cannot do without. If this machine is out of descriptors or ports, retries for a
+    /// Opens a connection that a job needs to continue. If this machine is out of descriptors or ports, retries for a
     /// while, because other connections free theirs.
     pub async fn open_when_able(
         &self,
@@ -366,8 +367,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection to a host with known addresses. Uses these even if they are old, because a second lookup may
-    /// return others.
+    /// Opens a connection to a host whose addresses are known. Uses these addresses even if they are old, because
+    /// another lookup may return different ones.
     pub async fn open_at(
         &self,
         connection: &mut Connection,
@@ -378,7 +379,7 @@ impl Pool {
         let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
-        // Connecting has its own deadline. The watch ends it only if the job ends.
+        // Connecting has its own deadline. The watch ends it only if the whole job ends.
         watch.rest();
         let settings = &self.settings;
         let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
@@ -410,8 +411,8 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // If they kept waiting, the waiting requests would fail one after another. So each opens its own
-                    // connection until the origin is reached.
+                    // If the waiting requests kept waiting, they would fail one after another. So until the origin is
+                    // reached, each request opens its own connection.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;
@@ -465,8 +466,8 @@ impl Pool {
         }
     }
 
-    /// Returns the addresses to connect to, which are those of the proxy or those of the origin. All addresses of the
-    /// origin must be allowed.
+    /// Returns the addresses to connect to: those of the proxy, or those of the origin. If they are the origin's, all
+    /// of them must be allowed.
     async fn addresses(
         &self,
         origin: &OriginConnections,
@@ -496,8 +497,8 @@ impl Pool {
         Ok(addresses)
     }
 
-    /// Returns the address that the proxy must connect to, if it accepts addresses. All addresses of the origin must be
-    /// allowed. Returns `None` if there is no such proxy.
+    /// Returns the origin's address for the proxy to connect to, if the proxy accepts addresses. All addresses of the
+    /// origin must be allowed. Returns `None` if there is no such proxy.
     async fn address_behind_proxy(
         &self,
         origin: &OriginConnections,
@@ -511,7 +512,7 @@ impl Pool {
         if !found.iter().all(|address| opening.reach.allows(address.ip())) {
             return Err(PRIVATE);
         }
-        // The proxy's address families are unknown, but nearly all proxies have IPv4.
+        // It is unknown whether the proxy supports IPv6, but nearly all proxies support IPv4.
         Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
     }
 
@@ -557,7 +558,7 @@ impl Pool {
     }
 }
 
-/// Limits each origin's entries in the order to the number of its unused connections.
+/// Limits the number of times an origin appears in the order to the number of its unused connections.
 fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {

@@ -1,6 +1,6 @@
 //! A proxy between this machine and the origins. For `http` origins, an HTTP proxy receives requests in absolute form.
 //! For `https` origins, it opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`]) connects to
-//! both.
+//! either kind of origin.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use fetchmill_model::outcome::FailureKind;
 
 /// Read size for the answer to a tunnel request.
 const READ_BYTES: usize = 4096;
-/// Default port of a proxy URL.
+/// Default port if a proxy URL contains none.
 const HTTP_PORT: u16 = 80;
 const SOCKS_PORT: u16 = 1080;
-/// Schemes of SOCKS proxies. With `socks5`, this machine looks up names, and with `socks5h`, the proxy does.
+/// Schemes of SOCKS proxies. With `socks5`, this machine looks up names. With `socks5h`, the proxy does.
 const SOCKS5: &str = "socks5";
 const SOCKS5H: &str = "socks5h";
 
-/// Address of a proxy, with the credentials for it.
+/// Address of a proxy, and the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// Host name or address, without brackets.
@@ -40,7 +40,7 @@ pub struct Proxy {
     protocol: ProxyProtocol,
 }
 
-/// Protocol of a proxy, with its credentials, which are secrets sent only to the proxy.
+/// Protocol of a proxy, with its credentials. They are secret and sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 enum ProxyProtocol {
     Http {
@@ -49,7 +49,7 @@ enum ProxyProtocol {
     },
     Socks5 {
         user: Option<SocksUser>,
-        /// Whether the proxy looks up names instead of this machine (`socks5h`).
+        /// Whether the proxy looks up names (`socks5h`) instead of this machine.
         looks_up: bool,
     },
 }
@@ -66,13 +66,13 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. Error messages never quote
-    /// it, because it may contain a password.
+    /// Parses `[http://][user:password@]host[:port]`. The scheme may also be `socks5://` or `socks5h://`. Error
+    /// messages never quote the text, because it may contain a password.
     pub fn parse(text: &str) -> Result<Self> {
         Proxy::parse_of("--proxy", text)
     }
 
-    /// Parses the value of the option or environment variable `source`, which error messages name.
+    /// Parses the value of `source`, an option or environment variable. Error messages contain its name.
     fn parse_of(source: &str, text: &str) -> Result<Self> {
         let refused = |why: &str| {
             Err(Error::Usage(format!(
@@ -122,7 +122,7 @@ impl Proxy {
         })
     }
 
-    /// Returns whether the proxy receives requests to the origin in absolute form. Otherwise it tunnels them.
+    /// Returns whether the proxy receives requests to the origin in absolute form. Otherwise, it opens a tunnel.
     pub fn asks_itself(&self, origin: &OriginKey) -> bool {
         matches!(self.protocol, ProxyProtocol::Http { .. }) && !origin.is_tls()
     }
@@ -132,12 +132,12 @@ impl Proxy {
         matches!(self.protocol, ProxyProtocol::Socks5 { .. })
     }
 
-    /// Returns whether the proxy accepts addresses of origins, so that this machine looks them up.
+    /// Returns whether the proxy accepts addresses of origins. If so, this machine looks up the names.
     pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.protocol, ProxyProtocol::Socks5 { looks_up: false, .. })
     }
 
-    /// Returns the value of `Proxy-Authorization`, a secret sent only to the proxy.
+    /// Returns the value of `Proxy-Authorization`. It is secret and sent only to the proxy.
     pub fn authorization(&self) -> Option<&str> {
         match &self.protocol {
             ProxyProtocol::Http { authorization } => authorization.as_deref(),
@@ -163,7 +163,7 @@ impl Proxy {
     }
 }
 
-/// The proxies of a job, and the hosts reached without one.
+/// The proxies of a job, and the hosts that are reached without a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ProxyText")]
 pub struct ProxySetup {
@@ -174,7 +174,7 @@ pub struct ProxySetup {
     without: NoProxy,
 }
 
-/// The proxy option in JSON.
+/// The proxy option, as JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ProxyText {
@@ -224,7 +224,7 @@ impl ProxySetup {
     }
 }
 
-/// Returns the user and password. The outer `None` means that an escape in the URL is invalid.
+/// Returns the user name and password. The outer `None` means that the URL contains an invalid escape.
 #[expect(clippy::option_option, reason = "missing credentials are not invalid ones")]
 fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     if url.username().is_empty() && url.password().is_none() {
@@ -240,8 +240,8 @@ fn basic(name: &[u8], password: &[u8]) -> String {
     format!("Basic {}", STANDARD.encode([name, b":", password].concat()))
 }
 
-/// Requests a connection to an origin from the proxy at the other end of `stream`, and waits up to `timeout`. `host` is
-/// a name, or an address without brackets.
+/// Asks the proxy at the other end of `stream` to connect to an origin, and waits up to `timeout`. `host` is a name, or
+/// an address without brackets.
 pub(super) async fn tunnel(
     stream: &mut TcpStream,
     host: &str,
@@ -275,7 +275,7 @@ async fn ask_http(
 }
 
 /// Reads the head of the answer, up to the usual size limit. No bytes may follow an answer that opens a tunnel, because
-/// the client speaks first in TLS.
+/// in TLS the client speaks first.
 async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
     let mut reader = ReplyReader::new(u64::MAX);
     let mut behind = BodySeen(false);

@@ -1,7 +1,7 @@
 //! Looks up names for all workers. Concurrent lookups of the same name are shared, and results are cached for a while.
 //!
-//! The system's lookup blocks and has no deadline. So it runs on a fixed number of threads. A caller that has waited
-//! too long continues without an answer, and the late answer is cached.
+//! The system's lookup blocks and cannot be given a deadline, so it runs on a fixed number of threads. A caller that
+//! has waited too long continues without an answer, and the late answer is cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -15,10 +15,10 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::panics;
 
-/// Stack size of a lookup thread. The system's lookup keeps its buffers there.
+/// Stack size of a lookup thread. The system's lookup keeps its buffers on the stack.
 const STACK_BYTES: usize = 512 * 1024;
 /// Messages of the C libraries of Linux and macOS for names that do not exist or have no address. The standard library
-/// provides the message but not the error number. All other messages count as temporary failures.
+/// reports only the message, not the error number. All other messages count as temporary failures.
 const NOT_FOUND: &[&str] = &[
     "Name or service not known",
     "No address associated with hostname",
@@ -43,7 +43,7 @@ struct ResolverShared {
 
 #[derive(Clone, Copy)]
 struct ResolverTimes {
-    /// Maximum time to wait for an answer.
+    /// How long to wait for an answer.
     patience: Duration,
     found: Duration,
     failed: Duration,
@@ -51,7 +51,7 @@ struct ResolverTimes {
 
 struct ResolverState {
     known: Cache<Instant>,
-    /// Names being looked up, with their waiting callers.
+    /// Names being looked up, with the callers that wait for them.
     asked: HashMap<Box<str>, watch::Receiver<Option<Resolution>>>,
     /// Names that no thread has taken yet.
     queue: VecDeque<(Box<str>, watch::Sender<Option<Resolution>>)>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Creates a resolver that uses the system, with an empty cache.
+    /// Creates a resolver that uses the system's lookup, with an empty cache.
     pub fn new() -> Self {
         Resolver::default()
     }
@@ -96,7 +96,7 @@ impl Resolver {
         Resolver { shared: Arc::new(ResolverShared { look_up, times, state: Mutex::default() }) }
     }
 
-    /// Returns up to eight addresses of a host in the system's order. Fails with `dns` or `dns-not-found`.
+    /// Returns up to eight addresses of a host, in the system's order. Fails with `dns` or `dns-not-found`.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = literal.parse::<IpAddr>() {
@@ -124,7 +124,8 @@ enum NameState {
 }
 
 impl ResolverShared {
-    /// Returns the answer, or the lookup that will provide it. Starts a lookup if none is running for this name.
+    /// Returns the answer if it is known. Otherwise returns the lookup that will provide it, starting one if none is
+    /// running.
     fn ask(self: &Arc<Self>, name: &str) -> Result<NameState, FailureKind> {
         let mut state = self.lock();
         if let Some(answer) = state.known.get(name, Instant::now()) {
@@ -144,7 +145,7 @@ impl ResolverShared {
             let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
             match thread.spawn(panics::inherited(move || shared.work())) {
                 Ok(_) => state.threads += 1,
-                // One of the existing threads will look up the name.
+                // No new thread could be started, so an existing one will look up the name.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     state.asked.clear();
@@ -156,7 +157,7 @@ impl ResolverShared {
         Ok(NameState::Wait(answer))
     }
 
-    /// Runs a lookup thread, which processes the queue until it is empty.
+    /// Processes the queue on a lookup thread until the queue is empty.
     fn work(&self) {
         loop {
             let mut state = self.lock();
@@ -171,7 +172,7 @@ impl ResolverShared {
             state.asked.remove(&name);
             state.known.insert(name, answer.clone(), Instant::now() + lifetime);
             drop(state);
-            // If it took too long, no caller is waiting any more.
+            // If the lookup took too long, no caller is waiting any more.
             let _ = sender.send(Some(answer));
         }
     }
@@ -192,10 +193,10 @@ fn system_look_up(name: &str) -> Resolution {
     }
 }
 
-/// Returns the failure kind of a failed lookup, which shows whether a later one may succeed.
+/// Returns the failure kind of a failed lookup. It shows whether a retry may succeed.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let text = error.to_string();
-    // The error for invalid input means that the text cannot be a name.
+    // The error kind for invalid input means that the text cannot be a name.
     if error.kind() == std::io::ErrorKind::InvalidInput || NOT_FOUND.iter().any(|words| text.contains(words))
     {
         FailureKind::DnsNotFound

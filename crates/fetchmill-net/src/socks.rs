@@ -1,5 +1,5 @@
-//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy forwards bytes to a host and cannot see the content
-//! of TLS.
+//! SOCKS5 (RFC 1928) with a user name and password (RFC 1929). The proxy forwards bytes to a host and cannot see the
+//! content of TLS.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ const CONNECT: u8 = 1;
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
-/// Maximum length of a name, user or password, which is stored in one byte.
+/// Maximum length of a name, user name or password. Lengths are stored in one byte.
 const TEXT_BYTES_MAX: usize = u8::MAX as usize;
 
-/// User and password of a SOCKS proxy, a secret sent only to the proxy.
+/// User name and password for a SOCKS proxy. They are secret and sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct SocksUser {
     name: Vec<u8>,
@@ -78,8 +78,8 @@ fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Makes the proxy at the other end of `stream` connect to a host, which is written without brackets. Everything after
-/// that is exchanged with the host.
+/// Makes the proxy at the other end of `stream` connect to `host`, which is written without brackets. All later bytes
+/// are exchanged with the host.
 pub(super) async fn connect(
     stream: &mut TcpStream,
     host: &str,
@@ -88,7 +88,7 @@ pub(super) async fn connect(
 ) -> SocksResult<()> {
     let request = request_to(host, port).ok_or(FailureKind::ProxyRefused)?;
     let method = if user.is_some() { USER_AND_PASSWORD } else { NO_AUTHENTICATION };
-    // Offer only one method. If a user and password are configured, the proxy must use them.
+    // Offer only one method. If the user configured credentials, the proxy must use them.
     send(stream, &[VERSION, 1, method]).await?;
     if receive::<2>(stream).await? != [VERSION, method] {
         return Err(FailureKind::ProxyRefused);
@@ -112,7 +112,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Reads and ignores the address from which the proxy connects.
+/// Skips the address from which the proxy connects.
 async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> SocksResult<()> {
     match kind {
         IPV4 => receive::<6>(stream).await.map(drop),
@@ -132,7 +132,7 @@ async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
-/// Reads exactly `COUNT` bytes. Later bytes belong to the target.
+/// Reads exactly `COUNT` bytes, because any later ones already belong to the target.
 async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {

@@ -1,4 +1,4 @@
-//! Byte stream of a connection, plain or with TLS.
+//! The byte stream of a connection, with or without TLS.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -47,7 +47,7 @@ impl Drop for ByteStream {
 }
 
 impl ByteStream {
-    /// Writes as many bytes as possible without blocking. Fails with `WouldBlock` if none can be written.
+    /// Writes as many bytes as it can without blocking. Fails with `WouldBlock` if it cannot write any.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             ByteStream::Plain(stream) => stream.try_write(bytes),
@@ -61,7 +61,7 @@ impl ByteStream {
         }
     }
 
-    /// Returns whether any written bytes are still buffered.
+    /// Returns whether written bytes are still buffered.
     pub(super) fn wants_flush(&self) -> bool {
         match self {
             ByteStream::Plain(_) => false,
@@ -94,8 +94,8 @@ impl ByteStream {
         }
     }
 
-    /// Checks whether bytes arrived while the connection was unused. With TLS, the bytes are consumed. The connection
-    /// is not used again, and every later check returns the same result.
+    /// Checks whether bytes arrived while the connection was unused. With TLS, this consumes the bytes. The connection
+    /// is not used again after that, and every later check returns the same result.
     pub(super) fn look(&self) -> IdleState {
         match self {
             ByteStream::Plain(stream) => look_plain(stream),
@@ -103,7 +103,7 @@ impl ByteStream {
         }
     }
 
-    /// Becomes ready when bytes arrive while the connection is unused.
+    /// Returns `Ready` once bytes have arrived on the unused connection.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ByteStream::Plain(stream) => poll_input_plain(stream, context),
@@ -112,8 +112,8 @@ impl ByteStream {
     }
 }
 
-/// Polls for input. tokio may report input that was already read, because it reports each packet and one read may
-/// return several.
+/// Polls for input. tokio can report input that was already read, because it reports each packet while a single read
+/// may return several.
 fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     loop {
         ready!(stream.poll_read_ready(context).map(drop));
@@ -124,7 +124,7 @@ fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     }
 }
 
-/// Clears tokio's readiness, so that it waits for new input.
+/// Clears tokio's readiness flag, so that tokio waits for new input.
 fn forget_readiness(socket: &TcpStream) {
     let _ = socket.try_io(Interest::READABLE, || {
         let mut byte = [0_u8; 1];
@@ -145,9 +145,9 @@ fn look_plain(stream: &TcpStream) -> IdleState {
 /// A connection with TLS.
 #[derive(Debug)]
 pub struct TlsConnection {
-    /// In a cell, so that it can be checked through a shared reference. Never borrowed across an await.
+    /// Kept in a cell, so that it can be checked through a shared reference. Never borrowed across an await.
     stream: RefCell<TlsStream<TcpStream>>,
-    /// State found while the connection was unused.
+    /// State that was found while the connection was unused.
     seen: Cell<IdleState>,
 }
 
@@ -167,13 +167,13 @@ impl TlsConnection {
             if self.look() != IdleState::Quiet {
                 return Poll::Ready(());
             }
-            // The bytes were read without tokio, so clear its readiness.
+            // The bytes were read without tokio, so its readiness flag must be cleared.
             forget_readiness(self.stream.borrow().get_ref().0);
         }
     }
 }
 
-/// Reads directly from the socket, because tokio knows only input that was reported to it.
+/// Reads directly from the socket, because tokio only knows about input that it has seen reported.
 fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     let (socket, session) = stream.get_mut();
     loop {

@@ -1,4 +1,4 @@
-//! A connection that holds replies until they are certain.
+//! A connection that holds replies until it is certain which requests they answer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,36 +10,36 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
 
-/// Uncertain replies, in the form stored by their owner.
+/// Replies that are still uncertain, in the form in which their owner stores them.
 pub trait HeldReplies: Default {
-    /// Whether the replies outlive the watch of the next attempt. If so, a rest cut short by that watch continues in
-    /// the background.
+    /// Whether the replies outlive the watch of the next attempt. If they do, a rest that this watch cuts short
+    /// continues in the background.
     const OUTLIVE_WATCH: bool = false;
 
     /// Returns whether there are no replies.
     fn is_empty(&self) -> bool;
 }
 
-/// Holds no replies, because each request uses a connection that is new or has rested.
+/// Holds nothing, because each request uses a connection that is new or has rested.
 impl HeldReplies for () {
     fn is_empty(&self) -> bool {
         true
     }
 }
 
-/// A connection for one request at a time, whose reply is certain on arrival.
+/// A connection that carries one request at a time. Each reply is certain on arrival.
 pub type RestedConnection = CertainConnection<()>;
 
-/// A connection with the replies held on it. If it is not open, it holds none.
+/// A connection, and the replies held on it. A closed connection holds no replies.
 #[derive(Debug, Default)]
 pub struct CertainConnection<H> {
     /// Connection for the requests.
     pub connection: Connection,
-    /// Held replies. The owner adds replies, and takes them when they are judged.
+    /// Held replies. The owner adds replies here, and takes them out once they have been judged.
     pub held: H,
 }
 
-/// Judgement on the replies held on a connection. Their owner acts on it.
+/// Judgement on the replies held on a connection. The owner of the replies acts on it.
 #[derive(Debug)]
 #[must_use]
 pub enum Judged {
@@ -47,20 +47,20 @@ pub enum Judged {
     Pending,
     /// The replies are certain.
     Certain {
-        /// Whether the replies may become doubtful later. A single reply since the last rest cannot belong to another
-        /// request.
+        /// Whether the replies may become doubtful later. This is false for a single reply since the last rest, because
+        /// it cannot belong to another request.
         may_be_shifted: bool,
     },
-    /// Unsolicited bytes arrived, so each reply may belong to another request. The connection is closed.
+    /// Unsolicited bytes arrived, so any of the replies may belong to another request. The connection is closed.
     Surplus {
-        /// Targets of the replies before the last rest, if it was too short. These replies are doubtful too.
+        /// Targets of the replies before the last rest. Those replies are doubtful too if that rest was too short.
         before: Option<TargetList>,
     },
     /// The replies can never become certain.
     Lost(FailureKind),
 }
 
-/// Use of a connection after a complete reply.
+/// What can be done with a connection after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
     /// The connection can take more requests.
@@ -77,13 +77,14 @@ impl<H: HeldReplies> CertainConnection<H> {
         !self.held.is_empty()
     }
 
-    /// Returns whether nothing was received since the connection was opened or last rested. In that case, only the
-    /// reply to the next request can arrive.
+    /// Returns whether nothing has arrived since the connection was opened or last rested. If so, the next reply to
+    /// arrive can only answer the next request.
     pub fn has_rested(&mut self) -> bool {
         self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
     }
 
-    /// Records `count` complete replies to requests sent together at `sent`. Both times are on the thread's clock.
+    /// Records `count` complete replies to requests that were sent together at `sent`. Both times are on the thread's
+    /// clock.
     pub fn note_replies(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
         let took = now.saturating_sub(sent);
         if let Some(origin) = self.connection.origin() {
@@ -96,8 +97,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns how the connection can be used after a reply. `seen` is its state after the reply, and `looks` checks
-    /// the socket too.
+    /// Returns how the connection can be used after a reply. `seen` is the connection's state after the reply. If
+    /// `looks` is set, the socket is checked as well.
     pub fn after_reply(&self, seen: IdleState, is_kept: bool, looks: bool) -> AfterReply {
         let seen = if looks && seen == IdleState::Quiet { self.connection.look() } else { seen };
         if seen.is_surplus() {
@@ -115,8 +116,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection must rest after its last reply. If the connection must end instead, its next
-    /// request asks the server to close it.
+    /// Returns whether the connection must rest after its last reply. If the connection has to end instead, marks the
+    /// next request as the last one, which asks the server to close the connection.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {
@@ -129,7 +130,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns whether one more request makes the held replies certain sooner than a rest.
+    /// Returns whether sending one more request would make the held replies certain sooner than a rest.
     pub fn ends_sooner(&mut self) -> bool {
         self.is_holding()
             && self
@@ -138,8 +139,8 @@ impl<H: HeldReplies> CertainConnection<H> {
                 .is_some_and(|(origin, replies)| origin.replies.borrow().ends_sooner(replies))
     }
 
-    /// Starts a rest and returns how long the connection must stay silent. If the server was asked to close it, the
-    /// close makes its replies certain too.
+    /// Starts a rest and returns how long the connection must stay silent. If the server was asked to close the
+    /// connection, its closing also makes the replies certain.
     pub fn begin_rest(&mut self) -> Duration {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Duration::ZERO };
         let of_origin = origin.replies.borrow();
@@ -149,7 +150,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         Duration::from_micros(silence)
     }
 
-    /// Makes the next request the last one, and starts a rest. Returns how long the connection must stay silent.
+    /// Marks the next request as the last one and starts a rest. Returns how long the connection must stay silent.
     pub fn begin_end(&mut self) -> Duration {
         if let Some((_, replies)) = self.connection.origin_and_replies() {
             replies.end_with_next();
@@ -167,8 +168,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns whether the server has neither closed the connection nor sent anything, although asked to close it.
-    /// Records for the origin whether the server closed it.
+    /// Returns whether the connection is still open and silent although the server was asked to close it. Records in
+    /// the origin's statistics whether the server closed it.
     pub(super) fn stays_open(&mut self) -> bool {
         let seen = self.connection.look();
         if let Some(origin) = self.connection.origin() {
@@ -177,8 +178,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         seen == IdleState::Quiet
     }
 
-    /// Returns how many connections may rest in addition to those that make this many requests. If connections to the
-    /// origin break often, each receives few replies before it rests, so more may rest.
+    /// Returns how many more connections may rest while `requests` requests are in flight. If connections to the origin
+    /// often break, each one receives few replies before it must rest, so the limit is higher.
     pub fn resting_max(&self, requests: usize) -> usize {
         let breaks_often =
             self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often());
@@ -189,7 +190,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Judges a rest: the connection stayed silent, received bytes, or was closed by the server.
+    /// Judges the replies at the end of a rest.
     pub fn end_rest(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -206,8 +207,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Certain { may_be_shifted }
     }
 
-    /// Checks the connection while no request is in flight. It stays open only if nothing arrived. If the server closed
-    /// it, its replies become certain.
+    /// Checks the connection while no request is in flight. Closes it if unsolicited bytes arrived. If the server has
+    /// closed it, the held replies become certain.
     pub fn check_unused(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -235,8 +236,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges a broken connection. Its replies are certain if nothing has arrived since a request was sent at
-    /// `silent_since`, and if at least the duration of a rest has passed since then.
+    /// Judges the replies on a broken connection. They are certain if nothing arrived for at least the duration of a
+    /// rest. This silence began when the request at `silent_since` was sent.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();
@@ -255,8 +256,8 @@ impl<H: HeldReplies> CertainConnection<H> {
 }
 
 impl RestedConnection {
-    /// Moves to a connection that is new or has rested, so that the next reply is certain on arrival. The pool's clock
-    /// must have just been set.
+    /// Switches to a connection that is new or has rested, so that the next reply is certain on arrival. The pool's
+    /// clock must have just been set.
     pub fn renew(&mut self, pool: &Pool, origin: &Rc<OriginConnections>) {
         pool.switch_to_rested(&mut self.connection, origin);
     }
@@ -266,7 +267,7 @@ impl RestedConnection {
         self.connection.close();
     }
 
-    /// Closes the connection after a reply if bytes followed it or the server closes it.
+    /// Closes the connection after a reply if bytes followed the reply or the server is closing the connection.
     pub fn keep_after(&mut self, replied: &ReceivedReply) {
         if self.after_reply(replied.surplus, replied.head.keep_alive, false) != AfterReply::Open {
             self.connection.close();

@@ -1,5 +1,5 @@
-//! Resting connections, which have no request in flight. If nothing arrives during the rest, the replies held on them
-//! become certain.
+//! Resting connections, which have no request in flight. If nothing arrives on a connection during its rest, the
+//! replies held on it become certain.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,14 +14,15 @@ use crate::{AddressPolicy, Deadlines, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
-/// Interval at which a task checks whether a due connection was taken.
+/// How often a task checks whether a connection whose rest has ended was taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// A thread's resting connections. Connections that tasks leave are not limited here, because they are already open.
-/// [`RestingConnections::make_room`] applies the limit before a connection is opened.
+/// A thread's resting connections. Tasks can always leave connections here, because those connections are already open.
+/// The limit applies before a new connection is opened: see [`RestingConnections::make_room`].
 #[derive(Debug, Default)]
 pub struct RestingConnections<H> {
-    /// Connections by the end of their rest. The number distinguishes connections with the same end.
+    /// Connections, ordered by the end of their rest. The number distinguishes connections whose rests end at the same
+    /// time.
     queue: RefCell<BTreeMap<(Instant, u64), CertainConnection<H>>>,
     number: Cell<u64>,
     added: Notify,
@@ -33,8 +34,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.queue.borrow().len()
     }
 
-    /// Moves a task to an origin. If its connection is open afterwards, it leads to that origin and is allowed by
-    /// `reach`.
+    /// Moves a task to an origin. If the task has an open connection afterwards, it leads to that origin, at an address
+    /// that `reach` allows.
     pub fn bring(
         &self,
         task: &mut CertainConnection<H>,
@@ -51,7 +52,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Takes the connection from a task. It rests if it holds replies, otherwise it is kept for other tasks.
+    /// Takes the connection from a task. The connection rests if it holds replies. Otherwise the pool keeps it for
+    /// other tasks.
     pub fn part(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if task.is_holding() {
             self.rest_aside(task);
@@ -60,7 +62,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Detaches the task from its connection, so that a new one is opened. The old one rests if it holds replies.
+    /// Detaches the task from its connection, so that a new one is opened. The old connection rests if it holds
+    /// replies. Otherwise it is closed.
     pub fn leave(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if !task.is_holding() {
             return task.connection.close();
@@ -72,8 +75,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Lets the connection rest. If fewer than `most` are resting, the task continues with another connection,
-    /// otherwise it waits for this one.
+    /// Lets the task's connection rest. If fewer than `most` connections are resting, the task continues with another
+    /// connection. Otherwise it waits for this one.
     pub async fn rest(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         if self.count() < most {
             self.rest_aside(task);
@@ -86,7 +89,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Handles a rest that the watch has ended early. Such a rest does not make replies certain.
+    /// Handles a rest that was cut short by the watch. Such a rest does not make replies certain.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);
@@ -96,9 +99,9 @@ impl<H: HeldReplies> RestingConnections<H> {
         Judged::Lost(kind)
     }
 
-    /// Waits for the server to close the connection after this reply. If nothing arrives before that, the held replies
-    /// become certain. If the server takes long to close it, the connection rests as usual, or longer while little is
-    /// known about its origin.
+    /// Waits for the server to close the connection after this reply. If nothing else arrives first, the held replies
+    /// become certain. If the server is slow to close the connection, the connection rests as usual, or longer while
+    /// little is known about its origin.
     pub async fn end(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         let mut judged = Judged::Pending;
         if task.is_holding() {
@@ -121,7 +124,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.added.notify_one();
     }
 
-    /// Takes a connection whose rest is over, with the judgement of its replies.
+    /// Takes a connection whose rest has ended, with the judgement on its replies.
     pub fn take_rested(&self, now: Instant) -> Option<(CertainConnection<H>, Judged)> {
         let mut queue = self.queue.borrow_mut();
         let first = queue.first_entry().filter(|first| first.key().0 <= now)?;
@@ -130,16 +133,16 @@ impl<H: HeldReplies> RestingConnections<H> {
         Some((task, judged))
     }
 
-    /// Of the connections that `is_fit` accepts, takes the one whose rest ends last.
+    /// Takes the connection whose rest ends last, out of those that `is_fit` accepts.
     pub fn take_last(&self, is_fit: impl Fn(&CertainConnection<H>) -> bool) -> Option<CertainConnection<H>> {
         let mut queue = self.queue.borrow_mut();
         let key = *queue.iter().rev().find(|(_, task)| is_fit(task))?.0;
         queue.remove(&key)
     }
 
-    /// Waits until no more than `most` connections are resting, before another is opened. After 1 s, abandons and
-    /// returns a connection whose replies `may_be_lost`. If there are several, this is the one whose rest ends last. So
-    /// there are never more connections than tasks plus `most`, even with a slow origin.
+    /// Waits, before another connection is opened, until at most `most` connections are resting. After 1 s, abandons
+    /// and returns the connection whose rest ends last, out of those for which `may_be_lost` returns true. So there are
+    /// never more connections than tasks plus `most`, even with a slow origin.
     pub async fn make_room(
         &self,
         most: usize,
@@ -156,7 +159,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until no more than `most` connections are resting. Returns `false` if there are still more at `until`.
+    /// Waits until at most `most` connections are resting. Returns `false` if this has not happened by `until`.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();
@@ -169,7 +172,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         true
     }
 
-    /// Takes all connections, whether they hold replies or not.
+    /// Takes all connections, including those that hold replies.
     pub fn take_all(&self) -> impl Iterator<Item = CertainConnection<H>> {
         self.queue.take().into_values()
     }

@@ -1,4 +1,4 @@
-//! Tests of the states of a connection. Each test controls what its server sends.
+//! Tests of the states of a connection. Each test controls everything that its server sends.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,13 +20,13 @@ use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::reply::patience::Patience;
 
 const FAST: MonotonicMicros = 1_000;
-/// Two replies of this duration need a silence of one second while few replies are known.
+/// Two replies that take this long need one second of silence while few replies are known.
 const SLOW: MonotonicMicros = 100_000;
-/// Two replies of this duration need a silence of more than one second.
+/// Two replies that take this long need more than one second of silence.
 const SLOWER: MonotonicMicros = 800_000;
 const ANYWHERE: AddressPolicy = AddressPolicy::Anywhere;
 
-/// Numbers of replies.
+/// Numbers of the held replies.
 #[derive(Debug, Default)]
 struct Numbers(Vec<u32>);
 
@@ -72,7 +72,7 @@ impl World {
         World { pool, clock, origin, listener }
     }
 
-    /// Opens a connection for a task. Returns it with the server's end of the connection.
+    /// Opens a connection for a task. Returns the task with the server's end of the connection.
     async fn open<H: HeldReplies>(&self) -> (CertainConnection<H>, TcpStream) {
         let mut task = CertainConnection::<H>::default();
         self.pool.switch_to_fresh(&mut task.connection, &self.origin);
@@ -81,7 +81,7 @@ impl World {
         (task, server)
     }
 
-    /// Opens a connection that holds two replies. Each took `took`.
+    /// Opens a connection that holds two replies, each of which took `took`.
     async fn holding(&self, took: MonotonicMicros) -> (Task, TcpStream) {
         let (mut task, server) = self.open::<Numbers>().await;
         reply(&mut task, 1, took);
@@ -94,18 +94,18 @@ fn watch() -> Deadlines {
     Deadlines::new(Rc::new(Cell::new(0)), Timeouts::default())
 }
 
-/// Records a reply, and holds it.
+/// Records a reply and holds it.
 fn reply(task: &mut Task, number: u32, took: MonotonicMicros) {
     task.note_replies(1, 0, took);
     task.held.0.push(number);
 }
 
-/// Waits while the connection of the task rests.
+/// Waits while the task's connection rests.
 async fn rest(task: &mut Task) -> Judged {
     RestingConnections::default().rest(task, 0, &watch()).await
 }
 
-/// Sends unexpected bytes from the server, and waits until they have arrived.
+/// Sends unsolicited bytes from the server, and waits until they have arrived.
 async fn send_stray(server: &mut TcpStream, task: &Task) {
     server.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
     while task.connection.look() == IdleState::Quiet {
@@ -245,7 +245,7 @@ fn connections_rest_instead_of_ending_if_the_server_keeps_them_open() {
         let (mut next, _server) = world.holding(FAST).await;
         (0..3).for_each(|_| world.origin.replies.borrow_mut().note_break());
         assert!(!first.must_rest(false, 0) && first.connection.is_ending());
-        // With the next one, the server has left four connections open.
+        // Including the next one, the server has left four connections open.
         (0..3).for_each(|_| world.origin.replies.borrow_mut().note_end(false));
 
         let judged = RestingConnections::default().end(&mut first, 0, &watch()).await;
@@ -399,7 +399,7 @@ fn an_unused_connection_stays_open_only_if_nothing_has_come() {
         send_stray(&mut other, &stray).await;
 
         assert!(matches!(quiet.check_unused(), Judged::Pending) && quiet.connection.is_open());
-        // The end of the connection proves the replies that it holds.
+        // Closing the connection proves the replies that it holds.
         assert!(matches!(ended.check_unused(), Judged::Certain { .. }) && !ended.connection.is_open());
         assert!(matches!(stray.check_unused(), Judged::Surplus { .. }) && !stray.connection.is_open());
     });
@@ -421,7 +421,7 @@ fn who_holds_nothing_gets_a_connection_that_was_silent() {
     });
 }
 
-/// Replies of several programs.
+/// Replies that several programs hold.
 #[derive(Debug, Default)]
 struct SharedReplies(Numbers);
 

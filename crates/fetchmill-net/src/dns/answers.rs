@@ -1,24 +1,24 @@
-//! Results of lookups for a thread.
+//! What a thread receives from its lookups.
 
 use std::time::Duration;
 
 use super::cache::Resolution;
 use crate::Millis;
 
-/// Result of requesting a lookup.
+/// Result of a request for a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUpStart {
-    /// A lookup was started. The token comes back with its answer.
+    /// A lookup was started. Its answer will be returned with the token.
     Started,
-    /// A lookup for this name was already running. Its answer returns the token.
+    /// A lookup for this name was already running. Its answer will be returned with the token.
     Joined,
-    /// No fast slot is free, so the token will not be returned. Ask again after [`super::Dns::answered`].
+    /// No fast slot is free, and the token is dropped. Ask again after [`super::Dns::answered`].
     Full,
-    /// The answer is already known, so the token will not be returned.
+    /// The answer is already known. The token is dropped.
     Known(Resolution),
 }
 
-/// Result that comes back with a token.
+/// Result that is returned with a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUpEnd {
     /// The answer.
@@ -27,12 +27,12 @@ pub enum LookUpEnd {
     Deferred,
 }
 
-/// Whether a name is looked up for the first time or rechecked.
+/// Whether a name is looked up for the first time or again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookUpKind {
     /// First lookup, which may use a known answer.
     Usual,
-    /// Recheck, which ignores a known answer and first tries another server and socket.
+    /// Repeated lookup. It ignores a known answer and starts with another server and socket.
     Again,
 }
 
@@ -41,17 +41,17 @@ pub enum LookUpKind {
 pub struct DnsCounts {
     /// Queries sent as datagrams.
     pub queries: u64,
-    /// Queries repeated over TCP because the answer was too long.
+    /// Queries repeated over TCP because the answer did not fit into a datagram.
     pub over_tcp: u64,
-    /// Names answered by a server: addresses, no such name, or no address.
+    /// Names for which a server gave a definite answer: addresses, no such name, or no address.
     pub answered: u64,
-    /// Names that no server could answer.
+    /// Names for which no server had an answer.
     pub failed: u64,
     /// Names that no server answered in time.
     pub timeouts: u64,
     /// Names deferred because no slow slot was free.
     pub deferred: u64,
-    /// Datagrams that answer no query: late, malformed or forged.
+    /// Datagrams that answer no current query, because they are late, malformed or forged.
     pub foreign: u64,
 }
 

@@ -9,9 +9,9 @@ use fetchmill_model::outcome::FailureKind;
 /// The addresses of a name, or the failure kind.
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
-/// Keeps answers in two generations. When the young generation reaches half of the limit, it becomes the old one, and
-/// the previous old one is dropped. So names in use stay cached, and no time is spent on choosing what to drop. `Time`
-/// is the time type of the owner's clock.
+/// Keeps answers in two generations. When the young generation reaches half of the limit, it replaces the old one,
+/// which is dropped. So names in use stay cached, and no time is spent on choosing entries to evict. `Time` is the time
+/// type of the owner's clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,
@@ -38,7 +38,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
         Some(answer)
     }
 
-    /// Caches an answer and replaces any earlier one.
+    /// Caches an answer, replacing any earlier one for the name.
     pub(crate) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
         if self.young.len() >= (self.names_max / 2).max(1) {
             self.old = std::mem::take(&mut self.young);

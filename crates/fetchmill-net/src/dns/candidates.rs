@@ -1,4 +1,4 @@
-//! The names to query in a lookup: the name itself, and the name in each search domain.
+//! The names that a lookup queries: the name itself, and the name in each search domain.
 
 use domain::base::Name;
 use domain::base::name::NameBuilder;
@@ -8,8 +8,8 @@ use super::setup::DnsSetup;
 /// A name in wire format.
 pub(super) type WireName = Name<Vec<u8>>;
 
-/// Returns the names to query in order. If `name` is not a valid name, returns none. If it ends with a dot, returns
-/// only `name` itself.
+/// Returns the names to query, in order. The result is empty if `name` is not a valid name. If `name` ends with a dot,
+/// the result contains only `name` itself.
 pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     let (relative, is_absolute) = match name.strip_suffix('.') {
         Some(name) => (name, true),
@@ -28,7 +28,7 @@ pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     }
 }
 
-/// Encodes labels of printable ASCII, of 1 to 63 bytes each and up to 253 in total.
+/// Encodes the labels, which must be printable ASCII of 1 to 63 bytes each, and up to 253 bytes in total.
 fn encode(name: &str, domain: &str) -> Option<WireName> {
     let mut builder = NameBuilder::new_vec();
     let domain = (!domain.is_empty()).then_some(domain);
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(texts("search x.test", name), Vec::<String>::new(), "{name}");
         }
         assert_eq!(texts("", &format!("{long}d")), Vec::<String>::new());
-        // The name is too long only with the search domain appended.
+        // The name is too long only once the search domain has been appended.
         assert_eq!(texts("search x.test", &long), [long]);
     }
 }

@@ -1,4 +1,4 @@
-//! `/etc/hosts`: host names whose addresses are set by the administrator.
+//! `/etc/hosts`, in which the administrator assigns addresses to host names.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

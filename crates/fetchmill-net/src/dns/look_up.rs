@@ -23,7 +23,7 @@ pub(super) enum LookUpWaiter {
     Task(oneshot::Sender<LookUpEnd>),
 }
 
-/// Server and socket for the first try.
+/// Server and socket that a lookup tries first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LookUpOrigin {
     /// Index of the server.
@@ -38,27 +38,27 @@ pub(super) struct LookUp {
     slot: usize,
     serial: u64,
     pub(super) name: Box<str>,
-    /// The name currently queried. If it has no addresses, the next candidate is queried.
+    /// The name being queried. If it has no addresses, the next candidate follows.
     current: WireName,
     candidates: std::vec::IntoIter<WireName>,
     pub(super) questions: Vec<Question>,
     families: Families,
     start: LookUpOrigin,
     pub(super) started: Millis,
-    /// Precise start time of the lookup.
+    /// Exact time when the lookup started.
     pub(super) began: Instant,
     pub(super) is_slow: bool,
     pub(super) waiters: Vec<LookUpWaiter>,
-    /// Time when the addresses found so far are enough.
+    /// Time from which the addresses found so far are enough.
     enough_at: Option<Millis>,
-    /// Whether some name existed but had no address.
+    /// Whether any of the queried names exists but has no address.
     was_empty: bool,
-    /// Time for which a negative answer is cached: the minimum over all queried names.
+    /// How long to cache a negative answer: the minimum over all queried names.
     absent_ttl: Duration,
 }
 
 impl LookUp {
-    /// Creates a lookup without a query yet. `None` if there is no name to query.
+    /// Creates a lookup that has not sent a query yet. `None` if there is no name to query.
     pub(super) fn new(
         (slot, serial): (usize, u64),
         name: &str,
@@ -91,7 +91,7 @@ impl LookUp {
         self.serial
     }
 
-    /// Queries the current name.
+    /// Sends the queries for the current name.
     pub(super) fn ask(&mut self, upstreams: &mut Upstreams, now: Millis) {
         let families: &[Family] = match self.families {
             Families::V4 => &[Family::V4],
@@ -148,7 +148,8 @@ impl LookUp {
         QueryOwner { slot: self.slot, serial: self.serial, question: which as u8 }
     }
 
-    /// Parses a datagram from `place` as the answer to the query with this id. Returns the answer and its query.
+    /// Parses a datagram from `place` as the answer to the query with this id. Returns the answer, and the query that
+    /// it belongs to.
     pub(super) fn read(
         &self,
         which: usize,
@@ -192,7 +193,7 @@ impl LookUp {
                 question.found = Some(found);
                 upstreams.remember(upstream, query.form);
             }
-            // Do this once per query. Later replies to the same query are ignored.
+            // Fall back to a simpler form at most once per query. Later replies to the same query are ignored.
             DnsReply::Simpler(form) if !std::mem::replace(is_over, true) => {
                 self.send(which, upstream, form, upstreams);
             }
@@ -206,7 +207,7 @@ impl LookUp {
         }
     }
 
-    /// Handles a server that has no answer. The next one is queried immediately.
+    /// Records that a server has no answer, and immediately queries the next one.
     fn fails(
         &mut self,
         which: usize,
@@ -225,8 +226,8 @@ impl LookUp {
         }
     }
 
-    /// Handles a refused socket. Another server is queried immediately. If all were queried, each is tried again when
-    /// due, because a restarting server is back a moment later.
+    /// Handles a refused socket by immediately querying another server. If every server has been queried, each one is
+    /// tried again when due, because a server that is restarting will soon be back.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {
@@ -247,7 +248,7 @@ impl LookUp {
         }
     }
 
-    /// Returns the answer if it is complete. If the current name does not exist, queries the next one.
+    /// Returns the answer if it is complete. If the current name does not exist, moves on to the next one.
     pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<NameAnswer> {
         loop {
             let found = self.conclude(now)?;
@@ -281,7 +282,7 @@ impl LookUp {
         let has_all = found().count() == self.questions.len();
         let has_addresses = self.questions.iter().any(|question| question.addresses().is_some());
         if has_addresses {
-            // If only IPv6 addresses are known, wait longer, because they are unreachable more often.
+            // If only IPv6 addresses are known, wait longer for IPv4, because IPv6 is unreachable more often.
             let has_v4 =
                 self.questions.iter().any(|one| one.family == Family::V4 && one.addresses().is_some());
             let patience = if has_v4 { limits::DNS_FAMILY_DELAY } else { limits::DNS_FAMILY_DELAY_V4 };
@@ -299,7 +300,7 @@ impl LookUp {
         failed.or_else(|| found().min_by_key(|found| ttl_of(found))).cloned()
     }
 
-    /// Alternates the addresses of both families, so that a client soon tries both.
+    /// Alternates addresses of both families, so that a client soon tries each family.
     fn mixed(&self) -> NameAnswer {
         let families: Vec<_> = self.questions.iter().filter_map(Question::addresses).collect();
         let ttl = families.iter().map(|(_, ttl)| *ttl).min().unwrap_or(limits::DNS_TTL_MIN);

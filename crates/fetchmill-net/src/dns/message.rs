@@ -1,5 +1,5 @@
-//! Encodes DNS queries and decodes answers. Does no I/O and uses no clock. All parts of an answer are untrusted until
-//! they are checked.
+//! Encodes DNS queries and decodes answers, without I/O or a clock. No part of an answer is trusted until it has been
+//! checked.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -38,12 +38,12 @@ impl Family {
     }
 }
 
-/// Features of queries to a server. All are used until the server turns out not to support one.
+/// Optional features of the queries to a server. All of them are used until the server turns out not to support one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryForm {
-    /// Letters in random case. An honest answer repeats them, and a forger must guess them.
+    /// Whether letters have random case. A genuine answer repeats the case, and a forger would have to guess it.
     pub(super) has_mixed_case: bool,
-    /// Announces that answers may exceed 512 bytes.
+    /// Whether the query announces that answers may exceed 512 bytes.
     pub(super) has_edns: bool,
 }
 
@@ -51,20 +51,20 @@ impl QueryForm {
     pub(super) const FULL: QueryForm = QueryForm { has_mixed_case: true, has_edns: true };
 }
 
-/// Properties of a query that its answer must repeat, besides the name.
+/// Properties of a query, besides the name, that the answer must repeat.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DnsQuery {
     pub(super) id: u16,
     pub(super) family: Family,
     pub(super) form: QueryForm,
-    /// A bit per byte of the name: 1 for an upper-case letter.
+    /// One bit per byte of the name, which is 1 for an upper-case letter.
     capitals: [u8; 32],
 }
 
-/// A server's answer about a name. Also the final answer of a lookup.
+/// A server's answer about a name. Also used as the final answer of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameAnswer {
-    /// Addresses of the name, limited to the number that is tried.
+    /// Addresses of the name, limited to as many as are ever tried.
     Addresses { addresses: Vec<IpAddr>, ttl: Duration },
     /// The name does not exist.
     NoName { ttl: Duration },
@@ -78,7 +78,7 @@ pub(super) enum NameAnswer {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DnsReply {
     Found(NameAnswer),
-    /// Too long for a datagram.
+    /// The answer is too long for a datagram.
     Truncated,
     /// The server must be queried in this simpler form.
     Simpler(QueryForm),
@@ -102,7 +102,7 @@ impl DnsQuery {
         DnsQuery { id, family, form, capitals }
     }
 
-    /// Writes the query. `None` if it does not fit, which cannot happen for a valid name.
+    /// Writes the query. Returns `None` if it does not fit, which cannot happen for a valid name.
     pub(super) fn write(&self, name: &WireName, out: &mut Vec<u8>) -> Option<()> {
         out.clear();
         let mut builder = MessageBuilder::from_target(std::mem::take(out)).ok()?;
@@ -128,7 +128,7 @@ impl DnsQuery {
         let cased = &mut buffer[..name.len()];
         cased.copy_from_slice(name.as_slice());
         for (position, byte) in cased.iter_mut().enumerate() {
-            // The length bytes of labels are smaller than any letter.
+            // Length bytes of labels are smaller than any letter, so this never changes one.
             if byte.is_ascii_lowercase() && self.capitals[position / 8] & (1 << (position % 8)) != 0 {
                 *byte ^= CASE_BIT;
             }
@@ -146,7 +146,7 @@ impl DnsQuery {
         let has_no_edns = self.form.has_edns && matches!(header.rcode(), Rcode::FORMERR | Rcode::NOTIMP);
         let without_edns = DnsReply::Simpler(QueryForm { has_edns: false, ..self.form });
         match message.header_counts().qdcount() {
-            // A server that did not understand the question need not repeat it.
+            // A server that did not understand the query need not repeat its question.
             0 if has_no_edns => return without_edns,
             1 => {}
             _ => return DnsReply::Foreign,
@@ -196,7 +196,7 @@ impl DnsQuery {
             if chain.links > limits::DNS_CHAIN_MAX {
                 return Ok(NameAnswer::Failed(FailureKind::Dns));
             }
-            // CNAME records may come in any order, so repeat the search until no link is added.
+            // CNAME records may come in any order, so search again until no more links are found.
             if !chain.addresses.is_empty() || chain.links == links {
                 break;
             }
@@ -206,7 +206,8 @@ impl DnsQuery {
             return Ok(NameAnswer::Addresses { addresses: chain.addresses, ttl });
         }
         let header = message.header();
-        // EDNS has its own error codes. A server that does not recurse for us knows only its own names.
+        // Reject EDNS errors, which have codes of their own. Also reject a server that does not recurse for us unless
+        // it is authoritative for the name.
         if message.opt_rcode().to_int() != 0 || !(header.ra() || header.aa()) {
             return Ok(NameAnswer::Failed(FailureKind::Dns));
         }
@@ -214,14 +215,14 @@ impl DnsQuery {
     }
 }
 
-/// Result of comparing an answer's question with the query.
+/// How the question in an answer compares with the query.
 enum QuestionEcho {
     All,
     OtherCase,
     Nothing,
 }
 
-/// Follows CNAMEs from the requested name to addresses. Ignores records outside the chain.
+/// Follows CNAME records from the requested name to its addresses. Ignores records outside this chain.
 struct CnameChain<'m> {
     family: Family,
     current: ParsedName<&'m [u8]>,
@@ -267,8 +268,8 @@ impl<'m> CnameChain<'m> {
     }
 }
 
-/// Returns how long a negative answer may be cached (RFC 2308, section 5). Returns a short time if the message does not
-/// specify it.
+/// Returns how long a negative answer may be cached (RFC 2308, section 5). If the message does not say, the time is
+/// short.
 fn absent_ttl(message: &Message<[u8]>) -> Duration {
     let soa = message
         .authority()

@@ -1,10 +1,10 @@
-//! A stub resolver for very many hosts. It sends queries to recursive name servers.
+//! A stub resolver for a very large number of hosts. It sends queries to recursive name servers.
 //!
-//! Each thread has a resolver. The queries for all names share a few sockets, so a lookup costs two or three system
-//! calls and no task or timer. The worker's tick checks the deadlines.
+//! Each thread has its own resolver. All queries of a thread share a few sockets, so a lookup costs two or three system
+//! calls. It needs no task or timer of its own. The worker's tick checks the deadlines.
 //!
-//! An answer is accepted if it comes from the server's address to our random port, and repeats the random id and the
-//! question in its random case.
+//! An answer is accepted if it comes from the server's address to our random port. It must also repeat the random id
+//! and the question, including its random case.
 
 mod answers;
 mod cache;
@@ -56,11 +56,11 @@ struct DnsInner {
     state: RefCell<DnsState>,
     /// Whether a caller was turned away because no fast slot was free.
     was_full: Cell<bool>,
-    /// Whether a fast slot has become free for that caller.
+    /// Whether a fast slot has since become free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Number of tasks waiting for a fast slot. They have priority over tokens. Otherwise they would never get a slot,
-    /// because there are always more tokens.
+    /// Number of tasks waiting for a fast slot. They take precedence over tokens, because there are always more tokens
+    /// and the tasks would never get a slot.
     waiting: Cell<usize>,
     places: Notify,
 }
@@ -83,8 +83,8 @@ impl Drop for SlotWaiter<'_> {
 }
 
 impl Dns {
-    /// Creates a resolver with an empty cache. The worker's tick sets `clock`. Sockets are opened on demand, by tasks
-    /// of the thread's runtime.
+    /// Creates a resolver with an empty cache. The worker's tick sets `clock`. Tasks of the thread's runtime open
+    /// sockets on demand.
     pub fn new(setup: Arc<DnsSetup>, slots: SlotLimits, clock: Rc<Cell<Millis>>) -> Dns {
         let inner = Rc::new_cyclic(|inner| DnsInner {
             clock,
@@ -98,13 +98,13 @@ impl Dns {
         Dns { inner }
     }
 
-    /// Returns the answer for a name if it is known without a query. Sources are literal addresses, this machine's own
-    /// names, the hosts file and the cache.
+    /// Returns the answer for a name if no query is needed. Such answers come from literal addresses, this machine's
+    /// own names, the hosts file and the cache.
     pub fn known(&self, name: &str) -> Option<Resolution> {
         self.inner.state.borrow_mut().known(name, self.inner.clock.get())
     }
 
-    /// Starts a lookup, or joins one already running for this name. The token comes back with the answer.
+    /// Starts a lookup, or joins one that is already running for this name. The answer is returned with the token.
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         let asked = self.inner.ask(name, LookUpWaiter::Token(token), how, self.inner.waiting.get() > 0);
         if asked == LookUpStart::Full {
@@ -118,22 +118,22 @@ impl Dns {
         self.inner.state.borrow_mut().take_answered()
     }
 
-    /// Waits for answers. After [`LookUpStart::Full`], also returns when a fast slot is free, possibly without an
-    /// answer. Only one task may wait.
+    /// Waits for answers. After [`LookUpStart::Full`], also returns when a fast slot is free, even if there is no
+    /// answer yet. Only one task may wait at a time.
     pub async fn answered(&self) {
         while !self.inner.state.borrow().has_answered() && !self.inner.has_place.take() {
             self.inner.news.notified().await;
         }
     }
 
-    /// Looks up a name and waits for the answer. Waits for a fast slot first if none is free.
+    /// Looks up a name and waits for the answer. If no fast slot is free, waits for one first.
     pub async fn resolve(&self, name: &str) -> Resolution {
         let give_up_at = self.inner.clock.get() + millis(limits::DNS_LOOK_UP_TIMEOUT);
         loop {
             let (told, answer) = oneshot::channel();
             let asked = self.inner.ask(name, LookUpWaiter::Task(told), LookUpKind::Usual, false);
             if matches!(asked, LookUpStart::Known(_) | LookUpStart::Joined) {
-                // This task does not need the free slot that woke it, so pass the slot on.
+                // This task no longer needs the free slot that it was woken for, so pass the slot on.
                 self.inner.places.notify_one();
             }
             match asked {
@@ -152,8 +152,8 @@ impl Dns {
         }
     }
 
-    /// Repeats queries that are due, moves slow lookups to slow slots, and ends lookups that take too long. Called by
-    /// the worker after each tick.
+    /// Repeats queries that are due, moves slow lookups to slow slots, and ends lookups that take too long. The worker
+    /// calls this after each tick.
     pub fn tick(&self) {
         self.inner.state.borrow_mut().tick(self.inner.clock.get());
         self.inner.tell();
@@ -165,7 +165,7 @@ impl Dns {
         !self.inner.state.borrow().has_slow_place()
     }
 
-    /// Returns the counters for reports.
+    /// Returns the statistics of lookups.
     pub fn counts(&self) -> DnsCounts {
         self.inner.state.borrow().counts()
     }

@@ -1,4 +1,4 @@
-//! A lookup's question for the IPv4 or IPv6 addresses of a name. It records the servers tried and the result.
+//! A question for the IPv4 or IPv6 addresses of a name. Records the servers that were tried, and the result.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use fetchmill_model::outcome::FailureKind;
 pub(super) struct SentQuery {
     pub(super) place: SocketId,
     pub(super) query: DnsQuery,
-    /// Whether no more reply is expected.
+    /// Whether no further reply is expected.
     pub(super) is_over: bool,
-    /// Repetition of the query over TCP.
+    /// Task that repeats the query over TCP.
     pub(super) over_tcp: Option<OwnedTask>,
 }
 
@@ -24,15 +24,15 @@ pub(super) struct SentQuery {
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) family: Family,
-    /// All queries sent, because late answers count too.
+    /// All queries sent so far. They are kept because late answers count too.
     pub(super) sent: Vec<SentQuery>,
     pub(super) found: Option<NameAnswer>,
-    /// Time of the next try.
+    /// When the next try is due.
     pub(super) due: Millis,
     tries: usize,
     /// Server of the next try.
     next: usize,
-    /// Servers queried so far, with one bit each. `failed` contains those without an answer.
+    /// Servers queried so far, one bit per server. `failed` has the bits of those without an answer.
     asked: u8,
     failed: u8,
     /// The most informative failure so far.
@@ -62,8 +62,7 @@ impl Question {
         self.tries
     }
 
-    /// Returns the server for the next try. Goes through `upstreams` servers in turn, and skips those without an
-    /// answer.
+    /// Returns the server for the next try. Cycles through `upstreams` servers and skips those without an answer.
     pub(super) fn next_upstream(&self, upstreams: usize, tries_max: usize) -> Option<u8> {
         if self.tries >= tries_max {
             return None;
@@ -98,7 +97,7 @@ impl Question {
         (self.asked.count_ones() as usize) < upstreams
     }
 
-    /// Returns whether no reply to the latest try is expected.
+    /// Returns whether no reply to the latest try is expected any more.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.last().is_none_or(|sent| sent.is_over)
     }

@@ -1,4 +1,4 @@
-//! Unpredictable random bytes, obtained in bulk with one system call.
+//! Unpredictable random bytes, fetched in bulk with one system call.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -32,7 +32,7 @@ impl QueryRandom {
         self.used = end;
     }
 
-    /// Returns a random number.
+    /// Returns an unpredictable random number.
     pub(super) fn number(&mut self) -> u16 {
         let mut bytes = [0; 2];
         self.fill(&mut bytes);
@@ -45,7 +45,7 @@ impl QueryRandom {
             match getrandom(&mut self.bytes[filled..], GetRandomFlags::empty()) {
                 Ok(count) if count > 0 => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
-                // If the kernel rejects the call, use the standard library's random keys.
+                // If the kernel rejects the call, fall back to the standard library's random hash keys.
                 _ => {
                     let number = RandomState::new().hash_one(filled).to_ne_bytes();
                     let count = number.len().min(self.bytes.len() - filled);

@@ -7,7 +7,7 @@ use fetchmill_model::limits;
 
 /// Port of name servers.
 pub(super) const DNS_PORT: u16 = 53;
-/// Maximum of `ndots` in the C library.
+/// Upper limit of `ndots` in the C library.
 const NDOTS_MAX: u8 = 15;
 
 /// Contents of the file. `None` for values that are not set.
@@ -30,7 +30,7 @@ impl ResolvConf {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => conf.add_upstream(words.next().unwrap_or_default()),
-                // Only the last such line counts.
+                // If there are several such lines, the last one wins.
                 Some("search") => conf.search = words.take(limits::DNS_SEARCH_MAX).map(domain).collect(),
                 Some("domain") => conf.search = words.take(1).map(domain).collect(),
                 Some("options") => words.for_each(|option| conf.set(option)),
@@ -66,7 +66,7 @@ fn domain(text: &str) -> String {
     text.trim_matches('.').to_ascii_lowercase()
 }
 
-/// Parses an address. The zone of a link-local address is converted to a number.
+/// Parses an address. Converts the zone of a link-local address to a number.
 fn address_of(text: &str) -> Option<SocketAddr> {
     if let Some((address, zone)) = text.split_once('%') {
         let address = SocketAddrV6::new(address.parse().ok()?, DNS_PORT, 0, zone_of(zone)?);
@@ -75,7 +75,7 @@ fn address_of(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT))
 }
 
-/// Returns the number of a zone, which is given as the number or name of an interface.
+/// Returns the number of a zone, which may be given as the number or the name of an interface.
 fn zone_of(zone: &str) -> Option<u32> {
     zone.parse().ok().or_else(|| {
         let is_name = !zone.is_empty() && !zone.contains(['/', '.']);

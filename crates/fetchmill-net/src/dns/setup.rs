@@ -10,7 +10,7 @@ use super::hosts_file::HostsFile;
 use super::resolv_conf::{DNS_PORT, ResolvConf};
 use fetchmill_model::limits;
 
-/// A public address for testing whether there is a route. No packet is sent to it.
+/// A public address for testing whether there is a route. No packets are sent to it.
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf);
 
 /// Address families to look up.
@@ -25,7 +25,7 @@ pub enum Families {
 }
 
 impl Families {
-    /// Returns the address families available on this machine: IPv4, and IPv6 if there is a route.
+    /// Returns the address families that this machine can use: IPv4, and IPv6 if there is a route.
     pub fn of_this_machine() -> Self {
         let route =
             UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((FAR_V6, DNS_PORT)));
@@ -38,12 +38,12 @@ impl Families {
 pub struct DnsSetup {
     /// Name servers, up to `limits::DNS_UPSTREAMS_MAX`.
     pub upstreams: Vec<SocketAddr>,
-    /// Whether to spread names over the servers, so that each name starts with a different one. Otherwise, each name
-    /// starts with the first server, and the others are used if it fails.
+    /// Whether to start each name with a different server. Otherwise each name starts with the first server, and the
+    /// others are used only if it fails.
     pub spreads: bool,
     /// Search domains for short names.
     pub search: Vec<String>,
-    /// Minimum number of dots in a name that is tried as is before the search domains.
+    /// Minimum number of dots in a name for it to be tried unchanged before the search domains.
     pub ndots: u8,
     /// Timeout of the first try. It grows by a factor of 1.5 with each try.
     pub timeout: Duration,
@@ -55,8 +55,8 @@ pub struct DnsSetup {
 }
 
 impl DnsSetup {
-    /// Reads `/etc/resolv.conf` and `/etc/hosts`, as the system does. Without a configured server, uses this machine,
-    /// as the C library does.
+    /// Reads `/etc/resolv.conf` and `/etc/hosts`, as the system's lookup does. If no server is configured, queries this
+    /// machine, like the C library.
     pub fn from_system() -> Self {
         let conf = read_bounded("/etc/resolv.conf");
         let hosts = read_bounded("/etc/hosts");
@@ -83,7 +83,7 @@ impl DnsSetup {
         }
     }
 
-    /// Uses these servers instead, and spreads names over them.
+    /// Uses these servers instead, spreading names over them.
     #[must_use]
     pub fn with_upstreams(mut self, upstreams: Vec<SocketAddr>) -> Self {
         self.upstreams = upstreams;
@@ -104,7 +104,7 @@ impl DnsSetup {
         self.hosts.get(name)
     }
 
-    /// Returns the addresses of names that are never queried (RFC 6761, 6.3).
+    /// Returns the loopback addresses, for names that are never queried (RFC 6761, section 6.3).
     fn loopback(&self) -> Arc<[IpAddr]> {
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         match self.families {
@@ -115,7 +115,7 @@ impl DnsSetup {
     }
 }
 
-/// Parses an address in place of a name, in any form allowed in URLs.
+/// Parses an address that is used in place of a name, in any form allowed in URLs.
 fn literal(name: &str) -> Option<IpAddr> {
     match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
         Some(name) => name.parse::<Ipv6Addr>().ok().map(IpAddr::from),
@@ -123,11 +123,11 @@ fn literal(name: &str) -> Option<IpAddr> {
     }
 }
 
-/// Reads a system file up to a size limit. Returns an empty string if it cannot be read.
+/// Reads a system file up to a size limit. Returns an empty string if the file cannot be read.
 fn read_bounded(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // Use what was read before an error.
+        // After a read error, use what was read so far.
         let _ = file.take(limits::DNS_FILE_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,4 +1,4 @@
-//! Limits the number of concurrent lookups. Slow lookups have separate slots, so that names without an answer never
+//! Limits the number of concurrent lookups. Slow lookups have slots of their own, so that names without an answer never
 //! block others.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fetchmill_model::limits;
 
-/// A thread's slots.
+/// The number of slots of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotLimits {
     /// Slots for lookups that are not slow yet.
@@ -16,7 +16,7 @@ pub struct SlotLimits {
 }
 
 impl SlotLimits {
-    /// Returns the share of each of `threads` threads, with at least one slot of each kind.
+    /// Returns each thread's share if there are `threads` threads: at least one slot of each kind.
     pub fn of(threads: usize) -> Self {
         let threads = threads.max(1);
         SlotLimits {
@@ -31,27 +31,27 @@ impl SlotLimits {
     }
 }
 
-/// Time that a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. The
-/// fastest is used because others include delays on this machine.
+/// How long a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. Slower
+/// answers would not be a fair measure, because they include delays on this machine.
 const PATIENCE: u32 = 4;
 /// Interval after which the fastest answer time is measured again.
 const FASTEST_OF: Duration = Duration::from_secs(1);
-/// Minimum time in a fast slot. A cache on this machine answers faster, but lookups must not lose their slot because of
-/// that.
+/// Minimum time in a fast slot. A cache on this machine can answer even faster, but lookups must not lose their slot
+/// because of that.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 
-/// Slots in use.
+/// Which slots are in use.
 #[derive(Debug)]
 pub(super) struct LookUpSlots {
     slots: SlotLimits,
     fast: usize,
     slow: usize,
-    /// Lookups in fast slots, oldest first, with their serial numbers. Some may have left.
+    /// Lookups in fast slots, oldest first, with their serial numbers. Some may have left their slot by now.
     order: VecDeque<(usize, u64, Instant)>,
-    /// Fastest answer times of the previous and the current interval.
+    /// Fastest answer times in the previous and the current interval.
     fastest: (Duration, Duration),
     since: Option<Instant>,
-    /// Fast slots freed since the last call of [`LookUpSlots::take_freed`].
+    /// Number of fast slots freed since the last call of [`LookUpSlots::take_freed`].
     freed: usize,
 }
 
@@ -62,16 +62,16 @@ impl LookUpSlots {
         LookUpSlots { slots, fast: 0, slow: 0, order: VecDeque::new(), fastest, since: None, freed: 0 }
     }
 
-    /// Records a lookup that has taken a fast slot.
+    /// Records that a lookup has taken a fast slot.
     pub(super) fn entered(&mut self, slot: usize, serial: u64, now: Instant) {
         self.order.push_back((slot, serial, now));
-        // Lookups that left their slot stay in the list until they are the oldest.
+        // Lookups that left their slot stay in the list until they become the oldest.
         if self.order.len() > 2 * self.slots.fast.max(64) {
             self.order.pop_front();
         }
     }
 
-    /// Records a lookup answered before it became slow.
+    /// Records that a lookup was answered before it became slow.
     pub(super) fn answered(&mut self, took: Duration, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= FASTEST_OF {
@@ -81,8 +81,8 @@ impl LookUpSlots {
         self.fastest.1 = self.fastest.1.min(took);
     }
 
-    /// Takes the oldest lookup if it has waited for longer than usual, so that others get its slot. The caller must
-    /// check that it still has the slot.
+    /// Takes the oldest lookup if it has waited longer than usual, so that another one can have its slot. The caller
+    /// must check that the lookup still holds its slot.
     pub(super) fn take_oldest(&mut self, now: Instant) -> Option<(usize, u64)> {
         let fastest = self.fastest.0.min(self.fastest.1);
         let patience = (fastest * PATIENCE).clamp(PATIENCE_MIN, limits::DNS_FAST);
@@ -94,7 +94,7 @@ impl LookUpSlots {
         Some((slot, serial))
     }
 
-    /// Takes a fast slot if one is free. Returns whether one was.
+    /// Takes a fast slot if one is free. Returns whether it took one.
     pub(super) fn enter(&mut self) -> bool {
         let is_free = self.has_fast();
         self.fast += usize::from(is_free);
@@ -111,7 +111,7 @@ impl LookUpSlots {
         self.slow < self.slots.slow
     }
 
-    /// Moves from a fast slot to a slow one if one is free. Returns whether one was.
+    /// Moves a lookup from a fast slot to a slow one if one is free. Returns whether it moved.
     pub(super) fn slow_down(&mut self) -> bool {
         let is_free = self.has_slow();
         if is_free {

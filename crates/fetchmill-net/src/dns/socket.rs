@@ -1,6 +1,6 @@
-//! A UDP socket to a server, and the lookups whose queries it has sent.
+//! A UDP socket to a server, and the lookups that have sent queries through it.
 //!
-//! The socket is connected. So the kernel drops packets from other addresses and reports if no server is listening.
+//! The socket is connected, so the kernel drops packets from other addresses and reports when no server is listening.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -16,8 +16,7 @@ use tokio::task::AbortHandle;
 use super::random::QueryRandom;
 use fetchmill_model::limits;
 
-/// Number of ids to try before a socket counts as busy. If half of the ids are in use, one in 65,536 searches finds
-/// none.
+/// Number of ids to try before a socket counts as busy. With half of the ids in use, only one search in 65,536 fails.
 const IDS_TRIED_MAX: usize = 16;
 
 /// Identifies a socket by its server and its index.
@@ -27,11 +26,11 @@ pub(super) struct SocketId {
     pub(super) socket: u8,
 }
 
-/// The lookup that a query belongs to, and which of its questions.
+/// The lookup and the question that a query belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryOwner {
     pub(super) slot: usize,
-    /// Serial number of the lookup. Unlike slots, serial numbers are not reused.
+    /// Serial number of the lookup. Unlike slots, serial numbers are never reused.
     pub(super) serial: u64,
     pub(super) question: u8,
 }
@@ -50,7 +49,7 @@ impl Drop for OwnedTask {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendResult {
     Sent,
-    /// Not possible now. Try again at the next tick.
+    /// The socket is not ready. Try again at the next tick.
     Busy,
     /// No server is listening, or there is no route.
     Refused,
@@ -102,12 +101,12 @@ impl DnsSocket {
         self.askers.get(&id).copied()
     }
 
-    /// Removes all queries because no server is listening. Returns their owners.
+    /// Removes all queries because no server is listening, and returns their owners.
     pub(super) fn give_up(&mut self) -> Vec<QueryOwner> {
         self.askers.drain().map(|(_, asker)| asker).collect()
     }
 
-    /// Removes a query that its lookup no longer needs. Its id may belong to another query by now.
+    /// Removes a query that its lookup no longer needs, unless the id already belongs to another query.
     pub(super) fn forget(&mut self, id: u16, serial: u64) {
         if self.askers.get(&id).is_some_and(|asker| asker.serial == serial) {
             self.askers.remove(&id);
@@ -118,13 +117,13 @@ impl DnsSocket {
 fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
-    // The system may allow less. Answers that do not fit are requested again.
+    // The system may set a smaller buffer. Answers that do not fit are requested again.
     let _ = socket.set_recv_buffer_size(limits::DNS_RECEIVE_BYTES);
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // For port 0, the kernel chooses a random one.
+    // Port 0 makes the kernel choose a random port.
     socket.bind(&any.into())?;
     socket.connect(&address.into())?;
     UdpSocket::from_std(socket.into())
@@ -144,10 +143,10 @@ pub(super) trait Inbox {
     fn tell(&self);
 }
 
-/// Reads a socket until it is closed, with many datagrams per wake-up.
+/// Reads from a socket until it is closed, several datagrams per wake-up.
 async fn read(socket: Rc<UdpSocket>, place: SocketId, inbox: Weak<dyn Inbox>) {
     let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
-    // A refusal sets the socket's error state, but does not make it readable.
+    // A refusal sets the socket's error state but does not make the socket readable.
     while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
         let Some(inbox) = inbox.upgrade() else { return };
         let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };

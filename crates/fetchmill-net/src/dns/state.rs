@@ -1,4 +1,4 @@
-//! State of a thread's resolver: running lookups, answers and the cache. None of its functions waits.
+//! State of a thread's resolver: running lookups, answers and the cache. None of its functions blocks.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,13 +53,13 @@ impl DnsState {
         }
     }
 
-    /// Returns the answer for a name if it is known without a query.
+    /// Returns the answer for a name if no query is needed.
     pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Resolution> {
         let name = lower_case(name);
         self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))
     }
 
-    /// Starts or joins a lookup. A caller that `yields` gets no slot.
+    /// Starts or joins a lookup. If `yields` is set, starts no new lookup.
     pub(super) fn ask(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl DnsState {
         LookUpStart::Started
     }
 
-    /// Returns the server and socket to start with. A recheck starts with different ones.
+    /// Returns the server and socket to start with. A repeated lookup starts with different ones.
     fn start_of(&self, name: &str, how: LookUpKind) -> LookUpOrigin {
         let hash = self.hasher.hash_one(name) as usize;
         let again = usize::from(how == LookUpKind::Again);
@@ -165,7 +165,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Handles a socket to a server that is not listening.
+    /// Handles the report that the server of a socket is not listening.
     pub(super) fn refused(&mut self, place: SocketId, now: Millis) {
         let askers = self.upstreams.socket(place).map(DnsSocket::give_up).unwrap_or_default();
         for asker in askers {
@@ -177,7 +177,7 @@ impl DnsState {
         }
     }
 
-    /// Passes refusals on to the waiting lookups. This ends, because each refusal costs a lookup one try.
+    /// Passes refusals on to the waiting lookups. The loop ends because each refusal uses up one of a lookup's tries.
     fn pass_on_refusals(&mut self, now: Millis) {
         while let Some(place) = self.upstreams.pop_refused() {
             self.refused(place, now);
@@ -199,7 +199,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Frees fast slots: the lookups that have waited longest, and for longer than usual, become slow.
+    /// Frees fast slots. Lookups that have waited longer than usual become slow, oldest first.
     fn push_out(&mut self, moment: Instant, now: Millis) {
         self.take_waiting(now);
         while !self.places.has_fast()
@@ -212,7 +212,7 @@ impl DnsState {
         }
     }
 
-    /// Reads answers that arrived while the thread was busy.
+    /// Reads the answers that arrived while the thread was busy.
     fn take_waiting(&mut self, now: Millis) {
         let mut buffer = [0; limits::DNS_UDP_BUFFER_BYTES];
         for place in self.upstreams.places() {
@@ -249,7 +249,7 @@ impl DnsState {
         }
     }
 
-    /// Caches the answer and reports it.
+    /// Caches the answer and reports it to the callers.
     fn finish(&mut self, slot: usize, found: &NameAnswer, now: Millis) {
         let (answer, ttl): (Resolution, _) = match found {
             NameAnswer::Addresses { addresses, ttl } => (Ok(addresses.as_slice().into()), *ttl),
@@ -280,7 +280,7 @@ impl DnsState {
         for waiter in look_up.waiters {
             match waiter {
                 LookUpWaiter::Token(token) => self.answered.push((token, looked.clone())),
-                // The waiting task may be gone.
+                // The task may have stopped waiting.
                 LookUpWaiter::Task(task) => drop(task.send(looked.clone())),
             }
         }
@@ -316,7 +316,7 @@ impl DnsState {
     }
 }
 
-/// Converts a name to lower case, because case does not matter in names.
+/// Converts a name to lower case, because names are not case-sensitive.
 fn lower_case(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         name.to_ascii_lowercase().into()

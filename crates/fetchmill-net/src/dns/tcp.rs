@@ -1,4 +1,4 @@
-//! Queries over TCP, for answers that do not fit into a datagram.
+//! Queries over TCP, used if an answer does not fit into a datagram.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends a query and reads one answer. The answer's 2-byte length limits its size. The caller sets the deadline.
+/// Sends a query and reads one answer, whose size is limited by its 2-byte length prefix. The caller sets the deadline.
 pub(super) async fn ask(server: SocketAddr, query: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let mut framed = (query.len() as u16).to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! The name servers and the sockets to them, which are opened on demand.
+//! The name servers, and the sockets to them, which are opened on demand.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -29,9 +29,9 @@ pub(super) struct Upstreams {
     all: Vec<Upstream>,
     random: QueryRandom,
     buffer: Vec<u8>,
-    /// Slots for tasks that query over TCP.
+    /// Limits how many tasks query over TCP at the same time.
     tcp_places: Rc<Semaphore>,
-    /// Sockets that reported a refusal when a query was sent.
+    /// Sockets that reported a refusal while a query was being sent.
     refused: Vec<SocketId>,
     pub(super) queries: u64,
     pub(super) over_tcp: u64,
@@ -63,24 +63,24 @@ impl Upstreams {
         (self.setup.tries as usize).max(self.len())
     }
 
-    /// Returns the timeout of a try. The first has number 0.
+    /// Returns the timeout of a try. Tries are numbered from 0.
     pub(super) fn timeout(&self, tries: usize) -> Duration {
         (0..tries).fold(self.setup.timeout, |timeout, _| timeout * 3 / 2)
     }
 
-    /// Returns the form of queries to a server.
+    /// Returns the form in which queries are sent to a server.
     pub(super) fn form(&self, upstream: u8) -> QueryForm {
         self.all[usize::from(upstream)].form
     }
 
-    /// Records that a server answered a query of this form. Features that the form does not use are not tried again.
+    /// Records that a server answered a query of this form. Features that this form lacks are not tried again.
     pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;
         known.has_edns &= form.has_edns;
     }
 
-    /// Sends a query. Returns `None` instead of the query if it was not sent.
+    /// Sends a query. The returned query is `None` if it was not sent.
     pub(super) fn send(
         &mut self,
         place: SocketId,
@@ -105,8 +105,8 @@ impl Upstreams {
         }
         let mut sending = socket.send(id, asker, &self.buffer);
         if sending == SendResult::Refused {
-            // The error may belong to an earlier query, so the owners of earlier queries are notified and this query is
-            // sent again.
+            // The error may stem from an earlier query. So notify the owners of earlier queries, and send this one
+            // again.
             self.refused.push(place);
             sending = socket.send(id, asker, &self.buffer);
         }
@@ -129,7 +129,7 @@ impl Upstreams {
         let (place, inbox) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inbox));
         let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
         let task = tokio::task::spawn_local(async move {
-            // No more tasks wait here than there are slots for lookups.
+            // At most as many tasks wait here as there are lookup slots.
             let place = place.acquire().await;
             let answer = asking.await.ok();
             drop(place);
@@ -159,7 +159,7 @@ impl Upstreams {
         }
     }
 
-    /// Returns the next socket that reported a refusal when a query was sent.
+    /// Returns the next socket that reported a refusal while a query was being sent.
     pub(super) fn pop_refused(&mut self) -> Option<SocketId> {
         self.refused.pop()
     }

@@ -1,4 +1,5 @@
-//! Tests of the addresses that connections may lead to. All test servers have loopback addresses, which are not public.
+//! Tests of the addresses that connections may lead to. All test servers are on loopback addresses, which are not
+//! public.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

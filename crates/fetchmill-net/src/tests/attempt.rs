@@ -1,4 +1,4 @@
-//! Tests of the time limit of an attempt, and of the times of its phases.
+//! Tests of the time limit of an attempt, and of the recorded phases.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,18 +20,18 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 
 const BUDGET: Duration = Duration::from_millis(600);
-/// Less than the budget, because a watch is only as precise as its ticks.
+/// Slightly less than the limit, because a watch is only as precise as its ticks.
 const EARLY: Duration = Duration::from_millis(570);
 const LATE: Duration = Duration::from_millis(1000);
 
-/// Adds an origin that has only these addresses.
+/// Adds an origin that has exactly these addresses.
 fn origin_at(pool: &Pool, scheme: &str, addresses: &[SocketAddr]) -> Rc<OriginConnections> {
     let (key, _) = OriginKey::of_url(&format!("{scheme}://localhost:{}", addresses[0].port())).unwrap();
     let template = RequestTemplate::new(key.authority(), "/", "", &[]).unwrap();
     pool.add(key, template, Some(Arc::from(addresses)))
 }
 
-/// Sends a request whose attempts have a budget. Returns the failure and the time until it occurred.
+/// Sends a request whose attempts have a time limit. Returns the failure and how long it took to occur.
 async fn ended(scheme: &str, address: SocketAddr, options: TlsOptions) -> (FailureKind, Duration) {
     let timeouts = Timeouts { attempt: Some(BUDGET), ..Timeouts::default() };
     let (watch, clock) = ticking(timeouts);
@@ -76,7 +76,7 @@ fn the_budget_of_an_attempt_ends_in_the_phase_that_uses_it_up() {
             }
         })
         .await;
-        // The handshake uses most of the time. Only the rest is left for the head.
+        // The handshake uses up most of the time. Only what remains is left for the head.
         let late = listen(move |stream| {
             let acceptor = TlsAcceptor::from(Arc::clone(&config));
             async move {
@@ -132,7 +132,7 @@ fn on_a_kept_connection_the_budget_begins_with_the_request() {
         }
 
         assert_eq!(connection.replies(), 3);
-        // The time of a failed connection attempt does not count for the next request either.
+        // The time that a failed connection attempt took must not count towards the next request either.
         let nobody = origin_at(&pool, "http", &[super::connect::refusing("127.0.0.1")]);
         let mut other = Connection::default();
         pool.switch(&mut other, &nobody);
@@ -202,7 +202,7 @@ fn the_phases_of_an_attempt_are_told_apart() {
 fn a_phase_that_failed_took_its_time_and_the_rest_did_not_happen() {
     run(async {
         let mute = listen_mute().await;
-        // The timeouts of these settings are short.
+        // `settings` uses short timeouts.
         let settings = PoolSettings { times_phases: true, ..settings(8, TlsOptions::default()) };
         let pool = Pool::new(settings, Rc::default());
         let origin = origin_at(&pool, "https", &[mute]);

@@ -1,4 +1,4 @@
-//! Tests of connections to hosts with several addresses. Some are good, some are silent, and some refuse connections.
+//! Tests of connections to hosts with several addresses, some of which are silent or refuse connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use fetchmill_model::outcome::FailureKind;
 
 const NO_ROUTE: &str = "[fe80::1%4000000]:80";
 
-/// An address that does not answer while this value exists, because the queue of its listener is full.
+/// An address that does not answer while this value exists, because its listener's queue is full.
 pub(super) struct Silent {
     pub(super) address: SocketAddr,
     _listener: Socket,
@@ -32,7 +32,7 @@ pub(super) fn silent(host: &str) -> Silent {
     Silent { address, _listener: listener, _queue: queue }
 }
 
-/// Returns an address where connections are refused.
+/// Returns an address that refuses connections.
 pub(super) fn refusing(host: &str) -> SocketAddr {
     std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 use fetchmill_model::http1::BodySink;
 
-/// Replies without an end, in pieces: first three bytes of the body, then five more.
+/// Replies that never end. Each is sent in pieces: first three bytes of the body, then five more.
 const ENDLESS: [&[&str]; 3] = [
     &["HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nabc", "defgh"],
     &["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "5\r\ndefgh\r\n9\r\n"],
@@ -29,7 +29,7 @@ const WHOLE: [&[&str]; 3] = [
     &["HTTP/1.1 204 No Content\r\n\r\n"],
 ];
 
-/// A sink that wants this number of bytes. It also gets bytes that arrive together with the last of them.
+/// A sink that wants this many bytes. It also receives any bytes that arrive together with the last of them.
 struct Part {
     wanted: usize,
     came: usize,
@@ -62,7 +62,7 @@ async fn exchange(
     (replied.unwrap(), part.came)
 }
 
-/// Starts a server that sends these pieces and then nothing.
+/// Starts a server that sends these pieces and nothing more.
 async fn serving(pieces: &'static [&'static str]) -> SocketAddr {
     listen(move |mut stream| async move {
         read_request(&mut stream).await;

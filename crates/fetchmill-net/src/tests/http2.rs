@@ -1,4 +1,4 @@
-//! Tests of HTTP/2 against servers built on h2. The tests control each frame that the servers send.
+//! Tests of HTTP/2 against servers built on h2. The tests control every frame that the servers send.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -68,7 +68,7 @@ fn reply(mut answer: Answer, head: http::response::Builder, body: &[u8]) {
     stream.send_data(Bytes::copy_from_slice(body), true).unwrap();
 }
 
-/// A sink that keeps the data it gets.
+/// A sink that keeps the data it receives.
 #[derive(Default)]
 struct KeptBody {
     head: Vec<u8>,
@@ -424,7 +424,7 @@ fn heads_obey_the_rules_of_http_1() {
         assert_eq!(kind(206, Vec::new()).await, FailureKind::Framing);
         assert_eq!(kind(200, vec![line]).await, FailureKind::HeadTooLarge);
         assert_eq!(kind(200, vec!["1".to_owned(); 129]).await, FailureKind::HeadTooLarge);
-        // The head is larger than the announced limit, so it is refused before it is read.
+        // The head is larger than the announced limit, so it is refused without being read.
         assert_eq!(kind(200, many).await, FailureKind::Framing);
     });
 }

@@ -1,4 +1,4 @@
-//! Tests of the transport against servers in this process. The tests control each byte that the servers send.
+//! Tests of the transport against servers in this process. The tests control every byte that the servers send.
 
 mod address_policy;
 mod attempt;
@@ -29,7 +29,7 @@ use tokio_rustls::server::TlsStream as Served;
 
 use super::{Deadlines, Http1Connection, Timeouts, Tls, TlsOptions, TlsRoots};
 
-/// The maximum size of a body in these tests.
+/// The maximum body size in these tests.
 const MAX_BODY: u64 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -128,7 +128,7 @@ async fn listen_mute() -> SocketAddr {
     .await
 }
 
-/// Accepts TLS connections. Ignores a failed handshake, because the client reports it.
+/// Accepts TLS connections. Failed handshakes are ignored, because the client reports them.
 async fn listen_tls<F, S>(config: ServerConfig, serve: F) -> SocketAddr
 where
     F: Fn(Served<TcpStream>) -> S + 'static,
@@ -164,7 +164,7 @@ async fn send(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) {
     stream.flush().await.unwrap();
 }
 
-/// Ends the connection without a TLS closing message.
+/// Cuts the connection without sending a TLS closing message.
 fn cut(stream: Served<TcpStream>) {
     drop(stream.into_inner().0);
 }
@@ -175,7 +175,7 @@ fn watch() -> Deadlines {
     watch
 }
 
-/// Runs one exchange. Returns status and body, or the failure.
+/// Runs one exchange. Returns the status and the body, or the failure.
 async fn exchange(
     connection: &mut Http1Connection,
     request: &[u8],
@@ -187,7 +187,7 @@ async fn exchange(
     Ok((replied.head.status, body))
 }
 
-/// Creates a watch with a running clock. The watch is checked every 10 ms.
+/// Creates a watch whose clock runs. The watch is checked every 10 ms.
 fn ticking(timeouts: Timeouts) -> (Rc<Deadlines>, Rc<Cell<u64>>) {
     let clock = Rc::new(Cell::new(0));
     let watch = Rc::new(Deadlines::new(Rc::clone(&clock), timeouts));

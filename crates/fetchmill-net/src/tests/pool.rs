@@ -1,4 +1,4 @@
-//! Tests of the connections of a thread: when they are opened, shared, kept for other tasks, and closed.
+//! Tests of a thread's connections: when they are opened, shared, kept for other tasks, and closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ pub(super) fn origin(pool: &Pool, scheme: &str, address: SocketAddr) -> Rc<Origi
     pool.origin(&key).unwrap()
 }
 
-/// Starts a server that keeps its connections open. Also returns a count of its connections.
+/// Starts a server that keeps its connections open. Also returns a counter of its connections.
 pub(super) async fn counting() -> (SocketAddr, Rc<Cell<usize>>) {
     let connections = Rc::new(Cell::new(0));
     let count = Rc::clone(&connections);
@@ -64,7 +64,7 @@ pub(super) async fn counting() -> (SocketAddr, Rc<Cell<usize>>) {
     (address, connections)
 }
 
-/// Sends one request to an origin on a connection that the pool chooses. Returns the status.
+/// Sends one request to an origin over a connection that the pool chooses. Returns the status.
 pub(super) async fn ask(pool: &Pool, connection: &mut Connection, origin: &Rc<OriginConnections>) -> u16 {
     if !connection.is_at(origin) {
         pool.switch(connection, origin);
@@ -157,8 +157,8 @@ fn of_more_than_are_needed_the_unused_ones_are_closed_sooner() {
     });
 }
 
-/// Starts an HTTP/2 server with TLS that allows `streams` requests on a connection. Also returns a count of its
-/// connections.
+/// Starts an HTTP/2 server with TLS that allows `streams` concurrent requests per connection. Also returns a counter of
+/// its connections.
 pub(super) async fn multiplexing(authority: &Authority, streams: u32) -> (SocketAddr, Rc<Cell<usize>>) {
     let mut config = authority.sign(&["localhost"]).config();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -192,7 +192,7 @@ fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
         let options = TlsOptions { http2: true, ..options };
         let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));
         let origin = origin(&pool, "https", address);
-        // The limit of the server is known only after the first exchange.
+        // The server's limit is known only after the first exchange.
         let mut first = Connection::default();
         ask(&pool, &mut first, &origin).await;
 
@@ -202,7 +202,7 @@ fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
                 tokio::task::spawn_local(async move {
                     let mut connection = Connection::default();
                     let status = ask(&pool, &mut connection, &origin).await;
-                    // Keep the connection until every task has one.
+                    // Hold the connection until every task has one.
                     sleep(500).await;
                     (status, connection.is_shared())
                 })
@@ -219,7 +219,7 @@ fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
 #[test]
 fn a_host_that_answers_nobody_fails_all_at_once() {
     run(async {
-        // The server accepts connections and stays silent, so no handshake ends.
+        // The server accepts connections but stays silent, so no handshake ever ends.
         let address = listen_mute().await;
         let options = TlsOptions { http2: true, ..TlsOptions::default() };
         let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));
@@ -240,7 +240,8 @@ fn a_host_that_answers_nobody_fails_all_at_once() {
             assert!(task.await.unwrap());
         }
 
-        // The first connection fails, and the others fail with it. One after another, 20 failures would take 6 s.
+        // The first connection fails, and the others fail with it. If they failed one after another, 20 failures would
+        // take 6 s.
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     });
 }

@@ -1,4 +1,4 @@
-//! Tests of proxies: the URLs given by users, and requests for a tunnel.
+//! Tests of proxies: the URLs that users give, and requests for a tunnel.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ fn proxy(text: &str) -> Proxy {
     Proxy::parse(text).unwrap()
 }
 
-/// Requests a tunnel from a proxy that sends `answer`.
+/// Requests a tunnel from a proxy that replies with `answer`.
 async fn asked(answer: &'static [u8]) -> Result<(), FailureKind> {
     let address = listen(move |mut stream| async move {
         read_request(&mut stream).await;
@@ -44,7 +44,7 @@ fn a_proxy_is_what_a_user_writes() {
 
     let plain = proxy("http://Proxy.test");
     assert_eq!((plain.host.as_str(), plain.port, plain.authorization()), ("proxy.test", 80, None));
-    // curl accepts this form, too.
+    // curl also accepts this form.
     let bare = proxy("localhost:3128");
     assert_eq!((bare.host.as_str(), bare.port), ("localhost", 3128));
 }
@@ -85,8 +85,8 @@ fn a_socks_proxy_is_what_a_user_writes() {
     assert!(!proxy("http://p").is_socks());
 }
 
-/// Requests a tunnel from a SOCKS proxy that sends one of `answers` after each message. Returns the result, and the
-/// bytes that the proxy received.
+/// Requests a tunnel from a SOCKS proxy that replies to each message with the next of `answers`. Returns the result,
+/// and the bytes that the proxy received.
 async fn asked_socks(text: &str, answers: &'static [&'static [u8]]) -> (Result<(), FailureKind>, Vec<u8>) {
     let said = Rc::new(RefCell::new(Vec::new()));
     let heard = Rc::clone(&said);
@@ -99,7 +99,7 @@ async fn asked_socks(text: &str, answers: &'static [&'static [u8]]) -> (Result<(
                 heard.borrow_mut().extend_from_slice(&bytes[..count]);
                 send(&mut stream, answer).await;
             }
-            // If the proxy closed the connection while data is unread, the connection would be reset.
+            // Closing the socket while it has unread data would reset the connection.
             sleep(10_000).await;
         }
     })

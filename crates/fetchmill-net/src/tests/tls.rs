@@ -1,4 +1,4 @@
-//! Tests of handshakes: the certificates that are trusted, and the failures that are reported.
+//! Tests of handshakes: which certificates are trusted, and which failures are reported.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-/// Runs a handshake with a server that has this certificate.
+/// Performs a handshake with a server that has this certificate.
 async fn handshake(tls: &Tls, identity: &Identity, host: &str) -> Result<Alpn, FailureKind> {
     let address = listen_tls(identity.config(), |_| async {}).await;
     tls.start(connect(address).await, host, PATIENCE).await.map(|(_, alpn)| alpn)

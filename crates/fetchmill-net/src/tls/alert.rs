@@ -1,4 +1,4 @@
-//! Alerts with which servers end TLS, named as in RFC 8446.
+//! Alerts that servers send to end TLS, named as in RFC 8446.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const WANTS_CERTIFICATE: &str =
     "TLS alert certificate_required: the server requires a client certificate; see --client-cert";
 
 thread_local! {
-    /// Whether a server has requested a certificate since this thread last called [`take_request`].
+    /// Whether a server has requested a certificate since the last call of [`take_request`] on this thread.
     static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -40,14 +40,14 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// Returns whether a server has requested a certificate since the last call. A thread polls its handshakes in sequence,
-/// so calls before and after a poll refer to the same handshake.
+/// Returns whether a server has requested a certificate since the last call. A thread polls its handshakes one at a
+/// time, so calls just before and after a poll refer to the same handshake.
 pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate, and contains whether
-/// one was presented.
+/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate. Its value says
+/// whether a certificate was presented.
 pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };
@@ -64,7 +64,7 @@ pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> 
 
 macro_rules! refusals {
     ($($variant:ident = $name:literal;)*) => {
-        /// Alerts with which servers reject a client certificate.
+        /// Alerts that servers send to reject a client certificate.
         const REFUSALS: &[AlertDescription] = &[$(AlertDescription::$variant),*];
 
         /// Returns the text for an alert that rejects a client certificate.
@@ -90,16 +90,16 @@ refusals! {
     AccessDenied = "access_denied";
 }
 
-/// Returns the failure of an open connection caused by an alert.
+/// Returns the failure of an open connection that ended with an alert.
 ///
-/// With TLS 1.3, servers check the client certificate only after the client's handshake, and these alerts have no other
-/// possible cause. Another attempt would end in the same way.
+/// With TLS 1.3, a server checks the client certificate only after the client's handshake is complete, and these alerts
+/// have no other possible cause. Another attempt would fail in the same way.
 pub(crate) fn of_open(error: &std::io::Error) -> Option<(FailureKind, &'static str)> {
     let inner = error.get_ref()?;
     match inner.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::AlertReceived(alert)) => Some(of_alert(*alert)),
         Some(_) => None,
-        // HTTP/2 keeps only the text of an error.
+        // HTTP/2 keeps only the text of the error.
         None => {
             let text = inner.to_string();
             let refusals = REFUSALS.iter().chain([&AlertDescription::CertificateRequired]);

@@ -14,15 +14,15 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 use fetchmill_model::origin::OriginKey;
 
-/// Markers of a key file that requires a password: PKCS #8, and the older format.
+/// Markers in a key file that requires a password, in PKCS #8 and in the older format.
 const ENCRYPTED: [&[u8]; 2] = [b"ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
-/// PEM files of `--client-cert` and `--client-key`, and the only origin that receives the certificate.
+/// PEM files given with `--client-cert` and `--client-key`, and the only origin that receives the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// File with the certificate and its intermediates.
+    /// File that contains the certificate and its intermediate certificates.
     pub certificate: PathBuf,
-    /// File with the key. `None` if it is in the certificate's file.
+    /// File that contains the key. `None` if the key is in the certificate's file.
     pub key: Option<PathBuf>,
     /// Origin that receives the certificate.
     pub origin: OriginKey,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Reads the files. Error messages never quote them.
+    /// Reads the files. Error messages never quote their contents.
     pub fn load(files: &ClientFiles) -> Result<Self> {
         let certificate = PemFile { option: "--client-cert", path: &files.certificate };
         let text = certificate.read()?;
@@ -77,7 +77,7 @@ impl ClientIdentity {
 const CERTIFICATES: &str = "give a PEM file with the certificate";
 const KEYS: &str = "give an RSA, ECDSA or Ed25519 key in PEM format";
 
-/// A file named by an option.
+/// A file that the user named with an option.
 #[derive(Clone, Copy)]
 struct PemFile<'a> {
     option: &'static str,
@@ -93,7 +93,7 @@ impl PemFile<'_> {
         let unreadable = |error: std::io::Error| {
             self.refused(&format!("it cannot be read ({error})"), "give a file that this user may read")
         };
-        // The file is read more than once, and a pipe would be empty the second time.
+        // The file is read more than once. A pipe would be empty the second time.
         if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
             return Err(self.refused("it is not a regular file", "give the path of a PEM file"));
         }
@@ -107,7 +107,7 @@ impl PemFile<'_> {
         Ok(text)
     }
 
-    /// Returns the first key in a file's contents.
+    /// Returns the first key in the contents of a file.
     fn private_key(&self, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
         if ENCRYPTED.iter().any(|mark| memchr::memmem::find(text, mark).is_some()) {
             return Err(self.refused(

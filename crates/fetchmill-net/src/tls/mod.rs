@@ -1,7 +1,7 @@
 //! TLS: trusted certificates, offered protocols, and the interpretation of failed handshakes.
 //!
-//! All choices about rustls are made here. Certificates are verified unless their host is listed as insecure. Handshake
-//! signatures are always verified.
+//! All decisions about rustls are made here. A server's certificate is verified unless its host is listed as insecure.
+//! Handshake signatures are always verified.
 
 pub(crate) mod alert;
 mod client_identity;
@@ -31,16 +31,16 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use verifier::{SelfSigned, Verifier, server_name};
 
-/// Protocol selected by a server.
+/// Protocol that a server selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alpn {
-    /// HTTP/1.1, or none selected.
+    /// HTTP/1.1. Also used if the server selected none.
     Http1,
     /// HTTP/2.
     Http2,
 }
 
-/// Opens a worker's TLS connections and keeps its resumable sessions.
+/// Opens a worker's TLS connections and keeps the sessions that can be resumed.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
@@ -59,8 +59,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Tls {
-    /// Creates a worker's TLS setup. `roots` are shared by all workers, but sessions are not. A setup with `client` is
-    /// only for that certificate's origin.
+    /// Creates a worker's TLS setup. All workers share `roots`, but not their sessions. A setup with `client` is only
+    /// for the origin that receives this certificate.
     pub fn new(roots: &TlsRoots, options: &TlsOptions, client: Option<&ClientIdentity>) -> Result<Self> {
         let provider = provider();
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
@@ -78,7 +78,7 @@ impl Tls {
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), shows_certificate: client.is_some() })
     }
 
-    /// Performs the handshake within `timeout`. `host` is a name or address, without brackets or port.
+    /// Performs the handshake within `timeout`. `host` is a name or address without brackets or a port.
     pub async fn start(
         &self,
         stream: TcpStream,
@@ -117,7 +117,7 @@ impl Tls {
     }
 }
 
-/// TLS state shared by a job's threads. The authorities are loaded on first use, because that takes a while.
+/// TLS state shared by a job's threads. The authorities are loaded on first use, because loading takes a while.
 #[derive(Debug, Default)]
 pub struct TlsSetup {
     /// The user's options.
@@ -132,7 +132,7 @@ impl TlsSetup {
         TlsSetup { options, roots: Arc::default(), client: Arc::default() }
     }
 
-    /// Returns the same setup, but without HTTP/2.
+    /// Returns the same setup without HTTP/2.
     #[must_use]
     pub fn without_http2(&self) -> Self {
         TlsSetup {
@@ -142,21 +142,21 @@ impl TlsSetup {
         }
     }
 
-    /// Returns the trusted authorities, loading them on the first call.
+    /// Returns the trusted authorities. Loads them on the first call.
     pub fn roots(&self) -> Result<&TlsRoots> {
         if self.roots.get().is_none() {
-            // Two threads may both load them, with the same result.
+            // Two threads may load them at the same time, with the same result.
             let _ = self.roots.set(TlsRoots::load(&self.options)?);
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
     }
 
-    /// Returns whether the client certificate is for this origin.
+    /// Returns whether the client certificate is meant for this origin.
     pub fn shows_certificate_to(&self, origin: &OriginKey) -> bool {
         self.options.client.as_ref().is_some_and(|client| client.origin == *origin)
     }
 
-    /// Returns the client certificate, if there is one, loading it on the first call.
+    /// Returns the client certificate, if there is one. Loads it on the first call.
     pub fn client(&self) -> Result<Option<&ClientIdentity>> {
         let Some(files) = &self.options.client else { return Ok(None) };
         if self.client.get().is_none() {
@@ -166,8 +166,8 @@ impl TlsSetup {
     }
 }
 
-/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate, and contains whether one
-/// was presented.
+/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate. Its value says whether a
+/// certificate was presented.
 fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(error) => alert::handshake_text(error, requested),
@@ -175,7 +175,7 @@ fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     }
 }
 
-/// Converts a failed handshake. A broken connection says nothing about TLS and may be retried.
+/// Converts the error of a failed handshake. A broken connection says nothing about TLS, so the attempt may be retried.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
         return match error.kind() {
@@ -200,7 +200,7 @@ fn kind_of_certificate(error: &CertificateError) -> FailureKind {
         }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
         CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
-        // The server does not have its certificate's key. An invalid chain would be reported as an unknown issuer.
+        // The server does not have the key of its certificate. An invalid chain would be reported as an unknown issuer.
         CertificateError::BadSignature => FailureKind::Tls,
         _ => FailureKind::TlsCertificate,
     }

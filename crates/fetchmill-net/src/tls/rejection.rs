@@ -1,5 +1,5 @@
-//! Keeps the reason for a failed handshake as text. A failure kind cannot contain it, and only the failure's detail
-//! needs it. Each thread keeps the reason for its last failed handshake.
+//! Keeps the reason for a failed handshake as text. A failure kind cannot hold this text, and only the failure's detail
+//! needs it. Each thread keeps the reason for its most recent failed handshake.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::UnixTime;
 
 use fetchmill_model::text::dates::utc;
 
-/// A key too weak to verify signatures.
+/// A key that is too weak to verify signatures.
 #[derive(Debug, thiserror::Error)]
 #[error("the key is too weak: RSA with fewer than 2,048 bits")]
 pub(super) struct WeakKey;
@@ -28,8 +28,8 @@ pub(super) fn note_text(host: &str, reason: String) {
     LAST.set(Some((host.to_owned(), reason)));
 }
 
-/// Returns why this thread's last rejected handshake failed, if it was with `host`. `None` if only the failure kind is
-/// known.
+/// Returns why this thread's most recent failed handshake was rejected, if it was with `host`. `None` if only the
+/// failure kind is known.
 pub fn rejection_of(host: &str) -> Option<String> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(of, _)| of.eq_ignore_ascii_case(host)).map(|(_, reason)| reason.clone())

@@ -1,4 +1,4 @@
-//! The trusted authorities, loaded once per job.
+//! The trusted certificate authorities, which are loaded once per job.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +19,7 @@ use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 pub struct TlsOptions {
     /// `--ca-file`: the only trusted authorities, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Authorities from the AWS configuration. Without a `ca_file`, they are added to the system's.
+    /// Authorities from the AWS configuration. Unless `ca_file` is set, they are added to the system's authorities.
     pub ca_bundle: Option<PathBuf>,
     /// `--insecure-host`: hosts whose certificates are accepted without verification.
     pub insecure_hosts: Vec<String>,
@@ -33,12 +33,13 @@ pub struct TlsOptions {
 #[derive(Debug, Clone)]
 pub struct TlsRoots {
     pub(super) store: Arc<RootCertStore>,
-    /// The certificates in `--ca-file`, unchanged. They may include a server's own certificate.
+    /// The certificates in `--ca-file`, unchanged. Some may be servers' own certificates.
     pub(super) given: Arc<[CertificateDer<'static>]>,
 }
 
 impl TlsRoots {
-    /// Loads the authorities from `--ca-file` if given, otherwise the system's, otherwise the built-in ones.
+    /// Loads the authorities from `--ca-file` if it is given. Otherwise uses the system's, or the built-in ones if
+    /// there are none.
     pub fn load(options: &TlsOptions) -> Result<Self> {
         let (store, given) = if let Some(path) = &options.ca_file {
             of_file(path, "--ca-file")?
@@ -58,7 +59,7 @@ impl TlsRoots {
 
 fn of_system() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    // Skip certificates that cannot be read or parsed. A connection that needs one fails with its own error.
+    // Skip certificates that cannot be read or parsed. A connection that needs one of them fails with its own error.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if store.is_empty() {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

@@ -1,4 +1,4 @@
-//! Decides whether to accept a certificate.
+//! Decides whether to accept a server's certificate.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use fetchmill_model::text::dates;
 #[error("the certificate is self-signed")]
 pub(super) struct SelfSigned;
 
-/// Applies the public rules, except to hosts named by the user.
+/// Applies the rules of the public web, except to hosts that the user named.
 #[derive(Debug)]
 pub(super) struct Verifier {
     rules: Arc<WebPkiServerVerifier>,
-    /// Certificates given by the user.
+    /// Certificates that the user gave.
     given: Arc<[CertificateDer<'static>]>,
     insecure_hosts: Vec<ServerName<'static>>,
 }
@@ -46,8 +46,9 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Verifies a certificate that signs itself and others, as made by `openssl req -x509`. The public rules reject it
-    /// as a server certificate, even if the user gave it. If so, only its name and dates are checked here.
+    /// Verifies a self-signed certificate that may also sign others, such as `openssl req -x509` makes. The public
+    /// rules reject it as a server certificate even if the user gave it. In that case, only its name and dates are
+    /// checked here.
     fn verify_given(
         &self,
         error: rustls::Error,
@@ -147,14 +148,14 @@ fn weak_key() -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
 }
 
-/// Returns whether a certificate cannot be used to verify signatures. Only certificates of insecure hosts arrive here
-/// without verification. For other hosts, such a certificate was already rejected.
+/// Returns whether a certificate cannot be used to verify signatures. This happens only for insecure hosts, because
+/// other hosts' certificates were verified before.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }
 
-/// Returns whether the key is an RSA key of less than 2,048 bits. A key of 2,048 bits takes 294 bytes including its
-/// algorithm.
+/// Returns whether the certificate contains an RSA key of less than 2,048 bits. A 2,048-bit key takes up 294 bytes,
+/// including its algorithm identifier.
 fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const STRONG_BYTES: usize = 290;
@@ -164,10 +165,10 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     })
 }
 
-/// Distinguishes a self-signed certificate from one with an unknown issuer.
+/// Distinguishes a self-signed certificate from one whose issuer is unknown.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer with the right name does not count if it did not make the signature.
+    // An issuer whose name matches does not count if it did not make the signature.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()
@@ -178,7 +179,7 @@ fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::
     }
 }
 
-/// Returns the validity period of a certificate, in seconds since 1970. `None` if the format is wrong.
+/// Returns the validity period of a certificate, in seconds since 1970. `None` if the certificate is malformed.
 fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -187,7 +188,7 @@ fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     if rest.first() == Some(&VERSION) {
         rest = der_value(rest, VERSION)?.1;
     }
-    // Serial number, algorithm, issuer.
+    // Skip the serial number, algorithm and issuer.
     for tag in [0x02, SEQUENCE, SEQUENCE] {
         rest = der_value(rest, tag)?.1;
     }
@@ -197,7 +198,7 @@ fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     Some((from, until))
 }
 
-/// Returns the content of a DER value with this tag, and the bytes after it.
+/// Returns the content of a DER value that has this tag, and the bytes after it.
 fn der_value(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk::<2>()?;
     if found != tag {
@@ -214,12 +215,12 @@ fn der_value(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`. Returns seconds since 1970, and the bytes after the time.
+/// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`. Returns the time in seconds since 1970, and the bytes after it.
 fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
     let (text, rest) = der_value(bytes, UTC_TIME).or_else(|| der_value(bytes, GENERALIZED_TIME))?;
-    // Two-digit years are from 1950 to 2049.
+    // Two-digit years range from 1950 to 2049.
     let text = match text {
         [b'5'..=b'9', ..] if text.len() == 13 => [b"19", text].concat(),
         _ if text.len() == 13 => [b"20", text].concat(),
@@ -240,8 +241,8 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((dates::parse_utc(date.as_bytes())?, rest))
 }
 
-/// Returns whether a certificate was rejected because it may sign others. This is checked before its issuer is searched
-/// for.
+/// Returns whether a certificate was rejected because it may sign others. This check comes before the search for its
+/// issuer.
 fn is_authority(reason: &CertificateError) -> bool {
     let CertificateError::Other(other) = reason else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
@@ -251,8 +252,8 @@ fn is_its_own_issuer(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
 }
 
-/// Returns the name in the form used by certificates, without a trailing dot. `None` if no certificate can be for this
-/// host.
+/// Returns the name in the form that certificates use, without a trailing dot. `None` if no certificate can be valid
+/// for this host.
 pub(super) fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Tests of the answers of DNS servers and of their meaning.
+//! Tests of how the answers of DNS servers are interpreted.
 
 use super::fake::{A, AAAA, Fake, NXDOMAIN, Query, REFUSED, SERVFAIL};
 use super::*;
@@ -16,7 +16,7 @@ fn each_answer_has_its_failure_kind() {
                 reply.bytes.truncate(reply.bytes.len() - 1);
                 reply.once()
             }
-            // The server offers no recursion, and has no own record of this name.
+            // The server does not offer recursion and has no record for this name itself.
             "lame.test" => {
                 let mut reply = query.reply();
                 reply.bytes[3] &= 0x7f;
@@ -52,7 +52,7 @@ fn what_cannot_be_a_name_is_not_asked_for() {
         for name in ["", "a..test", &"a".repeat(64), &"a.".repeat(200), "b\u{fc}cher.test"] {
             assert_eq!(thread.resolve(name).await, Err(FailureKind::DnsNotFound), "{name}");
         }
-        // The invalid names have not taken a slot.
+        // The invalid names have not taken up a slot.
         assert_eq!(thread.dns.ask("a.test", 1, LookUpKind::Usual), LookUpStart::Started);
     });
 }
@@ -178,7 +178,7 @@ fn names_that_lead_to_names_are_followed_in_any_order_and_not_for_ever() {
                         reply.cname(&format!("n{link}.test"), 60, &format!("n{}.test", link + 1))
                     })
                     .a("n20.test", 60, 1),
-                // An address of another name is not an address of this one.
+                // An address of another name must not be taken for an address of this one.
                 "foreign.test" => query.reply().cname("", 60, "b.test").a("c.test", 60, 3).a("test", 60, 4),
                 _ => query.reply().rcode(NXDOMAIN),
             }

@@ -1,4 +1,4 @@
-//! Tests of shared lookups, and of the time for which an answer is used.
+//! Tests of shared lookups, and of how long an answer is used.
 
 use super::fake::{Fake, NXDOMAIN, SERVFAIL};
 use super::*;
@@ -84,7 +84,7 @@ fn a_second_look_believes_nothing_and_asks_another_server_first() {
         let LookUpEnd::Answer(answer) = looked else { panic!("deferred") };
         assert_eq!((token, texts(answer)), (7, vec!["192.0.2.2".to_owned()]));
         assert_eq!((one.count(), two.count()), (1, 1));
-        // The result of the second lookup replaces the first.
+        // The result of the second lookup replaces that of the first.
         assert!(thread.dns.known("a.test").unwrap().is_ok());
     });
 }
@@ -119,7 +119,7 @@ fn servers_that_were_named_share_the_names() {
         }
 
         assert_eq!(one.count() + two.count(), 200);
-        // By chance, a count below 60 of 200 has a probability of one in a hundred million.
+        // The probability of a count below 60 out of 200 by chance is one in a hundred million.
         assert!(one.count() > 60 && two.count() > 60, "{} {}", one.count(), two.count());
     });
 }

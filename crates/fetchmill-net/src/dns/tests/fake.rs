@@ -1,5 +1,5 @@
-//! A DNS server on loopback whose answers a test defines. It writes its bytes itself, so that it does not share the
-//! mistakes of the resolver.
+//! A DNS server on loopback whose answers a test defines. It encodes messages itself, so that it does not share
+//! mistakes with the resolver.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub(super) const FORMERR: u8 = 1;
 pub(super) const REFUSED: u8 = 5;
 const HEADER_BYTES: usize = 12;
 
-/// A query that the server has received.
+/// A query that the server received.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     pub(super) bytes: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Query {
     pub(super) rtype: u16,
     pub(super) source: SocketAddr,
     pub(super) is_tcp: bool,
-    /// The number of queries before this one.
+    /// How many queries came before this one.
     pub(super) number: usize,
 }
 
@@ -55,12 +55,12 @@ impl Query {
     pub(super) fn reply(&self) -> Reply {
         let question_end = HEADER_BYTES + self.name.len() + 2 + 4;
         let mut bytes = self.bytes[..question_end].to_vec();
-        // An answer, with recursion desired and available, and with one question only.
+        // The flags of an answer: recursion desired and available. There is exactly one question.
         bytes[2..HEADER_BYTES].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
         Reply { bytes }
     }
 
-    /// Answers with one address if the query asks for an IPv4 address. Otherwise the answer is empty.
+    /// Answers with one address if the query is for an IPv4 address. Otherwise the answer is empty.
     pub(super) fn found(&self, last: u8) -> Reply {
         if self.rtype == A { self.reply().a("", 60, last) } else { self.reply() }
     }
@@ -83,7 +83,7 @@ impl Reply {
         self
     }
 
-    /// Adds the address 192.0.2.`last`. An empty owner means the name of the question.
+    /// Adds the address 192.0.2.`last`. An empty owner stands for the name in the question.
     pub(super) fn a(self, owner: &str, ttl: u32, last: u8) -> Self {
         self.record(owner, A, ttl, &[192, 0, 2, last])
     }
@@ -103,7 +103,7 @@ impl Reply {
         self
     }
 
-    /// Adds the record that says how long a negative answer may be used.
+    /// Adds the record that says how long a negative answer may be cached.
     pub(super) fn soa(mut self, ttl: u32, minimum: u32) -> Self {
         let mut data = [encode("ns.test"), encode("admin.test"), vec![0; 16]].concat();
         data.extend(minimum.to_be_bytes());
@@ -140,7 +140,7 @@ pub(super) fn encode(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the messages that a server sends for a query.
+/// Returns the messages that a server sends in reply to a query.
 type Script = dyn Fn(&Query) -> Vec<Vec<u8>>;
 
 /// A server that runs in tasks of the test's runtime.
@@ -151,12 +151,13 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Starts a server that sends the messages of `answer` for each query. There may be none, one or several.
+    /// Starts a server that replies to each query with the messages returned by `answer`. There may be none, one or
+    /// several.
     pub(super) async fn start(answer: impl Fn(&Query) -> Vec<Vec<u8>> + 'static) -> Self {
         let (tcp, udp, address) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = tcp.local_addr().unwrap();
-            // Another process may use the same port with UDP.
+            // Another process may be using the same UDP port.
             if let Ok(udp) = UdpSocket::bind(address).await {
                 break (tcp, udp, address);
             }
@@ -196,7 +197,7 @@ impl Fake {
         }
     }
 
-    /// Serves TCP connections, and closes each one after its messages.
+    /// Serves TCP connections, closing each one after its messages.
     async fn serve_tcp(self, tcp: TcpListener, answer: Rc<Script>) {
         while let Ok((mut stream, source)) = tcp.accept().await {
             let mut bytes = vec![0; stream.read_u16().await.unwrap().into()];

@@ -1,4 +1,4 @@
-//! Tests of forged answers and of invalid bytes.
+//! Tests of forged answers and invalid bytes.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::super::{DnsSetup, Families, candidates};
 use super::fake::Fake;
 use super::*;
 
-/// A name so long that a forger cannot guess its capitals.
+/// A name so long that a forger cannot guess which letters are capitals.
 const NAME: &str = "abcdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz.test";
 
 #[test]
@@ -60,7 +60,7 @@ fn an_answer_with_other_capitals_is_not_believed_when_the_right_one_comes() {
             assert_eq!(texts(thread.resolve(NAME).await), ["192.0.2.1"]);
             thread.pass(61_000).await;
         }
-        // Both times, the server was finally queried without random capitals. The first query still had them.
+        // Each lookup ended with a query without random capitals, but its first query still had them.
         let is_plain: Vec<_> = server.queries().iter().map(|query| query.name == NAME).collect();
         assert_eq!(is_plain, [false, true, false, true]);
     });
@@ -87,7 +87,7 @@ fn queries_cannot_be_guessed_from_those_before_them() {
     });
 }
 
-/// Returns a query and an honest answer to it.
+/// Returns a query and a genuine answer to it.
 fn exchange() -> (DnsQuery, candidates::WireName, Vec<u8>) {
     let name = candidates::candidates(&DnsSetup::of("", "", Families::V4), "a.example.test").remove(0);
     let query = DnsQuery::new(4711, Family::V4, QueryForm::FULL, &name, &mut QueryRandom::default());
@@ -106,7 +106,7 @@ proptest! {
 
         query.read(&bytes, &name);
 
-        // The same bytes after a correct question, so that the reader parses them.
+        // Put the same bytes after a correct question, so that the reader parses them.
         let start = 12 + name.len() + 4;
         let mut counted = answer[..start].to_vec();
         counted[6..12].copy_from_slice(&[0, 9, 0, 9, 0, 9]);

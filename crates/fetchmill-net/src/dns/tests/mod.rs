@@ -1,4 +1,4 @@
-//! Tests of lookups against servers in this process. The tests control each byte of the answers, and the time.
+//! Tests of lookups against servers in this process. The tests control every byte of the answers, and the clock.
 
 mod answers;
 mod cached;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use super::*;
 use fake::Fake;
 
-/// The maximum time to wait for an expected event.
+/// How long to wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SLOTS: SlotLimits = SlotLimits { fast: 256, slow: 8192 };
 
-/// The lookups of a thread, and its clock.
+/// The resolver of a thread, and its clock.
 #[derive(Clone)]
 struct Thread {
     dns: Dns,
@@ -34,17 +34,17 @@ impl Thread {
         Thread { dns: Dns::new(Arc::new(setup), slots, Rc::clone(&clock)), clock }
     }
 
-    /// Creates lookups that query these servers in this order.
+    /// Creates a resolver that queries these servers in this order.
     fn asking(servers: &[&Fake]) -> Self {
         Thread::new(setup(servers), SLOTS)
     }
 
-    /// Resolves a name while the clock stands still.
+    /// Resolves a name without advancing the clock.
     async fn resolve(&self, name: &str) -> Resolution {
         tokio::time::timeout(PATIENCE, self.dns.resolve(name)).await.unwrap()
     }
 
-    /// Resolves a name while the clock advances. Also returns the time that has passed.
+    /// Resolves a name while the clock advances. Also returns how much time has passed.
     async fn resolve_in_time(&self, name: &str) -> (Resolution, Millis) {
         let started = self.clock.get();
         let answer = self.dns.resolve(name);
@@ -58,7 +58,7 @@ impl Thread {
         }
     }
 
-    /// Advances the clock tick by tick. After each tick, pauses so that answers can arrive.
+    /// Advances the clock tick by tick, pausing after each tick so that answers can arrive.
     async fn pass(&self, millis: Millis) {
         for _ in 0..millis / 50 {
             self.clock.set(self.clock.get() + 50);
@@ -93,7 +93,7 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// Returns an address on which nothing is listening.
+/// Returns an address at which nothing is listening.
 fn closed() -> SocketAddr {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

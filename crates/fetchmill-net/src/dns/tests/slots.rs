@@ -3,7 +3,7 @@
 use super::fake::Fake;
 use super::*;
 
-/// Starts a server that answers for all names that do not begin with `dead`.
+/// Starts a server that answers for every name except those that begin with `dead`.
 async fn half_dead() -> Fake {
     Fake::start(|query| if query.lower().starts_with("dead") { Vec::new() } else { query.found(1).once() })
         .await
@@ -24,8 +24,8 @@ fn full_fast_slots_take_no_more_until_one_is_free() {
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Full);
         assert_eq!(thread.dns.ask("dead1.test", 4, LookUpKind::Usual), LookUpStart::Joined);
 
-        // After some time both lookups count as slow. A task that found no free slot is woken, although no answer has
-        // come.
+        // After some time, both lookups count as slow. A task that found no free slot is woken although no answer has
+        // arrived.
         let ((), ()) = tokio::join!(thread.pass(400), thread.dns.answered());
         assert_eq!(thread.dns.take_answered(), []);
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Started);
@@ -64,7 +64,7 @@ fn names_that_wait_for_a_place_all_get_their_answer() {
         let mut waiting = tokio::task::JoinSet::new();
         for number in 0..200 {
             let thread = thread.clone();
-            // Of twenty names, one is dead and one is also requested by others.
+            // Out of every twenty names, one is dead, and another is also requested by other callers.
             let name = match number % 20 {
                 0 => format!("dead{number}.test"),
                 10 => "same.test".to_owned(),
@@ -101,7 +101,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
             is_done.set(true);
             answer
         };
-        // A task that requests a lookup right after each tick would always get the free slot.
+        // A task that requests a lookup right after each tick would otherwise always get the free slot.
         let asking = async {
             let mut is_started = Vec::new();
             for token in 0..30 {
@@ -127,10 +127,11 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
     });
 }
 
-/// Returns how many names are found in ten seconds, if four good names and `dead` dead ones are requested in each tick.
+/// Returns how many names are found in ten seconds if each tick requests four good names and `dead` dead ones.
 async fn found_beside(dead: usize) -> usize {
     let server = half_dead().await;
-    // Four dead names a tick need 4 x (300 + 50) / 50 = 28 slots. The rest are for the names found in a tick.
+    // Four dead names per tick need 4 x (300 + 50) / 50 = 28 slots. The remaining slots are for the names that are
+    // found within a tick.
     let thread = Thread::new(setup(&[&server]), SlotLimits { fast: 32, slow: 8192 });
     let mut found = 0;
     for tick in 0..200 {

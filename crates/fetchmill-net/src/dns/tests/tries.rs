@@ -1,4 +1,4 @@
-//! Tests of servers that do not answer, that refuse, or that answer unusually.
+//! Tests of servers that do not answer, refuse, or give unusual answers.
 
 use super::fake::{FORMERR, Fake, SERVFAIL};
 use super::*;
@@ -130,7 +130,7 @@ fn a_server_that_changes_the_case_is_asked_without_capitals() {
         assert_eq!(queries.len(), 2);
         assert!(queries[0].name != long && queries[1].name == long);
 
-        // The resolver remembers this.
+        // The resolver remembers which form the server understands.
         assert_eq!(texts(thread.resolve("b.test").await), ["192.0.2.1"]);
         assert_eq!(server.queries()[2].name, "b.test");
         assert_eq!(server.count(), 3);
