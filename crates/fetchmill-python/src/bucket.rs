@@ -1,4 +1,4 @@
-//! Small objects of a bucket, for the job directory of a shared job.
+//! Small objects in a bucket, for the job directory of a shared job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use pyo3::types::PyBytes;
 
 use crate::errors;
 
-/// Names with size, ETag and modification time, the token of the next page, and the time on the store's clock.
+/// Names with size, ETag and modification time, then the token of the next page, and the time on the store's clock.
 type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
 
-/// Small objects below a prefix of a bucket. Many threads may call the methods.
+/// Small objects below a prefix of a bucket. Several threads may call the methods at the same time.
 ///
-/// Each method waits up to `seconds` without the GIL, and repeats failed requests meanwhile. Times are seconds since
-/// 1970 on the store's clock.
+/// Each method waits for up to `seconds` without the GIL, and retries failed requests during that time. Times are
+/// seconds since 1970 on the store's clock.
 ///
-/// The constructor finds credentials. It does not send a request.
+/// The constructor looks for credentials but sends no request.
 ///
 /// Args:
-///     dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
+///     dest: bucket and prefix, as `s3://BUCKET/PREFIX/`.
 ///     options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or (any method) the store refuses the request.
+///     UsageError: an option is invalid, or (any method) the store refuses the request.
 ///     TemporaryError: (any method) the store does not answer in time.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Bucket {
@@ -41,15 +41,15 @@ impl Bucket {
         Ok(Bucket { inner })
     }
 
-    /// Returns the bucket and prefix in the form that users write.
+    /// Return the bucket and prefix in the form that users write.
     fn text(&self) -> String {
         self.inner.text()
     }
 
-    /// Returns up to 8 MiB of an object, starting at an offset, and its modification time.
+    /// Return up to 8 MiB of an object from offset `start`, and the object's modification time.
     ///
-    /// None if the object does not exist. The time is 0 if the store does not send it. At the end of the object, the
-    /// bytes are empty.
+    /// Return None if the object does not exist. The time is 0 if the store does not send one. Past the end of the
+    /// object, the bytes are empty.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -62,23 +62,23 @@ impl Bucket {
         Ok(found.map(|object| (PyBytes::new(py, &object.body), object.modified)))
     }
 
-    /// Writes an object and replaces any existing one with the same name. Returns the time.
+    /// Write an object, replacing any existing one with the same name. Return the time.
     fn put(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<u64> {
         let put = py.detach(|| self.inner.put(name, body, patience(seconds)));
         put.map_err(|error| errors::of(&error))
     }
 
-    /// Sends one request that creates an object unless the name exists. Returns whether it was created.
+    /// Create an object unless the name exists, with a single request. Return whether it was created.
     ///
-    /// None if the result is unknown. Read the object to find out.
+    /// Return None if the result is unknown. In that case, read the object to find out.
     fn create(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<Option<bool>> {
         let made = py.detach(|| self.inner.create(name, body, patience(seconds)));
         made.map_err(|error| errors::of(&error))
     }
 
-    /// Returns a page of names that start with `begin`, the token of the next page if any, and the time.
+    /// Return a page of names that start with `begin`, the token of the next page (if any), and the time.
     ///
-    /// Each name has its size, ETag and modification time.
+    /// Each name comes with its size, ETag and modification time.
     fn list(&self, py: Python<'_>, begin: &str, token: Option<&str>, seconds: f64) -> PyResult<PyPage> {
         let page = py.detach(|| self.inner.list(begin, token, patience(seconds)));
         let page = page.map_err(|error| errors::of(&error))?;
@@ -86,18 +86,18 @@ impl Bucket {
         Ok((keys.collect(), page.token, page.sent))
     }
 
-    /// Deletes an object if it exists.
+    /// Delete an object if it exists.
     fn delete(&self, py: Python<'_>, name: &str, seconds: f64) -> PyResult<()> {
         py.detach(|| self.inner.delete(name, patience(seconds))).map_err(|error| errors::of(&error))
     }
 
-    /// Uploads a file under a new name, in parts if it is large.
+    /// Upload a file under a new name. A large file is uploaded in parts.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn put_file(&self, py: Python<'_>, name: &str, path: PathBuf, seconds: f64) -> PyResult<()> {
         py.detach(|| self.inner.put_file(name, &path, patience(seconds))).map_err(|error| errors::of(&error))
     }
 
-    /// Aborts the multipart uploads of all names that start with `begin`.
+    /// Abort all multipart uploads whose names start with `begin`.
     fn abort_uploads(&self, py: Python<'_>, begin: &str, seconds: f64) -> PyResult<()> {
         py.detach(|| self.inner.abort_uploads(begin, patience(seconds))).map_err(|error| errors::of(&error))
     }

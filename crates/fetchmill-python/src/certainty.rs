@@ -1,5 +1,5 @@
-//! Rules with which Python engines decide which request a reply answers. They are the rules of the core, with times
-//! in seconds on a monotonic clock.
+//! Rules that Python engines use to decide which request a reply answers. They are the rules of the core. Times are
+//! seconds on a monotonic clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use fetchmill_engine::Arrivals;
 use fetchmill_model::reply::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
-/// Statistics of one worker's replies for the certainty rules. The worker's connections share them.
+/// Statistics of one worker's replies, which the certainty rules need. The worker's connections share them.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct OriginReplies {
     inner: Mutex<certainty::OriginReplies>,
@@ -27,25 +27,25 @@ impl OriginReplies {
         OriginReplies { inner: Mutex::default(), arrivals: Arc::default() }
     }
 
-    /// Records a complete reply with a body of `bytes` bytes to a request that was sent at `started`.
+    /// Record a complete reply with a body of `bytes` bytes. The request was sent at `started`.
     ///
-    /// For callers that do not know the connection. Times are seconds on a monotonic clock.
+    /// For callers that do not know which connection was used. Times are seconds on a monotonic clock.
     fn note_reply(&self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) {
         self.arrivals.note(status, retry_after, micros(ended - started), bytes);
     }
 
-    /// Records that a connection broke.
+    /// Record that a connection broke.
     fn note_break(&self) {
         self.lock().note_break();
     }
 
-    /// Records an unsolicited reply.
+    /// Record an unsolicited reply.
     fn note_surplus(&self) {
         self.lock().note_surplus();
     }
 }
 
-/// Replies of one connection since it was last known that no other reply was on its way.
+/// Replies received on a connection since it was last certain that no other reply could still arrive.
 ///
 /// Times are seconds on a monotonic clock.
 #[pyclass(module = "fetchmill._native")]
@@ -65,10 +65,10 @@ impl ConnectionReplies {
         ConnectionReplies { inner: certainty::ConnectionReplies::default(), origin }
     }
 
-    /// Records a reply with a body of `bytes` bytes to a request that was sent at `started`.
+    /// Record a reply with a body of `bytes` bytes. The request was sent at `started`.
     ///
-    /// Returns whether it is certain immediately. The dispatcher that observes these replies gets the facts about the
-    /// origin.
+    /// Return whether the reply is certain immediately. The facts about the origin go to the dispatcher that observes
+    /// these replies.
     fn note(&mut self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) -> bool {
         let took = micros(ended - started);
         let is_certain = self.inner.replies() == 0;
@@ -79,9 +79,9 @@ impl ConnectionReplies {
         is_certain
     }
 
-    /// Returns how many seconds (up to 1) the connection must rest now.
+    /// Return for how many seconds (up to 1) the connection must rest now.
     ///
-    /// None if it may continue. `is_full` means that the connection holds the maximum number of bytes.
+    /// Return None if the connection may continue. `is_full` means that the connection holds as many bytes as it may.
     fn rest_seconds(&mut self, is_full: bool, now: f64) -> Option<f64> {
         let step = self.origin.get().lock().next_step(&self.inner, is_full, micros(now));
         match step {
@@ -94,20 +94,21 @@ impl ConnectionReplies {
         }
     }
 
-    /// Returns whether the next request asks the server to close the connection.
+    /// Return whether the next request asks the server to close the connection.
     #[getter]
     fn is_ending(&self) -> bool {
         self.inner.is_ending()
     }
 
-    /// Returns after how many seconds without a request or a byte the connection's replies are certain.
+    /// Return how many seconds of silence make the connection's replies certain.
     ///
-    /// `waiting` is the time in seconds for which the oldest request in flight on another connection has waited.
+    /// During the silence, no request is sent and no byte arrives. `waiting` is how many seconds the oldest request in
+    /// flight on any other connection has waited.
     fn silence(&self, waiting: f64) -> f64 {
         self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }
 
-    /// Records that the connection was silent for the required time.
+    /// Record that the connection was silent for the required time.
     fn rested(&mut self) {
         self.inner.rested();
     }

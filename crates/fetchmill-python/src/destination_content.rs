@@ -1,4 +1,4 @@
-//! Serves a destination as a server's content, so that a mirror can be mirrored.
+//! Serves a destination as the content of a server, so that a mirror can itself be mirrored.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,19 +9,20 @@ use fetchmill_model::error::Error;
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
 use fetchmill_store::reader::{CachedLookups, Destination, FoundObject, Position};
 
-/// Maximum size of a body that is written to the reply's buffer in one piece.
+/// Maximum size of a body that is copied into the reply's buffer in one piece.
 const BUFFERED_MAX: usize = 256 * 1024;
 
 thread_local! {
-    /// Cache for the destination served by this thread. Threads do not share it, to avoid waiting for each other.
+    /// Cache for the destination that this thread serves. Each thread has its own, so that threads never wait for each
+    /// other.
     static LOOKUPS: RefCell<Option<CachedLookups>> = const { RefCell::new(None) };
 }
 
-/// A job's objects by name. Names that are not UTF-8 cannot be listed.
+/// Objects of a job, by name. Names that are not UTF-8 cannot be listed.
 #[derive(Debug)]
 pub(crate) struct DestinationContent {
     destination: Arc<Destination>,
-    /// Number of unlisted names in the last complete listing and in the current one.
+    /// Number of unlisted names in the last complete listing, and in the current one so far.
     unlisted: AtomicU64,
 }
 
@@ -39,7 +40,8 @@ impl DestinationContent {
     }
 }
 
-/// Parses a page marker: the number of unlisted names before the page, and its start.
+/// Parses a page marker. It contains the number of unlisted names before the page, and the position where the page
+/// starts.
 fn from_marker(marker: &str) -> Option<(u64, Position)> {
     let (unlisted, position) = marker.split_once('.')?;
     Some((unlisted.parse().ok()?, Position::from_text(position)?))
@@ -79,7 +81,7 @@ impl Content for DestinationContent {
     }
 }
 
-/// A large body.
+/// A large body, which is sent in pieces.
 struct ObjectStream {
     bytes: Vec<u8>,
     at: usize,

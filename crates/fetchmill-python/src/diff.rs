@@ -9,22 +9,22 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 
-/// Number of changes per call.
+/// Number of changes passed per call.
 const BATCH_CHANGES: usize = 1000;
 
-/// A site, its answer before and its answer now.
+/// A site, its previous answer and its current answer.
 type ChangeTuple = (String, Option<String>, Option<String>);
 
-/// Compares two results files. Returns the fields of `fetchmill.DiffReport`, without the changes.
+/// Compare two results files. Return the fields of `fetchmill.DiffReport`, without the changes.
 ///
 /// Args:
-///     old: a results file.
-///     new: another results file.
-///     each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
-///         signal handler, ends the comparison.
+///     old: the earlier results file.
+///     new: the later results file.
+///     each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If it or a
+///         signal handler raises an exception, the comparison ends.
 ///
 /// Raises:
-///     UsageError: a file cannot be read, or is not a results file of a check.
+///     UsageError: a file cannot be read, or is not the results file of a check.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
 pub(crate) fn diff(
@@ -44,7 +44,7 @@ pub(crate) fn diff(
     }
 }
 
-/// Changes to be passed to Python.
+/// Changes to pass to Python.
 struct ChangeBatch {
     each: Py<PyAny>,
     changes: Vec<ChangeTuple>,
@@ -65,7 +65,7 @@ impl ChangeBatch {
         self.attached(|py, each| each.call1(py, (changes,)).map(drop))
     }
 
-    /// Calls Python. An exception ends the comparison.
+    /// Calls Python. If Python raises an exception, the comparison ends.
     fn attached(&mut self, act: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<()>) -> Result<(), Error> {
         Python::attach(|py| act(py, &self.each)).map_err(|raised| {
             self.raised = Some(raised);

@@ -1,4 +1,4 @@
-//! A dispatcher for engines in Python. Targets and answers are passed in batches.
+//! A dispatcher for engines written in Python. Targets and answers are passed in batches.
 
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,8 +20,8 @@ type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
 /// Hands out targets to a worker of a Python engine and accepts the answers. Only one thread may use it.
 ///
-/// It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
-/// a job in this process. `join` returns the one for a worker's own process.
+/// The dispatcher takes care of planning, formats, durability, and what follows from an answer. `Job.take_dispatcher`
+/// returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker that has its own process.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Dispatcher(SharedDispatcher);
 
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     dispatcher: SharedDispatcher,
 }
 
-/// Answer of a worker: `ReplyAnswer` or `FailureAnswer` of `fetchmill.engines.answers`.
+/// A worker's answer: `ReplyAnswer` or `FailureAnswer` from `fetchmill.engines.answers`.
 #[derive(FromPyObject)]
 #[expect(clippy::large_enum_variant, reason = "most answers are replies, and a batch of them is bounded")]
 enum AnswerTuple {
@@ -42,7 +42,7 @@ enum AnswerTuple {
     Broken((u64, PyBackedStr, Option<PyBackedStr>)),
 }
 
-/// Values of a `ReplyAnswer`. It is a struct because tuples in pyo3 cannot have that many values.
+/// Values of a `ReplyAnswer`. This is a struct because pyo3 does not support tuples with that many values.
 #[derive(FromPyObject)]
 struct ReplyTuple {
     #[pyo3(item(0))]
@@ -87,9 +87,9 @@ impl Dispatcher {
 
 #[pymethods]
 impl Dispatcher {
-    /// Joins the job with these options from a worker process, over its ends of two sockets.
+    /// Join the job with these options from a worker process, which passes its ends of two sockets.
     ///
-    /// Returns None if the job has no work left.
+    /// Return None if the job has no work left.
     ///
     /// Raises:
     ///     UsageError: the options do not belong to an engine with worker processes.
@@ -115,9 +115,9 @@ impl Dispatcher {
         Ok(dispatcher.map(Dispatcher::new))
     }
 
-    /// Returns up to `max` targets. Waits up to `seconds` for the first one. The list may be empty.
+    /// Return up to `max` targets. Wait for up to `seconds` for the first one, so the list may be empty.
     ///
-    /// Waits without the GIL. Returns None if there are no more targets, or if the job was asked to stop.
+    /// Wait without the GIL. Return None if there are no more targets, or if the job was asked to stop.
     fn next_batch(&self, py: Python<'_>, max: usize, seconds: f64) -> PyResult<Option<Vec<Target>>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let batch = py.detach(|| match &mut *lock(&self.0) {
@@ -131,14 +131,14 @@ impl Dispatcher {
         }))
     }
 
-    /// From now on, takes facts about the origin from these replies as they arrive, not from the answers.
+    /// Take facts about the origin from `replies` as they arrive from now on, rather than from the answers.
     fn observe_arrivals(&self, replies: &OriginReplies) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.observe_arrivals(Arc::clone(&replies.arrivals));
         }
     }
 
-    /// Accepts answers. Each target that was handed out must be answered once. Waits while the sink lags behind.
+    /// Accept answers. Every target that was handed out must be answered once. This waits if the sink lags behind.
     ///
     /// Raises:
     ///     UsageError: a target is not being fetched, or a failure kind does not exist.
@@ -155,26 +155,26 @@ impl Dispatcher {
         reported.map_err(|error| errors::of(&error))
     }
 
-    /// Records how many requests are in flight, and how many handed-out targets wait for a free slot.
+    /// Record how many requests are in flight, and how many targets of this worker wait for a free slot.
     fn note_running(&self, requests: usize, waiting: usize) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.note_running(requests, waiting);
         }
     }
 
-    /// Returns how many requests this worker may have in flight now. The number may change with every call.
+    /// Return how many requests this worker may have in flight. The number can change with every call.
     #[getter]
     fn concurrency(&self) -> usize {
         lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
     }
 
-    /// Returns whether the job was asked to stop. Requests in flight may be finished.
+    /// Return whether the job was asked to stop. Requests in flight may still be finished.
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(fetchmill_engine::Dispatcher::is_stopping)
     }
 
-    /// Ends the work: answered targets become durable, the others stay pending. A second call does nothing.
+    /// End the work. Answered targets become durable, and the others stay pending. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| {
             let dispatcher = lock(&self.0).take();
@@ -220,7 +220,7 @@ fn answer(given: &AnswerTuple, kind: Option<FailureKind>) -> WorkerAnswer<'_> {
 
 #[pymethods]
 impl Target {
-    /// Sequence number in the job.
+    /// Sequence number of the target in the job.
     #[getter]
     fn sequence(&self) -> u64 {
         self.handed.sequence
@@ -244,15 +244,15 @@ impl Target {
         self.handed.attempt
     }
 
-    /// Returns the fields of the request, except Host.
+    /// Return the header fields of the request, except Host.
     ///
-    /// Fields that may be secrets are included only for their origin.
+    /// Fields that may contain secrets are included only if the request goes to the origin that they belong to.
     fn headers(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let of = |dispatcher: &Option<fetchmill_engine::Dispatcher>| match dispatcher {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
             None => Ok(Vec::new()),
         };
-        // This is called per request. Releasing the GIL to wait would cost more than computing the fields.
+        // This runs for every request. Releasing the GIL to wait would cost more than computing the fields.
         let fields = match self.dispatcher.try_lock() {
             Ok(dispatcher) => of(&dispatcher),
             Err(_) => py.detach(|| of(&lock(&self.dispatcher))),
@@ -268,16 +268,16 @@ impl Target {
     }
 }
 
-/// Returns whether an address is known to belong to the public internet.
+/// Return whether an address is known to be on the public internet.
 ///
 /// Args:
-///     address: as text, without brackets and scope.
+///     address: the address as text, without brackets or a scope.
 #[pyfunction]
 pub(crate) fn is_public(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)
 }
 
-/// Takes ownership of a descriptor released with `socket.detach()` in Python. Nothing else closes or uses it.
+/// Takes ownership of a descriptor that `socket.detach()` released in Python. Nothing else may use or close it.
 pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(errors::usage(&format!("{number} is not a file descriptor")));

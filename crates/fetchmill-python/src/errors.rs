@@ -1,4 +1,5 @@
-//! Converts errors of the core to exceptions in `fetchmill.errors`, by exit code. This is the only module that does so.
+//! Converts errors of the core to exceptions in `fetchmill.errors`, depending on the exit code. No other module does
+//! this.
 
 use fetchmill_model::error::Error;
 use fetchmill_model::text::redacted;
@@ -35,13 +36,13 @@ pub(crate) fn of(error: &Error) -> PyErr {
     exception(class, &redacted::hide_secrets(&error.to_string()))
 }
 
-/// Returns a text in which signatures, tokens and passwords in URLs are redacted.
+/// Return the text with signatures, tokens and passwords in URLs redacted.
 #[pyfunction]
 pub(crate) fn hide_secrets(text: &str) -> String {
     redacted::hide_secrets(text).into_owned()
 }
 
-/// Creates the exception for replies that may belong to other requests. `indexes` are their positions in the stream's
+/// Creates the exception for replies that may answer other requests. `indexes` are their positions in the stream's
 /// input.
 pub(crate) fn stray_reply(py: Python<'_>, indexes: Vec<u64>) -> PyErr {
     let made = py

@@ -20,7 +20,8 @@ use crate::start::start;
 #[serde(deny_unknown_fields)]
 struct ExportArguments {
     dest: PathBuf,
-    /// Destinations of a shared job's ranges, or the names of ranges to copy. `dest` is the job directory in this case.
+    /// Destinations of the ranges of a shared job, or the names of the ranges to copy. In either case, `dest` is the
+    /// job directory.
     ranges: Option<Vec<PathBuf>>,
     source: Option<String>,
     other: PathBuf,
@@ -79,21 +80,21 @@ impl RangeCopies for PythonCopies {
     }
 }
 
-/// Tells copies to end early.
+/// Asks the copies to end early.
 fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
     copies.map_or(Ok(()), |copies| copies.call_method0(py, "stop").map(drop))
 }
 
 /// An export that runs on its own threads as soon as it is created.
 ///
-/// It is aborted if it is dropped before it ends. The constructor starts or resumes it.
+/// The constructor starts or resumes the export. An export that is dropped before its end is aborted.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.export`.
-///     copies: object that copies the ranges of a shared job in a bucket, if the options name such ranges.
+///     copies: an object that copies the ranges of a shared job in a bucket, if the options name such ranges.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or the other destination belongs to another job.
+///     UsageError: an option is invalid, or the other destination belongs to another job.
 ///     BusyError: a process is working on one of the two destinations.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
@@ -122,37 +123,37 @@ impl Export {
         match start(py, move || fetchmill_engine::Export::start(&options, given)) {
             Ok(running) => Ok(Export { running, copies, raised, from, dest, format }),
             Err(error) => {
-                // A start that was interrupted by a signal may still be copying.
+                // If a signal interrupted the start, the copies may still be running.
                 stop(py, copies.as_ref())?;
                 Err(iterable::take(&raised).unwrap_or(error))
             }
         }
     }
 
-    /// Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended.
+    /// Wait for up to `seconds` for the export to end, without the GIL. Return whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks the export to stop after a checkpoint. Returns immediately.
+    /// Ask the export to stop after a checkpoint. Return immediately.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.running.stop();
         stop(py, self.copies.as_ref())
     }
 
-    /// Ends the export without a checkpoint, as if the process had been killed.
+    /// End the export without a checkpoint, as if the process had been killed.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.running.abort();
         stop(py, self.copies.as_ref())
     }
 
-    /// Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
+    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         snapshot_dict(py, &self.running.snapshot())
     }
 
-    /// Returns the final counters after the end: the fields of `fetchmill.Report`.
+    /// Return the final counters of an export that has ended, as the fields of `fetchmill.Report`.
     ///
     /// Raises:
     ///     FetchmillError: an error stopped the export. The class depends on the exit code.
@@ -176,7 +177,7 @@ impl Drop for Export {
         Python::attach(|py| {
             self.running.abort();
             let _ = stop(py, self.copies.as_ref());
-            // The thread may need the interpreter before it ends.
+            // The export's thread may need the interpreter before it can end.
             py.detach(|| self.running.close());
         });
     }

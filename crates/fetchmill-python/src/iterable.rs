@@ -1,5 +1,5 @@
-//! Items of a Python iterable. The listing's thread reads them in batches and attaches to the interpreter once per
-//! batch.
+//! Items of a Python iterable. The listing's thread reads them in batches, and attaches to the interpreter only once
+//! per batch.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use pyo3::types::{PyIterator, PyString, PyTuple};
 
 use crate::stream::Request;
 
-/// Maximum time to fill a batch. After that, the batch is used even if it is not full.
+/// How long filling a batch may take. After that, the batch is used even if it is not full.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
-/// Exception raised by an iterable, for the job's report.
+/// Exception that an iterable raised, for the job's report.
 pub(crate) type RaisedError = Arc<Mutex<Option<PyErr>>>;
 
 /// Keeps an exception for the report.
@@ -34,7 +34,7 @@ pub(crate) struct IterableSource {
     iterator: Py<PyIterator>,
     raised: RaisedError,
     count: u64,
-    /// Exception to raise after the items already read.
+    /// Exception to raise once the items before it have been processed.
     pending: Option<PyErr>,
 }
 
@@ -48,7 +48,7 @@ impl IterableSource {
         }
     }
 
-    /// Adds items until the batch is full, its time is over, or the iterable ends. Returns `false` at the end.
+    /// Adds items until the batch is full, its time is up, or the iterable ends. Returns `false` at the end.
     fn fill(&mut self, py: Python<'_>, into: &mut ItemBatch) -> PyResult<bool> {
         let started = Instant::now();
         let mut iterator = self.iterator.bind(py).clone();
@@ -56,7 +56,7 @@ impl IterableSource {
             let Some(item) = iterator.next() else { return Ok(false) };
             self.count += 1;
             push(&item?, self.count, into)?;
-            // Avoid reading the clock for every item of a long batch.
+            // In a long batch, do not read the clock for every item.
             let is_looked_at = into.len().is_multiple_of(16) || into.len() < 16;
             if is_looked_at && started.elapsed() >= BATCH_TIME {
                 return Ok(true);
@@ -89,11 +89,11 @@ fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<
     )))
 }
 
-/// Adds a URL, a request or a missing value. Returns whether the item was one of these.
+/// Adds a URL, a request or a missing value. Returns whether the item was of one of these types.
 fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch) -> PyResult<bool> {
     let name = name.map(str::as_bytes);
     if asked.is_none() {
-        // A missing value is a failed target rather than the end of the job.
+        // A missing value becomes a failed target. It does not end the job.
         into.push(b"", name, None);
         return Ok(true);
     }
@@ -102,7 +102,7 @@ fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch
         return Ok(true);
     }
     let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
-    // A request is sent unchanged, regardless of the job's options for URLs.
+    // Send the request unchanged, regardless of the job's options for URLs.
     let own = request.call.as_ref().map_or_else(CustomRequest::plain_bytes, |call| call.to_bytes());
     into.push(request.url(asked.py()).to_str()?.as_bytes(), name, Some(&own));
     Ok(true)

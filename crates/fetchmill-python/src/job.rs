@@ -24,15 +24,15 @@ use crate::start::start;
 
 /// A job that runs on its own threads as soon as it is created.
 ///
-/// It is aborted if it is dropped before it ends. The constructor starts or resumes it.
+/// The constructor starts or resumes the job. A job that is dropped before its end is aborted.
 ///
 /// Args:
-///     options: a JSON object from `to_json`, with the given options and the source of the job.
-///     iterator: the targets, if the source is an iterator: URLs, or pairs of a URL and a name. A thread of the job
-///         reads it.
+///     options: a JSON object from `to_json` that contains the given options and the source of the job.
+///     iterator: the targets, if the source is an iterator. Each item is a URL, or a pair of a URL and a name. A thread
+///         of the job reads it.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or the destination belongs to another job.
+///     UsageError: an option is invalid, or the destination belongs to another job.
 ///     BusyError: another process is running this job.
 ///     JournalError: the journal is damaged.
 ///     StorageError: the destination or the journal cannot be written.
@@ -59,23 +59,23 @@ impl Job {
         Ok(Job { running, source, dest, format, raised })
     }
 
-    /// Waits up to `seconds` for the job to end, without the GIL. Returns whether it has ended.
+    /// Wait for up to `seconds` for the job to end, without the GIL. Return whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks the job to stop: no new requests, up to 3 s for those in flight, then a checkpoint.
+    /// Ask the job to stop. It sends no new requests, waits up to 3 s for those in flight, and writes a checkpoint.
     ///
-    /// Returns immediately.
+    /// Return immediately.
     fn stop(&self) {
         self.running.stop();
     }
 
-    /// Sets the maximum number of requests per second. A job that started without a rate stays without one.
+    /// Set the maximum number of requests per second. This has no effect on a job that started without a rate.
     ///
     /// Raises:
-    ///     UsageError: the number is not above 0.
+    ///     UsageError: the number is not greater than 0.
     fn set_rate(&self, per_second: f64) -> PyResult<()> {
         if !(per_second > 0.0 && per_second.is_finite()) {
             return Err(errors::usage("rate must be a number above 0"));
@@ -84,12 +84,12 @@ impl Job {
         Ok(())
     }
 
-    /// Sets the requests per second to the only origin while it throttles (`pace` of a snapshot).
+    /// Set the number of requests per second while the only origin throttles (`pace` in a snapshot).
     ///
-    /// The job adapts the number when the origin refuses requests.
+    /// The job adjusts this number whenever the origin refuses requests.
     ///
     /// Raises:
-    ///     UsageError: the number is not above 0.
+    ///     UsageError: the number is not greater than 0.
     fn set_pace(&self, per_second: f64) -> PyResult<()> {
         if !(per_second > 0.0 && per_second.is_finite()) {
             return Err(errors::usage("pace must be a number above 0"));
@@ -98,66 +98,71 @@ impl Job {
         Ok(())
     }
 
-    /// Sets how many rows of a range of a Parquet list the job may read in total. A page may exceed this.
+    /// Set the total number of rows that the job may read from a range of a Parquet list.
+    ///
+    /// A page may exceed this limit.
     fn allow_rows(&self, rows: u64) {
         self.running.allow_rows(rows);
     }
 
-    /// Ends the list after the rows that were read. The job is finished when these targets have outcomes.
+    /// End the list after the rows read so far. The job finishes once their targets have outcomes.
     fn end_list(&self) {
         self.running.end_list();
     }
 
-    /// Ends the job without a checkpoint, as if the process had been killed.
+    /// End the job without a checkpoint, as if the process had been killed.
     fn abort(&self) {
         self.running.abort();
     }
 
-    /// Returns the dispatcher of an engine in this process, once. Waits up to `seconds` for it.
+    /// Return the dispatcher of an engine in this process. Wait for up to `seconds` for it.
     ///
-    /// None if there is no dispatcher yet, if it was already taken, or if the job has ended without one.
+    /// Return None if there is no dispatcher yet, if it was already taken, or if the job ended without one.
     fn take_dispatcher(&self, py: Python<'_>, seconds: f64) -> Option<Dispatcher> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_dispatcher(patience)).map(Dispatcher::new)
     }
 
-    /// Attaches a worker process that has started.
+    /// Attach a worker process that has started.
     ///
-    /// The job takes over its ends of two sockets, as returned by `socket.detach()`.
+    /// The job takes over its own ends of two sockets, given as results of `socket.detach()`.
     fn attach(&self, worker: usize, pid: u32, turns: i32, receipts: i32) -> PyResult<()> {
         let (turns, receipts) = (dispatcher::own_descriptor(turns)?, dispatcher::own_descriptor(receipts)?);
         self.running.attach(worker, pid, turns, receipts);
         Ok(())
     }
 
-    /// Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
+    /// Return the next rows of a list that is passed to the program, as lines of JSON. Wait for up to `seconds`.
     ///
-    /// The result is empty if no row arrives in that time, and None after the last row. Waits without the GIL.
+    /// Wait without the GIL. The result is empty if no row arrives in that time, and None after the last row.
     fn take_rows<'py>(&self, py: Python<'py>, seconds: f64) -> Option<Bound<'py, PyBytes>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
-    /// Returns the names and types of a list's kept columns. None for a server. Worker processes need them.
+    /// Return the names and types of the columns that a list keeps. Worker processes need them.
+    ///
+    /// Return None if the source is a server.
     fn kept(&self) -> Option<Vec<(&str, &'static str)>> {
         let columns = self.running.kept()?;
         Some(columns.iter().map(|(name, kind)| (name.as_str(), kind.name())).collect())
     }
 
-    /// Ends the job with this error, after a checkpoint.
+    /// Stop the job with this error, after a checkpoint.
     fn fail(&self, message: &str) {
         self.running.fail(Error::Usage(message.to_owned()));
     }
 
-    /// Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
+    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let snapshot = py.detach(|| self.running.snapshot());
         snapshot_dict(py, &snapshot)
     }
 
-    /// Returns the samples after a time (seconds since 1970 UTC), oldest first, including those of earlier runs.
+    /// Return the samples taken after a time (seconds since 1970 UTC), oldest first.
     ///
-    /// At first there is one sample per second. If there are more than 720, adjacent ones are merged.
+    /// The samples of earlier runs are included. At first there is one sample per second. Once there are more than 720,
+    /// adjacent samples are merged.
     #[pyo3(signature = (after=0.0))]
     fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {
         let samples = py.detach(|| self.running.samples(after));
@@ -165,7 +170,7 @@ impl Job {
         read_json(py, &text)
     }
 
-    /// Returns the final counters after the end: the fields of `fetchmill.Report`.
+    /// Return the final counters of a job that has ended, as the fields of `fetchmill.Report`.
     ///
     /// Raises:
     ///     FetchmillError: an error stopped the job. The class depends on the exit code.
@@ -200,7 +205,7 @@ pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCoun
     dict.set_item("failures", failures)
 }
 
-/// Adds the failures by status to a dict. Statuses are strings.
+/// Adds the number of failures per status to a dict, with the statuses as strings.
 pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) -> PyResult<()> {
     let counts = PyDict::new(dict.py());
     for (status, count) in statuses.iter() {
@@ -209,7 +214,8 @@ pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) ->
     dict.set_item("failed_statuses", counts)
 }
 
-/// Adds opt-outs to a dict: by rule, and by host for the hosts whose robots.txt forbids the most targets.
+/// Adds the opt-outs to a dict, both by rule and by host. Only the hosts whose robots.txt forbids the most targets are
+/// included.
 pub(crate) fn set_opt_outs(dict: &Bound<'_, PyDict>, opt_outs: &OptOutCounts) -> PyResult<()> {
     let (rules, hosts) = (PyDict::new(dict.py()), PyDict::new(dict.py()));
     for (rule, count) in opt_outs.rules() {
@@ -276,7 +282,7 @@ fn limited_by_dict<'py>(
     Ok(Some(dict))
 }
 
-/// Returns latencies in seconds.
+/// Returns a dict of latencies in seconds.
 fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("p50", latency.p50)?;
@@ -286,7 +292,7 @@ fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>>
     Ok(dict)
 }
 
-/// Returns the waits of a job.
+/// Returns a dict for each wait of a job.
 pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let dict_of = |wait: &Wait| {
         let dict = PyDict::new(py);
@@ -298,7 +304,7 @@ pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<B
     waits.iter().map(dict_of).collect()
 }
 
-/// Returns the results of a check. Rows are JSON.
+/// Returns the results of a check as a dict. Rows are JSON.
 fn summary_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
     let (dict, counts) = (PyDict::new(py), PyDict::new(py));
     for (answer, count) in summary.counts() {

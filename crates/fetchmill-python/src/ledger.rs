@@ -1,4 +1,4 @@
-//! Access to the journal of a destination.
+//! Read access to the journal of a destination.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::job::{read_json, set_opt_outs, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
-/// A reason, the number of skipped targets, and some of their names.
+/// A reason, the number of targets skipped for it, and some of their names.
 type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 
 /// Number of rows in a batch.
 const BATCH_ROWS: usize = 1000;
 
-/// Returns the counters from the journal of a destination: the fields of `fetchmill.Status`.
+/// Return the counters from a destination's journal, as the fields of `fetchmill.Status`.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -70,7 +70,9 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     Ok(dict)
 }
 
-/// Returns the options of a destination's job, in the form of `to_json`. None if the job did not store them.
+/// Return the options of a destination's job in the form of `to_json`.
+///
+/// Return None if the job did not store its options.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -83,7 +85,7 @@ pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>)
     py.detach(read).map_err(|error| errors::of(&error))
 }
 
-/// Returns the samples of a destination's job, oldest first, in the form of `Job.samples`.
+/// Return the samples of a destination's job, oldest first, in the form of `Job.samples`.
 ///
 /// The job may be running.
 ///
@@ -99,9 +101,9 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     read_json(py, &format!("[{}]", samples.join(",")))
 }
 
-/// Returns up to `count` paths of folders that could not be listed, in order, starting after `after`.
+/// Return up to `count` paths of folders that could not be listed, in order, starting after `after`.
 ///
-/// `dest` may also be the results file of a list.
+/// `dest` may also be the results file of a `list` run.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -120,7 +122,7 @@ pub(crate) fn failed_folders(
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
 }
 
-/// Returns the skipped targets: each reason, the number of targets, and the names of the first 100.
+/// Return each reason for skipped targets, the number of targets, and the names of the first 100 of them.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
@@ -133,15 +135,15 @@ pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     Ok(found.into_iter().map(of_reason).collect())
 }
 
-/// Returns the text of a name as in a manifest: the name, or `%bytes:` and the percent-encoded name.
+/// Return a name as it appears in a manifest: unchanged, or as `%bytes:` and the percent-encoded name.
 #[pyfunction]
 pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
     name::to_text(name)
 }
 
-/// Reads the absent and failed targets of a job, in batches.
+/// Absent and failed targets of a job, read in batches.
 ///
-/// Opens the journal for reading.
+/// The constructor opens the journal for reading.
 ///
 /// Raises:
 ///     UsageError: there is no job.
@@ -151,7 +153,7 @@ pub(crate) struct Failures {
     reader: Mutex<FailureReader>,
 }
 
-/// Reads the shards first, followed by the folders that could not be listed.
+/// Reads the shards first, and then the folders that could not be listed.
 struct FailureReader {
     place: JobLocation,
     columns: ExtraColumns,
@@ -189,7 +191,7 @@ impl FailureReader {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    // Omit the replies, which are not reported here and may take 64 KiB each.
+                    // Omit the replies. They are not reported here and can take up to 64 KiB each.
                     Some(row) => {
                         let row = FailureRow { replies_hex: None, ..row? };
                         batch.push(FailureItem::Target(Box::new(row)));
@@ -223,7 +225,7 @@ impl Failures {
         Ok(Failures { reader: Mutex::new(reader) })
     }
 
-    /// Returns the next failures: the fields of `fetchmill.Failure`. Empty at the end.
+    /// Return the next failures, as the fields of `fetchmill.Failure`. The list is empty at the end.
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let read = || {
             let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! The Python binding: thin classes over the core and the server. Options come as one JSON object. Counters are
-//! returned as dicts, batches as lists. There is no call per object, and every wait releases the GIL.
+//! The Python binding: thin classes over the core and the server. Options arrive as one JSON object, counters are
+//! returned as dicts, and batches as lists. There is no call per object, and every wait releases the GIL.
 
 #![allow(clippy::doc_markdown, reason = "comments become docstrings in Python's style")]
 
@@ -29,10 +29,10 @@ use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// The Rust core for Python. This module is private; `fetchmill` exports the public names.
+/// The Rust core for Python. This module is private, and `fetchmill` exports the public names.
 ///
-/// Options are passed as one JSON object. Counters are returned as dicts, batches as lists, so there is no call per
-/// object. All errors are classes of `fetchmill.errors`.
+/// Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so there is no call per
+/// object. All exceptions are classes of `fetchmill.errors`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

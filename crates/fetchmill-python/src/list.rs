@@ -1,4 +1,4 @@
-//! Reads lists without any request: their targets, for `--dry-run`, and their files, for shared jobs.
+//! Reads lists without sending requests: their targets for `--dry-run`, and their files for shared jobs.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use pyo3::types::PyBytes;
 use crate::errors;
 use crate::options;
 
-/// A URL (`None` for a line without one) and a name.
+/// A URL and a name. The URL is `None` for a line without one.
 type TargetTuple = (Option<String>, String);
 
-/// Reads the targets of a list without any request.
+/// Targets of a list, read without sending requests.
 ///
-/// Opens the list.
+/// The constructor opens the list.
 ///
 /// Args:
 ///     options: as for `Job`.
 ///
 /// Raises:
-///     UsageError: the list cannot be opened or an option cannot be used.
+///     UsageError: the list cannot be opened, or an option is invalid.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ListTargets {
     reading: Mutex<OpenList>,
@@ -66,9 +66,9 @@ impl ListTargets {
         Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming, names, count: 0 }) })
     }
 
-    /// Returns the next targets and the number of targets left out.
+    /// Return the next targets, and the number of targets left out.
     ///
-    /// None at the end. Each target has a URL (None for a line without one) and a name.
+    /// Return None at the end. Each target is a pair of a URL and a name. The URL is None for a line without one.
     ///
     /// Raises:
     ///     ListingError: the list cannot be read.
@@ -100,22 +100,22 @@ impl OpenList {
     }
 }
 
-/// A path, the name of its format, whether the file can be divided at line ends, its rows if it is Parquet, and its
+/// A path, the name of its format, whether the file can be divided at line ends, its number of Parquet rows, and its
 /// inventory.
 type FileTuple = (PathBuf, &'static str, bool, Option<u64>, Option<(String, String)>);
 
-/// Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
+/// Return the files of a list, sorted by name: a single file, the files in a folder, or the matches of a glob.
 ///
 /// Args:
 ///     options: as for `Job`.
 ///
 /// Returns:
-///     For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
-///     if it is Parquet. The files of an inventory are its data files. Each also has the `manifest.json` without data
-///     files, and its MD5.
+///     For each file: its path, the name of its format, whether it can be divided at line ends, its number of Parquet
+///         rows, and its inventory. For an inventory, the files are its data files. The last item then holds the
+///         `manifest.json` without the data files, and its MD5.
 ///
 /// Raises:
-///     UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
+///     UsageError: a file cannot be opened or is a pipe, the files have different formats, or an option is invalid.
 #[pyfunction]
 pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTuple>> {
     let request = options::parse(options)?;
@@ -133,12 +133,12 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
     Ok(files.into_iter().map(tuple).collect())
 }
 
-/// Number of bytes of a list that are returned at a time.
+/// Number of bytes of a list that are returned per call.
 const READ_BYTES: usize = 256 << 10;
 
-/// Reads the content of a list file, decompressed. The first bytes of the file determine the compression.
+/// Decompressed content of a list file. The first bytes of the file determine the compression.
 ///
-/// Opens the file.
+/// The constructor opens the file.
 ///
 /// Args:
 ///     path: the file.
@@ -160,7 +160,7 @@ impl ListBytes {
         Ok(ListBytes { label: path.display().to_string(), input: Mutex::new(input) })
     }
 
-    /// Returns the next bytes. Empty at the end.
+    /// Return the next bytes. They are empty at the end.
     ///
     /// Raises:
     ///     ListingError: the file is damaged or cannot be read.
@@ -177,18 +177,18 @@ impl ListBytes {
     }
 }
 
-/// Writes each row of Parquet lists to one of several files, which have the same columns.
+/// Write each row of some Parquet lists to one of several files, which all have the same columns.
 ///
 /// Args:
-///     lists: for each list its path, and the path of a file that contains one byte per row. The row is written to part
-///         `byte % len(parts)`.
+///     lists: for each list its path, and the path of a file that contains one byte per row. The row goes to
+///         part `byte % len(parts)`.
 ///     parts: paths of the parts.
 ///
 /// Returns:
-///     The number of rows of each part.
+///     The number of rows in each part.
 ///
 /// Raises:
-///     UsageError: a list has other columns than the first one.
+///     UsageError: a list does not have the same columns as the first one.
 ///     ListingError: a list cannot be read.
 ///     StorageError: a part cannot be written.
 #[pyfunction]

@@ -4,8 +4,8 @@ use fetchmill_store::journal::Doubtful;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Returns a complete name as data, so that users can search for it. Code that displays it must escape terminal control
-/// characters.
+/// Returns a complete name as data, so that users can search for it. Code that displays the result must escape terminal
+/// control characters.
 pub(crate) fn whole_text(name: &[u8]) -> String {
     use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(crate) fn whole_text(name: &[u8]) -> String {
     text
 }
 
-/// Adds the suspect objects to a report: the first names and the total number.
+/// Adds the suspect objects to a report, as their total number and the first names.
 pub(crate) fn set_doubtful(dict: &Bound<'_, PyDict>, doubtful: &Doubtful) -> PyResult<()> {
     let names: Vec<String> = doubtful.names.iter().map(|name| whole_text(name)).collect();
     dict.set_item("doubtful", names)?;

@@ -20,13 +20,14 @@ const BATCH_OBJECTS: usize = 1000;
 /// Maximum total size of bodies in a batch, unless a single body is larger.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Stored objects of a job, read in place. Many threads may call the methods at the same time.
+/// Stored objects of a job, read in place. Several threads may call the methods at the same time.
 ///
-/// An object is a tuple: name (str with surrogates for bytes that are not UTF-8), body, status, content_type, etag,
-/// last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
-/// of the kept columns to their values), content_encoding. Unknown values are None.
+/// An object is a tuple: name, body, status, content_type, etag, last_modified (seconds since 1970), fetched_at
+/// (microseconds), sequence, crc32c, url, columns, content_encoding. The name is a str with surrogates for bytes that
+/// are not UTF-8. The columns are a dict that maps the names of the kept columns to their values. Unknown values are
+/// None.
 ///
-/// Opens the journal and the files that it names.
+/// The constructor opens the journal and the files that it names.
 ///
 /// Raises:
 ///     UsageError: there is no job, or its format does not store objects.
@@ -55,17 +56,17 @@ impl Objects {
         Ok(Objects { destination: Mutex::new(Some(Arc::new(destination))) })
     }
 
-    /// Returns the format of the objects.
+    /// Return the format in which the objects are stored.
     fn format(&self) -> PyResult<&'static str> {
         Ok(self.destination()?.format().name())
     }
 
-    /// Closes the files. Every later call of another method raises a UsageError.
+    /// Close the files. After this, every other method raises a UsageError.
     fn close(&self) {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Returns the object with this name. None if there is none.
+    /// Return the object with this name, or None if there is none.
     ///
     /// Raises:
     ///     JournalError: a manifest, the shard or the object is damaged.
@@ -75,21 +76,23 @@ impl Objects {
         found.map(|found| object_tuple(py, &found, destination.columns())).transpose()
     }
 
-    /// Returns the size of the object with this name in bytes, from the manifests alone. None if there is none.
+    /// Return the size in bytes of the object with this name, or None if there is none.
+    ///
+    /// Only the manifests are read.
     fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {
         let destination = self.destination()?;
         py.detach(move || destination.length_of(&name)).map_err(|error| errors::of(&error))
     }
 
-    /// Returns the number of names.
+    /// Return the number of names.
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         let destination = self.destination()?;
         py.detach(|| destination.count()).map_err(|error| errors::of(&error))
     }
 
-    /// Returns up to `max` names, starting at a position, and the next position if there is one.
+    /// Return up to `max` names from a position on, and the next position if there is one.
     ///
-    /// With `with_lengths`, the names are tuples of name and length.
+    /// With `with_lengths`, each name is a tuple of name and length.
     #[pyo3(signature = (position, max, with_lengths))]
     fn names<'py>(
         &self,
@@ -115,14 +118,14 @@ impl Objects {
         Ok((list, page.next.as_ref().map(Position::to_text)))
     }
 
-    /// Returns all objects in storage order.
+    /// Return all objects, in storage order.
     fn batches(&self) -> PyResult<ObjectBatches> {
         let destination = self.destination()?;
         let columns = destination.columns().clone();
         Ok(ObjectBatches { objects: Mutex::new(Iter::new(destination, None)), columns })
     }
 
-    /// Returns all objects in storage order as an `arrow_array_stream` capsule.
+    /// Return all objects, in storage order, as an `arrow_array_stream` capsule.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let batches = ArrowBatches::new(Iter::new(self.destination()?, None));
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
@@ -152,7 +155,7 @@ impl ObjectBatches {
 
 #[pymethods]
 impl ObjectBatches {
-    /// Returns the next objects. Empty at the end.
+    /// Return the next objects. The list is empty at the end.
     ///
     /// Raises:
     ///     JournalError: a manifest, a shard or an object is damaged.
@@ -179,7 +182,7 @@ fn listed_tuple<'py>(py: Python<'py>, listed: &ListedName) -> PyResult<Bound<'py
     (name_of(py, &listed.name)?, listed.length).into_pyobject(py)
 }
 
-/// Returns the fields of `fetchmill.Object` in order, with times as numbers.
+/// Returns the fields of `fetchmill.Object`, in order. Times are numbers.
 fn object_tuple<'py>(
     py: Python<'py>,
     found: &FoundObject,
@@ -204,7 +207,7 @@ fn object_tuple<'py>(
         .into_pyobject(py)
 }
 
-/// Returns the kept values by column name, each with its type. Bytes that are not UTF-8 are replaced.
+/// Returns the typed values of the kept columns by name. Bytes that are not UTF-8 are replaced.
 pub(crate) fn kept_dict<'py>(
     py: Python<'py>,
     columns: &ExtraColumns,
@@ -219,7 +222,7 @@ pub(crate) fn kept_dict<'py>(
     Ok(dict)
 }
 
-/// Returns a typed kept value. Text that does not have this type stays text, and is the reason why its target
+/// Converts a kept value to its type. Text that cannot be converted stays text, and is the reason why its target
 /// failed.
 fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match kind.read(text) {
@@ -230,7 +233,7 @@ fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bou
     }
 }
 
-/// Returns a kept value with the type of its column. Text that does not have this type stays text.
+/// Convert a kept value to the type of its column. Text that cannot be converted stays text.
 #[pyfunction]
 pub(crate) fn column_value<'py>(py: Python<'py>, text: &str, kind: &str) -> PyResult<Bound<'py, PyAny>> {
     value_of(py, ColumnType::parse(kind).unwrap_or_default(), text.as_bytes())

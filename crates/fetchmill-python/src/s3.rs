@@ -11,15 +11,15 @@ use serde::de::DeserializeOwned;
 
 use crate::errors;
 
-/// An S3 store on its own threads, on loopback. After `stop`, most calls raise a UsageError.
+/// An S3 store on loopback that runs on its own threads. After `stop`, most calls raise a UsageError.
 ///
-/// Binds the port and starts to serve, without buckets or credentials.
+/// The constructor binds the port and starts to serve. At first there are no buckets and no credentials.
 ///
 /// Args:
-///     options: a JSON object: port, threads, region, virtual_host_suffix.
+///     options: a JSON object with port, threads, region and virtual_host_suffix.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or the port is taken.
+///     UsageError: an option is invalid, or the port is taken.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct S3 {
     running: Mutex<RunningStore>,
@@ -43,13 +43,13 @@ impl S3 {
         Ok(S3 { address: store.address().to_string(), running: Mutex::new(RunningStore::Yes(store)) })
     }
 
-    /// Adds a bucket. `options` is a JSON object with name, region, public, synthetic, size, key_prefix.
+    /// Add a bucket. `options` is a JSON object with name, region, public, synthetic, size and key_prefix.
     fn add_bucket(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.add_bucket(options))
     }
 
-    /// Puts an object. `modified` is its modification time in milliseconds since 1970.
+    /// Store an object. `modified` is its modification time in milliseconds since 1970.
     #[pyo3(signature = (bucket, key, body, modified=None))]
     fn put(
         &self,
@@ -63,7 +63,7 @@ impl S3 {
         self.with(py, |store| store.put(bucket, key, body, modified))
     }
 
-    /// Returns the objects that were put, sorted by key.
+    /// Return the objects that were stored, sorted by key.
     fn objects<'py>(&self, py: Python<'py>, bucket: &str) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         for (key, body) in self.with(py, |store| store.objects(bucket))? {
@@ -72,25 +72,25 @@ impl S3 {
         Ok(found)
     }
 
-    /// Adds credentials. `options` is a JSON object with access_key, secret_key, token, expires_in.
+    /// Add credentials. `options` is a JSON object with access_key, secret_key, token and expires_in.
     fn set_credentials(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.set_credentials(options))
     }
 
-    /// Changes the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`.
+    /// Change the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`.
     fn change(&self, py: Python<'_>, values: &str) -> PyResult<()> {
         let values = read(values)?;
         self.with(py, |store| store.change(&values))
     }
 
-    /// Sets the bodies that a GET returns instead of the listed ones.
+    /// Set the bodies that GET requests return instead of the listed ones.
     fn set_changed(&self, py: Python<'_>, changed: HashMap<String, Vec<u8>>) -> PyResult<()> {
         let changed = changed.into_iter().map(|(key, body)| (key, Bytes::from(body))).collect();
         self.with(py, |store| store.set_changed(changed))
     }
 
-    /// Returns the current counters, or the final ones after the end.
+    /// Return the current counters, or the final ones once the store has stopped.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningStore::Yes(store) => store.stats(),
@@ -100,7 +100,7 @@ impl S3 {
         py.import("json")?.call_method1("loads", (json,))
     }
 
-    /// Resets the counters to 0.
+    /// Reset the counters to 0.
     fn reset_stats(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |store| {
             store.reset_stats();
@@ -108,7 +108,7 @@ impl S3 {
         })
     }
 
-    /// Closes all connections and ends the threads. A second call does nothing.
+    /// Close all connections and end the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();
@@ -123,12 +123,12 @@ impl S3 {
 }
 
 impl S3 {
-    /// A thread that panicked has left the value unchanged.
+    /// Ignores poisoning, because a thread that panicked has left the value unchanged.
     fn running(&self) -> MutexGuard<'_, RunningStore> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with the store while it runs.
+    /// Calls `work` with the store if it is running.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

@@ -13,15 +13,15 @@ use crate::errors;
 
 /// A file server on its own threads.
 ///
-/// Binds the address and starts to serve.
+/// The constructor binds the address and starts to serve.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill._server`.
 ///     dest: the destination of a job, which is served instead of the options' content.
-///     state: folder of the journal, if the job was started with one.
+///     state: the folder of the journal, if the job was started with one.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, the address is taken, or the job does not store objects.
+///     UsageError: an option is invalid, the address is taken, or the job does not store objects.
 ///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Server {
@@ -63,13 +63,13 @@ impl Server {
         &self.address
     }
 
-    /// With TLS, the certificate of the authority that clients must trust, in PEM.
+    /// With TLS, the certificate of the authority that clients must trust, as PEM.
     #[getter]
     fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// Returns the counts of requests and replies by kind, as `GET /stats` does.
+    /// Return the numbers of requests and replies by kind, as `GET /stats` does.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
             RunningServer::Yes(server) => server.stats(),
@@ -79,7 +79,7 @@ impl Server {
         py.import("json")?.call_method1("loads", (json,))
     }
 
-    /// Closes all connections and ends the threads. A second call does nothing.
+    /// Close all connections and end the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -94,11 +94,11 @@ impl Server {
     }
 }
 
-/// Returns the body that a synthetic server sends for a name.
+/// Return the body that a synthetic server sends for a name.
 ///
 /// Args:
 ///     name: the name, as listed.
-///     size: its size in bytes.
+///     size: the size of the body in bytes.
 #[pyfunction]
 pub(crate) fn synthetic_body<'py>(py: Python<'py>, name: &str, size: usize) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &body(name, size))

@@ -1,4 +1,5 @@
-//! Starts a job. This may block, for example on a list in a pipe without a writer, and signals are handled meanwhile.
+//! Starts a job. Starting can block, for example on a list in a pipe without a writer, so signals are handled
+//! meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Interval at which Python can handle signals.
+/// How often Python can handle signals.
 const STEP: Duration = Duration::from_millis(50);
-/// Maximum time to wait for a start to end after a signal handler raised.
+/// How long to wait for a start to end after a signal handler raised an exception.
 const END: Duration = Duration::from_secs(5);
 
-/// Starts a job on a separate thread. Passes on an exception from a signal handler, and abandons the job if it
-/// starts after that.
+/// Starts a job on a separate thread. If a signal handler raises an exception, passes it on. If the job starts after
+/// that, it is abandoned.
 pub(crate) fn start<T: Send + 'static>(
     py: Python<'_>,
     start: impl FnOnce() -> Result<T> + Send + 'static,
@@ -28,7 +29,7 @@ pub(crate) fn start<T: Send + 'static>(
             break;
         }
         if let Err(raised) = py.check_signals() {
-            // If the job already has its lock, the lock is released before the program continues.
+            // If the job already holds its lock, this releases the lock before the program continues.
             py.detach(|| drop(starting.wait(END).then(|| starting.take())));
             return Err(raised);
         }

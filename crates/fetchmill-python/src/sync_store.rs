@@ -1,4 +1,4 @@
-//! Comparison and changes of a sync, for the program that runs its passes.
+//! Comparison and changes of a sync, for the program that runs the passes of the sync.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use crate::job::read_json;
 /// A name, an outcome, a failure kind, and a one-line description.
 type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>);
 
-/// Contents of a sync's destination, the plan of the current pass, and the lock against a second process.
+/// The contents of a sync's destination, the plan of the current pass, and a lock that keeps out other processes.
 ///
 /// Args:
-///     dest: the destination, which is created if it is missing.
-///     scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
-///     format: format in which objects are stored.
-///     shard_size: size of a shard in bytes. None for the default of the format.
-///     accept_foreign: whether `dest` may contain files that neither a job nor a sync has written.
+///     dest: the destination. It is created if it is missing.
+///     scratch: a folder for the plan of a dry run, in which `dest` is neither changed nor locked.
+///     format: the format in which objects are stored.
+///     shard_size: the size of a shard in bytes. None means the default of the format.
+///     accept_foreign: whether `dest` may contain files that were not written by a job or a sync.
 ///
 /// Raises:
 ///     UsageError: the destination contains something else.
@@ -40,7 +40,7 @@ pub(crate) struct SyncStore {
 }
 
 impl SyncStore {
-    /// Calls a function with the store and without the GIL.
+    /// Calls a function with the store, without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -75,7 +75,7 @@ impl SyncStore {
         Ok(SyncStore { store: Mutex::new(Some(store)) })
     }
 
-    /// Returns the state after the last pass. None before the first pass.
+    /// Return the state after the last pass. Return None before the first pass.
     fn base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(base) = self.with(py, |store| store.base())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -87,17 +87,19 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Returns whether the destination belongs to a `get` job.
+    /// Return whether the destination belongs to a `get` job.
     fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_job())
     }
 
-    /// Takes over the objects of a `get` job. Returns their number. With `scratch`, the job does not change.
+    /// Take over the objects of a `get` job and return their number. With `scratch`, the job stays unchanged.
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
     }
 
-    /// Returns facts for the next pass's job (`first_sequence`, `has_url`). None if objects are files.
+    /// Return what the job of the next pass needs (`first_sequence`, `has_url`).
+    ///
+    /// Return None if objects are stored as files.
     fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(next) = self.with(py, |store| store.next_numbers())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -106,12 +108,12 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Returns whether there is a plan of an unfinished pass.
+    /// Return whether there is a plan of an unfinished pass.
     fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_plan())
     }
 
-    /// Compares a listing with the destination. Returns the number of objects for each action.
+    /// Compare a listing with the destination. Return how many objects need each action.
     fn plan<'py>(&self, py: Python<'py>, listing: PathBuf, options: &str) -> PyResult<Bound<'py, PyDict>> {
         let read = serde_json::from_str::<PlanOptions>(options);
         let options = read.map_err(|error| errors::usage(&format!("invalid options of a plan: {error}")))?;
@@ -119,13 +121,15 @@ impl SyncStore {
         counts_dict(py, &counts)
     }
 
-    /// Returns the number of objects for each action in the existing plan.
+    /// Return how many objects need each action, according to the existing plan.
     fn planned<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.with(py, |store| store.planned())?;
         counts_dict(py, &counts)
     }
 
-    /// Returns up to `count` names with an action (`fetch`, `ask`, `remove`, `leave`) in order, after `after`.
+    /// Return up to `count` names that need an action, in order, starting after `after`.
+    ///
+    /// The action is `fetch`, `ask`, `remove` or `leave`.
     #[pyo3(signature = (action, after, count))]
     fn names(
         &self,
@@ -139,19 +143,21 @@ impl SyncStore {
         Ok(names.into_iter().map(Cow::Owned).collect())
     }
 
-    /// Writes the list of targets to request. Returns the number of rows.
+    /// Write the list of targets to request. Return the number of rows.
     fn write_requests(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         self.with(py, |store| store.write_requests(&path))
     }
 
-    /// Prepares the changes for up to `seconds`. Returns whether all are ready. The destination stays unchanged.
+    /// Prepare the changes for up to `seconds`. Return whether all of them are ready.
+    ///
+    /// The destination stays unchanged.
     #[pyo3(signature = (fetched, seconds))]
     fn prepare(&self, py: Python<'_>, fetched: Option<PathBuf>, seconds: f64) -> PyResult<bool> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
-    /// Moves the objects of a finished job into place for up to `seconds`. Returns whether everything is done.
+    /// Move the objects of a finished job into place for up to `seconds`. Return whether all are in place.
     #[pyo3(signature = (fetched, overwrite_local, seconds))]
     fn apply(
         &self,
@@ -164,7 +170,7 @@ impl SyncStore {
         self.with(py, |store| store.apply(fetched.as_deref(), overwrite_local, time))
     }
 
-    /// Returns the number of planned objects (`total`) and of applied ones (`done`).
+    /// Return the numbers of planned (`total`) and applied (`done`) objects.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (done, total) = self.with(py, |store| store.progress())?;
         let dict = PyDict::new(py);
@@ -173,14 +179,16 @@ impl SyncStore {
         Ok(dict)
     }
 
-    /// Ends the pass. Returns its counters.
+    /// End the pass and return its counters.
     fn conclude<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let ledger: SyncLedger = self.with(py, Store::conclude)?;
         let text = serde_json::to_string(&ledger).map_err(|error| errors::usage(&error.to_string()))?;
         read_json(py, &text)
     }
 
-    /// Returns up to `count` failures of the last pass after `after`: name, outcome, failure kind and detail.
+    /// Return up to `count` failures of the last pass, starting after `after`.
+    ///
+    /// Each failure is a tuple: name, outcome, failure kind and detail.
     #[pyo3(signature = (after, count))]
     fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
         let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;
@@ -190,12 +198,12 @@ impl SyncStore {
         Ok(failures.into_iter().map(tuple).collect())
     }
 
-    /// Deletes the plan.
+    /// Delete the plan.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, Store::discard)
     }
 
-    /// Closes the store, so that another process can work on the destination.
+    /// Close the store, so that another process can work on the destination.
     fn close(&self) {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

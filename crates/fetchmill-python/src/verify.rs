@@ -30,13 +30,14 @@ struct VerifyArguments {
     sample: Option<usize>,
     #[serde(default)]
     seed: u64,
-    /// The origin, if it is not the origin of the job.
+    /// Origin to compare with, if it is not the job's own.
     against: Option<String>,
 }
 
 /// A verification that runs on its own threads as soon as it is created.
 ///
-/// It ends if it is dropped early. The constructor locks the destination against jobs and starts the verification.
+/// The constructor locks the destination against jobs and starts the verification. A verification that is dropped early
+/// ends.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.verify`.
@@ -52,7 +53,7 @@ pub(crate) struct Verify {
     sample: Mutex<Option<DrawnSample>>,
 }
 
-/// Sampled objects, and everything needed to read and request them.
+/// Sampled objects, with everything that is needed to read and request them.
 struct DrawnSample {
     objects: std::vec::IntoIter<SampledObject>,
     reader: SampleReader,
@@ -80,20 +81,20 @@ impl Verify {
         Ok(Verify { running, dest, state, sample: Mutex::new(None) })
     }
 
-    /// Waits up to `seconds` for the verification to end, without the GIL.
+    /// Wait for up to `seconds` for the verification to end, without the GIL.
     ///
-    /// Returns whether it has ended. The caller must keep taking findings while it runs.
+    /// Return whether it has ended. While it runs, the caller must keep taking findings.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
-    /// Asks the verification to end early. A repair ends after the current shard.
+    /// Ask the verification to end early. A repair ends after the current shard.
     fn abort(&self) {
         self.running.abort();
     }
 
-    /// Returns the progress: the fields of `fetchmill._destination.verify.Progress`. Cheap at any time.
+    /// Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap at any time.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.running.progress();
         let dict = PyDict::new(py);
@@ -104,7 +105,7 @@ impl Verify {
         Ok(dict)
     }
 
-    /// Returns up to `max` findings that were not taken yet: the fields of `fetchmill.Finding`.
+    /// Return up to `max` findings that were not taken yet, as the fields of `fetchmill.Finding`.
     fn findings<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for finding in self.running.take_findings(max) {
@@ -113,7 +114,7 @@ impl Verify {
         Ok(list)
     }
 
-    /// Returns the result after the end: the fields of `fetchmill.VerifyReport`.
+    /// Return the result of a verification that has ended, as the fields of `fetchmill.VerifyReport`.
     ///
     /// Raises:
     ///     FetchmillError: an error stopped the verification. The class depends on the exit code.
@@ -131,7 +132,9 @@ impl Verify {
         Ok(dict)
     }
 
-    /// Returns the next sampled object: its name, the path of its request, its bytes. None after the last one.
+    /// Return the next sampled object: its name, the path to request, and its bytes.
+    ///
+    /// Return None after the last one.
     fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = || {
             let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,25 +7,25 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Hosts with every behaviour and their name server, on their own threads. All are on loopback.
+/// Test hosts for every behaviour, and their name server, on their own threads. All of them are on loopback.
 ///
-/// Binds all addresses and starts to serve.
+/// The constructor binds all addresses and starts to serve.
 ///
 /// Args:
 ///     options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
 ///
 /// Raises:
-///     UsageError: an option cannot be used, or an address is taken.
+///     UsageError: an option is invalid, or an address is taken.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct World {
     running: Mutex<RunningWorld>,
     /// Host and port of the name server, such as `127.0.0.1:5353`.
     #[pyo3(get)]
     dns: String,
-    /// HTTP port, the same at all addresses.
+    /// HTTP port, which is the same at all addresses.
     #[pyo3(get)]
     http_port: u16,
-    /// HTTPS port, the same at all addresses.
+    /// HTTPS port, which is the same at all addresses.
     #[pyo3(get)]
     https_port: u16,
     /// Certificate of the authority that clients must trust.
@@ -56,13 +56,13 @@ impl World {
         })
     }
 
-    /// Returns the names of all behaviours.
+    /// Return the names of all behaviours.
     #[staticmethod]
     fn behaviours() -> Vec<&'static str> {
         Behaviour::ALL.iter().map(|behaviour| behaviour.name()).collect()
     }
 
-    /// Returns the current counters, or the final ones after the end.
+    /// Return the current counters, or the final ones once the world has stopped.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningWorld::Yes(world) => world.stats(),
@@ -72,7 +72,7 @@ impl World {
         py.import("json")?.call_method1("loads", (json,))
     }
 
-    /// Closes all connections and ends the threads. A second call does nothing.
+    /// Close all connections and end the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();
@@ -87,7 +87,7 @@ impl World {
 }
 
 impl World {
-    /// A thread that panicked has left the value unchanged.
+    /// Ignores poisoning, because a thread that panicked has left the value unchanged.
     fn running(&self) -> MutexGuard<'_, RunningWorld> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

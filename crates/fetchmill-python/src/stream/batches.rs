@@ -1,4 +1,4 @@
-//! Replies as record batches, without a Python object per reply.
+//! Replies as record batches, which need no Python object per reply.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use super::input::{PendingRequest, url_text};
 use super::iterator::{Closable, Close, MoreBatches, ReplyStream};
 use super::request::Request;
 
-/// Maximum size of a batch in bytes, unless a single reply is larger.
+/// Maximum size of a batch in bytes. A batch with a single reply may be larger.
 const BATCH_BYTES: usize = 16 * MIB;
 
-/// Record batches of replies. It is an iterator, and also a stream of Arrow's C data interface.
+/// Record batches of replies. This is an iterator, and also a stream of Arrow's C data interface.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Batches {
     inner: Closable<BatchStream>,
@@ -52,7 +52,7 @@ impl Close for BatchStream {
 }
 
 impl BatchStream {
-    /// Returns the next batch with the full number of rows, or fewer at the end.
+    /// Returns the next batch. Only the last batch has fewer rows than requested.
     fn read(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         while !self.stream.is_closing().load(Ordering::SeqCst)
             && self.rows.len() < self.batch_size
@@ -93,7 +93,7 @@ impl BatchStream {
     }
 
     fn read_or_close(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        // Report the first error.
+        // The first error is the one to report.
         self.read(py).inspect_err(|_| drop(self.stream.close(py)))
     }
 }
@@ -122,14 +122,14 @@ impl Batches {
         slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // There is only one schema. A consumer that wants another must cast.
+        // There is only one schema. A consumer that wants a different one must cast.
         let _ = requested_schema;
         let reader = BatchReader { batches: slf.clone().unbind() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(slf.py(), stream, c"arrow_array_stream")
     }
 
-    /// Abandons the requests in flight. Any thread may call it.
+    /// Abandon the requests in flight. Any thread may call this.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py)
     }
@@ -171,7 +171,7 @@ impl RecordBatchReader for BatchReader {
     }
 }
 
-/// One record batch, for consumers of Arrow's C data interface.
+/// A record batch for consumers of Arrow's C data interface.
 #[pyclass(frozen, name = "Batch", module = "fetchmill")]
 pub(crate) struct ArrowBatch {
     batch: RecordBatch,

@@ -1,4 +1,4 @@
-//! A large body as a buffer. It is not copied, and its memory lives as long as any view of it.
+//! A large body as a buffer. It is never copied, and its memory lives as long as any view of it.
 
 use std::os::raw::c_int;
 
@@ -6,7 +6,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Owner of the bytes behind the memoryview of a large body.
+/// Owner of the bytes in the memoryview of a large body.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct BodyBuffer {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ impl BodyBuffer {
         let length =
             ffi::Py_ssize_t::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("too large"))?;
         let start = bytes.as_ptr().cast_mut().cast();
-        // The view references the owner of the bytes, so the bytes outlive it. They never change, and the view is
+        // The view references the owner of the bytes, so the bytes outlive the view. They never change, and the view is
         // read-only.
         let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }

@@ -12,13 +12,13 @@ use crate::errors;
 
 /// The thread that fetches for streams, with its connections. It ends when this object is dropped.
 ///
-/// Starts the thread.
+/// The constructor starts the thread.
 ///
 /// Args:
 ///     options: a JSON object with the fields of `fetchmill.StreamOptions`. Missing fields have their defaults.
 ///
 /// Raises:
-///     UsageError: an option cannot be used.
+///     UsageError: an option is invalid.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Fetcher {
     inner: CoreFetcher,
@@ -39,9 +39,10 @@ impl Fetcher {
         clippy::needless_pass_by_value,
         reason = "Python passes them by name"
     )]
-    /// Opens a stream.
+    /// Open a stream.
     ///
-    /// Without `items`, the caller adds them with `Stream.add`. With `owns`, the thread ends with the stream.
+    /// Without `items`, the caller adds the items with `Stream.add`. With `owns`, the thread ends together with the
+    /// stream.
     fn stream(
         slf: &Bound<'_, Self>,
         items: Option<Bound<'_, PyAny>>,
@@ -54,7 +55,7 @@ impl Fetcher {
         Self::open(slf, items, (ordered, raises, certain), owns, state.as_deref()).map(Stream::new)
     }
 
-    /// Opens a stream whose replies are rows of record batches.
+    /// Open a stream that returns replies as rows of record batches.
     fn batches(
         slf: &Bound<'_, Self>,
         items: &Bound<'_, PyAny>,
@@ -66,13 +67,13 @@ impl Fetcher {
         Ok(Batches::new(stream, batch_size))
     }
 
-    /// Returns the current maximum number of requests in flight.
+    /// Return how many requests may currently be in flight.
     #[getter]
     fn concurrency(&self) -> usize {
         self.inner.concurrency()
     }
 
-    /// Ends the thread. Open streams then raise an InternalError.
+    /// End the thread. Streams that are still open then raise an InternalError.
     pub(super) fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.end());
     }

@@ -1,4 +1,4 @@
-//! The header fields of a reply, looked up in its head on each access.
+//! The header fields of a reply. Each access looks them up in the reply's head.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use pyo3::types::{PyBytes, PyIterator, PyList};
 
 use super::pickling::{Reduced, reduced};
 
-/// Header fields by name. The case of names is ignored.
+/// Header fields by name, ignoring case.
 ///
-/// Repeated fields are joined by commas. `get_all` returns them separately.
+/// The values of repeated fields are joined by commas. `get_all` returns them separately.
 #[pyclass(frozen, mapping, module = "fetchmill")]
 pub(crate) struct Headers {
     head: Box<[u8]>,
 }
 
-/// Returns a value as a string. If it is not UTF-8, each byte becomes a character.
+/// Returns a value as a string. If the value is not UTF-8, each byte becomes one character.
 fn text(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) => text.to_owned(),
@@ -25,7 +25,7 @@ fn text(value: &[u8]) -> String {
     }
 }
 
-/// Iterates over the names and values in a head, which was checked on arrival.
+/// Iterates over the names and values in a head that was validated on arrival.
 pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
     field_lines(head).map(|line| (line.name, line.unfolded()))
 }
@@ -95,7 +95,7 @@ impl Headers {
         Headers::new(head)
     }
 
-    /// Returns the value of a field, or the default.
+    /// Return the value of a field, or the default.
     #[pyo3(signature = (name, default=None))]
     fn get<'py>(
         &self,
@@ -109,23 +109,23 @@ impl Headers {
         }
     }
 
-    /// Returns all values of a field, in the order of the reply.
+    /// Return all values of a field, in the order in which they appear in the reply.
     fn get_all(&self, name: &str) -> Vec<String> {
         let own = fields(&self.head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
         own.map(|(_, value)| text(&value)).collect()
     }
 
-    /// Returns the names, each once.
+    /// Return the names, each one once.
     fn keys(&self) -> Vec<String> {
         self.names()
     }
 
-    /// Returns the values, in the order of the names.
+    /// Return the values, in the order of the names.
     fn values(&self) -> Vec<String> {
         self.pairs().into_iter().map(|(_, value)| value).collect()
     }
 
-    /// Returns pairs of name and value.
+    /// Return pairs of name and value.
     fn items(&self) -> Vec<(String, String)> {
         self.pairs()
     }

@@ -1,5 +1,5 @@
-//! Input of a stream. Items are taken from an iterable only if there is room. They are kept until their replies are
-//! returned.
+//! Input of a stream. Items are taken from an iterable only if there is room, and are kept until their replies have
+//! been returned.
 
 use fetchmill_engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow};
 use fetchmill_model::limits;
@@ -11,13 +11,13 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::request::Request;
 use crate::errors;
 
-/// Maximum number of items taken at a time from a fast iterable. A slow one is read item by item, so that no request
-/// waits for the next item.
+/// Maximum number of items to take at a time from a fast iterable. A slow iterable is read item by item, so that no
+/// request waits for the next item.
 const CHUNK_MAX: usize = 64;
-/// Chunk size at which an iterable is fast enough to be read before returning available replies.
+/// Chunk size from which an iterable counts as fast. A fast iterable is read before available replies are returned.
 const CHUNK_QUICK: usize = 8;
 
-/// A requested item and its position in the input.
+/// An item whose reply is outstanding, and its position in the input.
 pub(super) struct PendingRequest {
     pub(super) object: Py<PyAny>,
     pub(super) index: u64,
@@ -31,33 +31,33 @@ pub(super) struct Feed {
     is_ended: bool,
     asked: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
-    /// Number of items taken from the input whose replies have not been returned.
+    /// Number of items taken from the input whose replies have not been returned yet.
     outstanding: usize,
     /// Upper limit of `outstanding`.
     window: StreamWindow,
-    /// Number of outstanding items that is always allowed.
+    /// Number of outstanding items that is always allowed, regardless of the window.
     outstanding_least: usize,
     next_index: u64,
     next_turn: u64,
     chunk: usize,
     requests: RequestBatch,
-    /// Progress of the program, if it is saved.
+    /// Progress of the program. `None` if it is not saved.
     advance: Option<StreamProgress>,
 }
 
-/// Returns the time with a precision of a few milliseconds. Cheap enough to be called per item.
+/// Returns the time, accurate to a few milliseconds. This is cheap enough to be called for every item.
 fn coarse_now() -> Timespec {
     clock_gettime(ClockId::MonotonicCoarse)
 }
 
 impl Feed {
-    /// Creates a feed for an iterator. Without one, the caller adds the items.
+    /// Creates a feed for an iterator. If there is none, the caller adds the items.
     pub(super) fn new(
         iterator: Option<Py<PyIterator>>,
         window: StreamWindow,
         advance: Option<StreamProgress>,
     ) -> Self {
-        // Missing items of an earlier run with a higher limit get extra room.
+        // If an earlier run had a higher limit, more items than usual may be missing. They need extra room.
         let missing = advance.as_ref().map_or(0, StreamProgress::missing_before);
         Feed {
             iterator,
@@ -80,7 +80,7 @@ impl Feed {
         if self.is_ended {
             return 0;
         }
-        // The maximum number in flight may have decreased.
+        // The limit of requests in flight may have decreased since.
         self.window.most().max(self.outstanding_least).saturating_sub(self.outstanding)
     }
 
@@ -89,12 +89,12 @@ impl Feed {
         self.iterator.is_some() && self.room() > 0
     }
 
-    /// Returns whether to read the iterator before returning a reply.
+    /// Returns whether to read the iterator before returning the next reply.
     pub(super) fn is_quick(&self) -> bool {
         self.chunk >= CHUNK_QUICK && self.iterator.is_some() && self.room() >= self.chunk
     }
 
-    /// Returns whether the input has ended and all replies were returned.
+    /// Returns whether the input has ended and all replies have been returned.
     pub(super) fn is_over(&self) -> bool {
         self.is_ended && self.outstanding == 0
     }
@@ -106,7 +106,7 @@ impl Feed {
         self.advance.as_ref().map_or(Ok(()), StreamProgress::end_of_input).map_err(|error| errors::of(&error))
     }
 
-    /// Stops reading the input, even if there is more. Makes the progress durable.
+    /// Stops reading the input, even if there is more of it. Makes the progress durable.
     pub(super) fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         self.is_ended = true;
         self.iterator = None;
@@ -114,14 +114,15 @@ impl Feed {
         py.detach(|| advance.end()).map_err(|error| errors::of(&error))
     }
 
-    /// Records that the program is finished with the reply of this item.
+    /// Records that the program is done with the reply to this item.
     pub(super) fn done(&mut self, index: u64) -> PyResult<()> {
         let Some(advance) = &mut self.advance else { return Ok(()) };
         advance.done(index);
         advance.tell().map_err(|error| errors::of(&error))
     }
 
-    /// Visits the objects for the garbage collector, because a generator may refer to the stream that it feeds.
+    /// Visits the objects for the garbage collector. This matters because a generator can refer to the stream that it
+    /// feeds.
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.iterator)?;
         self.asked.iter().flatten().try_for_each(|asked| visit.call(&asked.object))
@@ -133,9 +134,10 @@ impl Feed {
         self.free.clear();
     }
 
-    /// Takes some items from the iterator and submits them.
+    /// Takes items from the iterator and submits them.
     pub(super) fn pull(&mut self, py: Python<'_>, channel: &Channel) -> PyResult<()> {
-        // Check for signals here, because an iterator without Python code would block them while items are skipped.
+        // Check for signals here. An iterator implemented without Python code would otherwise block them while items
+        // are skipped.
         py.check_signals()?;
         let started = coarse_now();
         let wanted = self.room().min(self.chunk);
@@ -155,7 +157,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Adds an item, unless the program finished it in an earlier run.
+    /// Adds an item, unless the program finished with it in an earlier run.
     pub(super) fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let request = item.cast::<Request>().ok().map(Bound::get);
         let url = match (item.cast::<PyString>(), request) {
@@ -193,23 +195,23 @@ impl Feed {
         advance.pull(url, call).map_err(|error| errors::of(&error))
     }
 
-    /// Submits the added items.
+    /// Submits the items that were added.
     pub(super) fn submit(&mut self, channel: &Channel) {
-        // Do not fetch before the input is known to be the same as in the earlier run.
+        // Fetch nothing until the input is known to be the same as in the earlier run.
         let is_behind = self.advance.as_ref().is_some_and(StreamProgress::is_behind);
         if !self.requests.is_empty() && !is_behind {
             channel.submit(&mut self.requests);
         }
     }
 
-    /// Takes the item that a reply belongs to.
+    /// Takes out the item that a reply answers.
     pub(super) fn take(&mut self, slot: u32) -> PyResult<PendingRequest> {
         let asked = self.asked.get_mut(slot as usize).and_then(Option::take);
         self.free.push(slot);
         asked.ok_or_else(|| errors::exception("InternalError", "a reply to an unknown request"))
     }
 
-    /// Returns the slot of an item without a reply. This search runs only before a wait.
+    /// Returns the slot of an item that has no reply yet. This search runs only before a wait.
     pub(super) fn slot_of(&self, turn: u64) -> Option<u32> {
         let is_it = |asked: &Option<PendingRequest>| asked.as_ref().is_some_and(|asked| asked.turn == turn);
         self.asked.iter().position(is_it).map(|slot| slot as u32)
@@ -221,8 +223,8 @@ impl Feed {
     }
 }
 
-/// Returns the text of a URL without a copy. It is empty for a URL with a lone surrogate, or one that is too long for
-/// any server.
+/// Returns the text of a URL without copying it. The text is empty if the URL contains a lone surrogate or is too long
+/// for any server.
 pub(super) fn url_text<'a>(url: &'a Bound<'_, PyString>) -> &'a str {
     url.to_str().ok().filter(|text| text.len() <= limits::URL_BYTES_MAX).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Iterator over a stream's replies.
+//! An iterator over the replies of a stream.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const STEP: Duration = Duration::from_millis(50);
 /// Result of taking the next reply.
 enum NextReply {
     Reply(Py<Reply>),
-    /// No reply yet, but more will come.
+    /// No reply has arrived yet, but more are expected.
     Later,
     /// There are no more replies.
     End,
@@ -34,25 +34,25 @@ struct EarlyReply {
     large: usize,
 }
 
-/// State after a batch.
+/// How to continue after a batch.
 #[derive(PartialEq, Eq)]
 pub(super) enum MoreBatches {
-    /// Another batch was taken, or more requests are in flight.
+    /// Another batch was taken, or more requests are now in flight.
     Some,
-    /// The caller must wait for replies in flight.
+    /// The caller must wait for the replies to requests in flight.
     Later,
-    /// There is nothing more.
+    /// There are no more batches.
     End,
 }
 
-/// The replies of one stream: an iterator for one thread, or both ends of an asynchronous iterator.
+/// The replies of one stream. Serves as an iterator for one thread, or as both ends of an asynchronous iterator.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Stream {
     inner: Closable<ReplyStream>,
 }
 
-/// A value used by one thread at a time, which any thread may close. If it is in use, its user closes it as soon as
-/// possible.
+/// A value that one thread uses at a time and any thread may close. If the value is in use, the thread that uses it
+/// closes it as soon as possible.
 pub(super) struct Closable<T> {
     inner: Mutex<T>,
     is_closing: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// Uses the value. Fails if another thread or code in the stream's own input is using it.
+    /// Uses the value. Fails if another thread is using it, or if this call comes from the stream's own input.
     pub(super) fn using<R>(&self, py: Python<'_>, run: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let Some(mut inner) = self.try_lock() else {
             let message = "the stream is in use; read its replies in one thread only, and never from within \
@@ -84,7 +84,7 @@ impl<T: Close> Closable<T> {
         result
     }
 
-    /// Closes the value now, or as soon as its user can.
+    /// Closes the value now, or lets the thread that uses it do so.
     pub(super) fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.is_closing.store(true, Ordering::SeqCst);
         self.close_if_wanted(py)
@@ -97,7 +97,7 @@ impl<T: Close> Closable<T> {
         }
     }
 
-    /// Visits the value for the garbage collector. A value in use is alive and is skipped.
+    /// Visits the value for the garbage collector. A value that is in use is skipped, because it is alive anyway.
     pub(super) fn visit(
         &self,
         visit: impl FnOnce(&T) -> Result<(), PyTraverseError>,
@@ -119,22 +119,22 @@ pub(super) trait Close {
 }
 
 pub(super) struct ReplyStream {
-    /// Set to close the stream, possibly from another thread.
+    /// Set by any thread to ask for the stream to be closed.
     is_closing: Arc<AtomicBool>,
     /// `None` after closing.
     channel: Option<Channel>,
     feed: Feed,
     replies: ReplyBatch,
     position: usize,
-    /// Replies that arrived before their turn. The first slot is for the next reply.
+    /// Replies that arrived before their turn. The first slot belongs to the next reply.
     early: Option<VecDeque<Option<EarlyReply>>>,
     /// Total size in bytes of the large bodies in `early`.
     kept: usize,
     next_turn: u64,
-    /// The reply that the program is using.
+    /// Index of the reply that the program is using.
     current: Option<u64>,
     raises: bool,
-    /// Client created only for this stream, which ends with it.
+    /// The client, if it was created only for this stream and ends with it.
     owner: Option<Py<PyAny>>,
 }
 
@@ -173,7 +173,7 @@ impl ReplyStream {
         &self.is_closing
     }
 
-    /// Returns the next reply, if it is available. Closes the stream after an error or the last reply.
+    /// Returns the next reply if it is available. Closes the stream after an error or the last reply.
     fn next(&mut self, py: Python<'_>) -> PyResult<NextReply> {
         if self.is_closing.load(Ordering::SeqCst) {
             self.close(py)?;
@@ -192,7 +192,7 @@ impl ReplyStream {
                 }
             }
             Ok(NextReply::End) => self.close(py)?,
-            // Report the first error.
+            // The first error is the one to report.
             Err(_) => drop(self.close(py)),
         }
         next
@@ -216,7 +216,7 @@ impl ReplyStream {
         }
     }
 
-    /// Takes the next batch, or more items from the input. Called after the last reply of a batch.
+    /// Takes the next batch, or more items from the input. Called once all replies of a batch have been taken.
     pub(super) fn advance(&mut self, py: Python<'_>) -> PyResult<MoreBatches> {
         let Some(channel) = &self.channel else { return Ok(MoreBatches::End) };
         match channel.take(&mut self.replies, Duration::ZERO) {
@@ -236,7 +236,7 @@ impl ReplyStream {
         Ok(MoreBatches::Some)
     }
 
-    /// Takes the next reply in the batch. Returns its item and its position in the batch.
+    /// Takes the next reply of the batch. Returns its item, and its position in the batch.
     pub(super) fn take_record(&mut self) -> PyResult<Option<(PendingRequest, usize)>> {
         let Some(record) = self.replies.get(self.position) else { return Ok(None) };
         let asked = self.feed.take(record.slot)?;
@@ -249,7 +249,7 @@ impl ReplyStream {
         &self.replies
     }
 
-    /// Takes items from a fast input before using the available replies.
+    /// Takes items from a fast input before the available replies are used.
     pub(super) fn pull_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
         match &self.channel {
             Some(channel) if self.feed.is_quick() => self.feed.pull(py, channel),
@@ -267,7 +267,7 @@ impl ReplyStream {
         self.feed.clear();
     }
 
-    /// Returns the next reply, if it has arrived.
+    /// Returns the next reply if it has arrived.
     fn give(&mut self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         let Some(early) = &mut self.early else {
             let is_there = self.replies.get(self.position).is_some();
@@ -288,8 +288,8 @@ impl ReplyStream {
                 self.next_turn += 1;
                 return Ok(Some(reply));
             }
-            // There are never more slots than outstanding items, because the input is not read while the first reply is
-            // missing and the window is full.
+            // There are never more slots than outstanding items. While the first reply is missing and the window is
+            // full, the input is not read.
             while early.len() <= place {
                 early.push_back(None);
             }
@@ -302,7 +302,7 @@ impl ReplyStream {
         Ok(None)
     }
 
-    /// Returns the size in bytes of the next reply's body if it is large, otherwise 0.
+    /// Returns the size in bytes of the next reply's body if the body is large, otherwise 0.
     fn large_bytes(&self) -> usize {
         match self.replies.get(self.position).map(|record| &record.body) {
             Some(ReplyBody::Large(bytes)) => bytes.len(),
@@ -318,14 +318,15 @@ impl ReplyStream {
         early.reply
     }
 
-    /// Reports the item that all kept replies wait for. Its reply must be fetched, however many bytes are kept.
+    /// Reports which item all kept replies are waiting for. Its reply must be fetched, no matter how many bytes are
+    /// kept.
     fn want(&self) {
         if let Some(channel) = self.channel.as_ref().filter(|_| self.early.is_some()) {
             channel.want(if self.kept > 0 { self.feed.slot_of(self.next_turn) } else { None });
         }
     }
 
-    /// Creates the next reply in the batch. Returns it and its turn.
+    /// Creates the next reply of the batch. Returns the reply and its turn.
     fn make(&mut self, py: Python<'_>) -> PyResult<(Py<Reply>, u64)> {
         let position = self.position;
         self.position += 1;
@@ -336,7 +337,7 @@ impl ReplyStream {
         Ok((Py::new(py, made)?, asked.turn))
     }
 
-    /// Waits up to [`STEP`] without the GIL. If a signal handler raises, closes the stream.
+    /// Waits for up to [`STEP`] without the GIL. Closes the stream if a signal handler raises an exception.
     pub(super) fn wait(&mut self, py: Python<'_>) -> PyResult<()> {
         self.want();
         let (channel, replies) = (&self.channel, &mut self.replies);
@@ -358,7 +359,7 @@ fn dead() -> PyErr {
 impl Close for ReplyStream {
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         let (channel, owner) = (self.channel.take(), self.owner.take());
-        // Replies that arrived but were not returned are dropped too.
+        // Also drops replies that arrived but were not returned.
         (self.replies, self.position) = (ReplyBatch::default(), 0);
         self.early = self.early.as_ref().map(|_| VecDeque::new());
         if let Some(channel) = channel {
@@ -397,7 +398,9 @@ impl Stream {
         })
     }
 
-    /// Returns the next reply if it is available. None if the caller must wait for it.
+    /// Return the next reply if it is available.
+    ///
+    /// Return None if the caller must wait for it.
     ///
     /// Raises:
     ///     StopAsyncIteration: there are no more replies.
@@ -409,12 +412,12 @@ impl Stream {
         })
     }
 
-    /// Returns how many items can be added.
+    /// Return how many more items can be added.
     fn room(&self, py: Python<'_>) -> PyResult<usize> {
         self.inner.using(py, |stream| Ok(if stream.channel.is_some() { stream.feed.room() } else { 0 }))
     }
 
-    /// Adds items. The caller must not add more than there is room for.
+    /// Add items. There must be room for all of them.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn add(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.inner.using(py, |stream| {
@@ -427,12 +430,12 @@ impl Stream {
         })
     }
 
-    /// Ends the input. No more items are added.
+    /// End the input. After this, no more items may be added.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.using(py, |stream| stream.feed.end())
     }
 
-    /// Returns a descriptor. After `arm`, it becomes readable when there are replies.
+    /// Return a descriptor. After a call of `arm`, it becomes readable as soon as there are replies.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inner.using(py, |stream| {
             let Some(channel) = &stream.channel else { return Err(PyStopIteration::new_err(())) };
@@ -440,12 +443,12 @@ impl Stream {
         })
     }
 
-    /// Returns whether the stream is neither at its end nor closed.
+    /// Return whether the stream is neither at its end nor closed.
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.using(py, |stream| Ok(stream.channel.is_some()))
     }
 
-    /// Makes the descriptor unreadable again.
+    /// Make the descriptor unreadable again.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.using(py, |stream| {
             if let Some(channel) = &stream.channel {
@@ -455,19 +458,19 @@ impl Stream {
         })
     }
 
-    /// Requests a signal on the descriptor. Returns False if something is already available.
+    /// Request a signal on the descriptor. Return False if something is already available.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.using(py, |stream| {
             stream.want();
             let Some(channel) = &stream.channel else { return Ok(false) };
-            // The order matters: a change between the two calls is either seen or signalled.
+            // The order of the two calls matters: it ensures that a change between them is either seen or signalled.
             Ok(channel.arm() && (!stream.feed.is_over() || channel.is_uncertain()))
         })
     }
 
-    /// Abandons the requests in flight. With a state folder, the progress so far becomes durable.
+    /// Abandon the requests in flight. With a state folder, makes the progress so far durable.
     ///
-    /// Any thread may call it. A loop over the replies then ends.
+    /// Any thread may call this. A loop over the replies ends as a result.
     ///
     /// Raises:
     ///     StorageError: the progress could not be made durable.

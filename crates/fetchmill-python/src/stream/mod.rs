@@ -1,4 +1,4 @@
-//! Requests of a Python program: from an iterable to batches, and from batches to replies.
+//! Requests of a Python program, on their way from an iterable to batches, and from batches to replies.
 
 mod batches;
 mod body;

@@ -14,13 +14,13 @@ use crate::errors;
 /// Times of a request in seconds.
 #[pyclass(frozen, get_all, module = "fetchmill")]
 pub(crate) struct Timings {
-    /// Time from when the request was taken from the input to the start of its last attempt.
+    /// Time between taking the request from the input and starting its last attempt.
     queue: f64,
-    /// Time to open the connection, unless an existing one was used.
+    /// Time to open the connection. Zero if an existing connection was used.
     connect: f64,
-    /// Time from the start of the last attempt to the first bytes of the reply.
+    /// Time between the start of the last attempt and the first bytes of the reply.
     first_byte: f64,
-    /// Time from when the request was taken from the input to the end of the reply.
+    /// Time between taking the request from the input and the end of the reply.
     total: f64,
 }
 
@@ -55,10 +55,10 @@ type PickledReply<'py> = (
     u64,
 );
 
-/// Result of a request: a complete reply with any status, or the error that occurred instead.
+/// Result of a request: a complete reply with any status, or the error that prevented one.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Reply {
-    /// Item from the program: text or a `Request`.
+    /// The program's item: text or a `Request`.
     pub(super) asked: Py<PyAny>,
     body: Py<PyAny>,
     head: Box<[u8]>,
@@ -74,7 +74,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Reply {
-    /// Takes a reply out of a batch. Copies a small body, so that keeping the reply does not keep the batch.
+    /// Takes a reply out of a batch. Copies a small body, so that keeping the reply does not keep the whole batch.
     pub(super) fn of(
         py: Python<'_>,
         replies: &mut ReplyBatch,
@@ -111,7 +111,7 @@ impl Reply {
         }
     }
 
-    /// Returns whether `on_error="raise"` raises the error. A reply that opted out is not an error.
+    /// Returns whether `on_error="raise"` raises this reply's error. An opt-out is not an error.
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.failure, Some((NoReply::Failed(_), _)))
     }
@@ -138,7 +138,7 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Body as bytes. From 64 KiB it is a read-only memoryview, which is not copied.
+    /// Body as bytes. From 64 KiB on, it is a read-only memoryview, which avoids a copy.
     #[getter]
     fn body(&self, py: Python<'_>) -> Py<PyAny> {
         self.body.clone_ref(py)
@@ -156,7 +156,7 @@ impl Reply {
         self.url_object(py)
     }
 
-    /// URL of the reply. It differs from the requested URL after a redirect.
+    /// URL that the reply came from. After a redirect, it differs from the requested URL.
     #[getter]
     fn final_url<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match &self.final_url {
@@ -178,7 +178,7 @@ impl Reply {
         self.index
     }
 
-    /// Why there is no reply: a `ReplyError` with a `kind`, which may be `opted-out`. None if there is a reply.
+    /// Why there is no reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.error_object(py)
@@ -195,26 +195,26 @@ impl Reply {
         }
     }
 
-    /// Body as text, decoded with the charset of the reply or, by default, UTF-8. Malformed bytes are replaced.
+    /// Body as text, decoded with the charset of the reply or with UTF-8. Malformed bytes are replaced.
     #[getter]
     fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let named = value(&self.head, "content-type").and_then(|text| charset(&text));
         let decode =
             |charset: &str| py.get_type::<PyString>().call1((self.body.bind(py), charset, "replace"));
         match named {
-            // Ignore a charset that Python does not know.
+            // Fall back to UTF-8 if Python does not know the charset.
             Some(named) => decode(&named).or_else(|_| decode("utf-8")),
             None => decode("utf-8"),
         }
     }
 
-    /// Returns the body parsed as JSON.
+    /// Return the body parsed as JSON.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = py.get_type::<PyBytes>().call1((self.body.bind(py),))?;
         py.import("json")?.call_method1("loads", (bytes,))
     }
 
-    /// Raises a `StatusError` unless the status is 2xx. Raises the error if there is no complete reply.
+    /// Raise a `StatusError` if the status is not 2xx. Raise the reply's error if there is no complete reply.
     fn raise_for_status(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(error) = self.error_object(py)? {
             return Err(PyErr::from_value(error));
@@ -226,7 +226,7 @@ impl Reply {
         Err(PyErr::from_value(class.call1((self.url_object(py), self.status))?))
     }
 
-    /// A memoryview cannot be pickled, so a large body is copied to bytes.
+    /// Copies a large body to bytes, because a memoryview cannot be pickled.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py, (PickledReply<'py>,)>> {
         let body = py.get_type::<PyBytes>().call1((self.body.bind(py),))?.cast_into::<PyBytes>()?;
         let RequestTimes { queue, connect, first_byte, total } = self.times;

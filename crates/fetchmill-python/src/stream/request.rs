@@ -20,8 +20,8 @@ use crate::errors;
 ///     tag: any object. The reply has the same tag.
 ///     idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
 ///         only GET and HEAD may be sent twice.
-///     json: a value to send as JSON instead of `body`, with `Content-Type: application/json` unless `headers` has this
-///         field.
+///     json: a value to send as JSON instead of `body`. Adds `Content-Type: application/json` unless `headers` contains
+///         this field.
 ///     params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
 ///         is repeated for each value. None adds nothing.
 ///
@@ -111,7 +111,7 @@ impl Request {
         self.call.as_ref().is_none_or(|call| call.is_idempotent)
     }
 
-    /// Returns the arguments of the constructor, for pickles and copies.
+    /// Return the arguments of the constructor, for pickling and copying.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(NewArguments<'py>, Bound<'py, PyDict>)> {
         let fields = self.call.as_ref().map(|call| call.fields.clone()).unwrap_or_default();
         let tag = self.tag.as_ref().map(|tag| tag.bind(py).clone());
@@ -131,7 +131,7 @@ impl Request {
     }
 }
 
-/// Converts header fields from a mapping or from pairs.
+/// Converts header fields given as a mapping or as pairs.
 fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     let mut fields = Vec::new();
     for pair in pairs_of(headers)?.try_iter()? {
@@ -144,7 +144,7 @@ fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     Ok(fields)
 }
 
-/// Returns the pairs of a mapping, or any other value unchanged.
+/// Returns the pairs of a mapping. Returns any other value unchanged.
 fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match given.cast::<PyMapping>() {
         Ok(mapping) => Ok(mapping.items()?.into_any()),
@@ -152,7 +152,7 @@ fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// Formats a value as JSON with Python's own module. Rejects NaN and infinities, which JSON does not have.
+/// Formats a value as JSON with Python's own module. Rejects NaN and infinities, which JSON does not support.
 fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let py = value.py();
     let options = PyDict::new(py);
@@ -160,13 +160,13 @@ fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     options.set_item("ensure_ascii", false)?;
     options.set_item("separators", (",", ":"))?;
     let text = py.import("json")?.call_method("dumps", (value,), Some(&options));
-    // A lone surrogate cannot be encoded in UTF-8.
+    // Fails if the text contains a lone surrogate, which UTF-8 cannot encode.
     let bytes = text.and_then(|text| text.call_method1("encode", ("utf-8",)));
     let bytes = bytes.map_err(|error| errors::usage(&format!("json cannot be encoded as JSON: {error}")))?;
     Ok(bytes.extract::<PyBackedBytes>()?.to_vec())
 }
 
-/// Returns a URL with parameters appended to its query.
+/// Returns the URL with parameters appended to its query.
 fn with_query<'py>(url: &Bound<'py, PyString>, params: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     let py = url.py();
     let wrong = |_| errors::usage("params must be a mapping, or pairs of name and value");
