@@ -1,5 +1,5 @@
-//! Work that runs on its own threads and ends with a result. A caller can wait for the result. A panic in one of the
-//! threads ends the work.
+//! Work that runs on its own threads and ends with a result, for which a caller can wait. A panic in one of the threads
+//! ends the work.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -14,9 +14,9 @@ use fetchmill_model::panics::PanicNote;
 pub struct Background<T> {
     shared: Arc<BackgroundState<T>>,
     panics: Arc<PanicNote>,
-    /// Handle of the thread. `None` once the thread was joined or abandoned.
+    /// Handle of the thread. `None` once the thread has been joined or abandoned.
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Time when a panic was first noticed.
+    /// When a panic was first noticed.
     panicked_at: Mutex<Option<Instant>>,
 }
 
@@ -50,7 +50,7 @@ impl<T> BackgroundState<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts the thread. The threads doing the work record their panics in `panics`.
+    /// Starts the thread. All threads that do the work record their panics in `panics`.
     pub fn start(
         name: &str,
         panics: &Arc<PanicNote>,
@@ -72,8 +72,8 @@ impl<T: Send + 'static> Background<T> {
         })
     }
 
-    /// Waits up to `timeout` for the work to end. Returns whether it has ended. After a panic, the work ends within
-    /// `limits::PANIC_END`. A thread that waits for the panicked one is abandoned.
+    /// Waits for up to `timeout` for the work to end. Returns whether it has ended. After a panic, the work ends within
+    /// `limits::PANIC_END`. If a thread is still waiting for the one that panicked, it is abandoned.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = lock(&self.shared.end);
         let waited = self.shared.has_ended.wait_timeout_while(end, timeout, |end| !end.is_here);
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Background<T> {
         self.has_ended()
     }
 
-    /// Returns whether a panic happened so long ago that the work will not end by itself.
+    /// Returns whether a panic happened so long ago that the work will not end by itself any more.
     fn is_stuck(&self) -> bool {
         let mut at = lock(&self.panicked_at);
         self.panics.error().is_some() && at.get_or_insert_with(Instant::now).elapsed() >= limits::PANIC_END
@@ -101,12 +101,12 @@ impl<T: Send + 'static> Background<T> {
         lock(&self.shared.end).is_here
     }
 
-    /// Returns the result when the work has ended. It can be taken only once.
+    /// Returns the result once the work has ended. Only the first call returns it.
     pub fn take(&self) -> Option<Result<T>> {
         lock(&self.shared.end).result.take()
     }
 
-    /// Waits until the work has ended. The caller must have told it to stop.
+    /// Waits until the work has ended. The caller must have asked it to stop.
     pub fn join(&self) {
         while !self.wait(limits::PANIC_END) {}
     }

@@ -1,4 +1,4 @@
-//! Opens paths strictly beneath a folder. Links are not followed, and nothing outside the folder is reachable.
+//! Opens paths strictly beneath a folder. Links are not followed, so nothing outside the folder can be reached.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,14 +11,14 @@ const BENEATH: ResolveFlags =
 /// Opens a path beneath a folder.
 pub(crate) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
-        // `openat2` is missing before Linux 5.6 and in emulators. Filters of old container runtimes fail it with
-        // `EPERM`.
+        // `openat2` does not exist before Linux 5.6 or in emulators. In old container runtimes, a filter makes it fail
+        // with `EPERM`.
         Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags),
         opened => opened,
     }
 }
 
-/// Does the same without `openat2`: opens the segments one by one, each beneath the previous one.
+/// Opens a path without `openat2`. Opens the segments one after another, each one beneath the previous one.
 fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.first().is_none_or(|byte| *byte == b'/') {
         return Err(if path.is_empty() { Errno::NOENT } else { Errno::XDEV });
@@ -43,7 +43,8 @@ fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, E
     above.ok_or(Errno::NOENT)
 }
 
-/// Returns whether a name is a link. Opening it as a folder fails with `ENOTDIR` instead of `openat2`'s `ELOOP`.
+/// Returns whether a name is a link. Opening a link as a folder fails with `ENOTDIR`, whereas `openat2` fails with
+/// `ELOOP`.
 fn is_link(folder: BorrowedFd<'_>, name: &[u8]) -> bool {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink())

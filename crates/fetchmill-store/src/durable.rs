@@ -1,8 +1,8 @@
 //! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it, so
-//! the order "bytes durable, receipt, journal" is visible in each of them.
+//! each of them shows the order: durable bytes, commit record, journal.
 //!
-//! Every file is opened beneath a folder that was opened once. So an untrusted name cannot lead elsewhere, even if
-//! someone plants links below the folder while the job runs.
+//! Every file is opened beneath a folder that was opened once. As a result, an untrusted name cannot lead elsewhere,
+//! even if someone plants links below the folder while the job runs.
 
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
@@ -25,7 +25,7 @@ use crate::beneath;
 /// A result whose error is an operating system error number.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
 
-/// Opens a folder named by the user.
+/// Opens a folder that the user named.
 pub fn open_folder(path: &Path) -> ErrnoResult<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
@@ -35,7 +35,7 @@ pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<O
     beneath::open_beneath(folder, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)
 }
 
-/// Creates a folder and its missing parents beneath another folder, and opens it. Fails with `ENOTDIR` or `ELOOP` if
+/// Creates a folder beneath another one, including missing parents, and opens it. Fails with `ENOTDIR` or `ELOOP` if
 /// something else is in its place.
 pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     if let Ok(opened) = open_folder_beneath(folder, path) {
@@ -53,7 +53,7 @@ pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<
     parent.ok_or(Errno::INVAL)
 }
 
-/// Creates a file. Fails if it exists.
+/// Creates a file. Fails if the file exists.
 pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<File> {
     create_new_for(folder, name, Readers::AsUsual)
 }
@@ -64,11 +64,11 @@ fn create_new_for(folder: BorrowedFd<'_>, name: &[u8], readers: Readers) -> Errn
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
-/// Opens a new, empty, unnamed file for reading and writing. It disappears when its last handle is closed.
+/// Opens a new, empty file without a name, for reading and writing. The file disappears when its last handle is closed.
 pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     let mode = Mode::from(0o600);
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-        // NFS, old overlayfs and most FUSE file systems do not support the flag.
+        // NFS, old overlayfs and most FUSE file systems do not support this flag.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         opened => return Ok(File::from(opened?)),
     }
@@ -81,8 +81,8 @@ pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Makes a job's state file readable only by its owner. Creates the file if it is missing. This also corrects files
-/// that an earlier release left readable by others. Does nothing if modes are unsupported or cannot be changed.
+/// Makes a job's state file readable only by its owner, creating it if it is missing. This also corrects files that an
+/// earlier release left readable by others. Does nothing if modes are not supported or cannot be changed.
 pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from(0o600))?;
@@ -93,17 +93,17 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     Ok(())
 }
 
-/// Users that may read a new file.
+/// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Users allowed by the umask, for output files.
+    /// The users that the umask allows. For output files.
     AsUsual,
-    /// Only the owner, for a job's state, which may contain signed URLs.
+    /// Only the owner. For a job's state, which may contain signed URLs.
     Owner,
 }
 
-/// Creates a shard's file, which must not exist yet. Creates the folder if it is missing. Both are durable afterwards.
-/// The folder's parent must exist, so that no folder is created in a destination that was moved.
+/// Creates the file of a shard. The file must not exist yet. Creates its folder too if necessary, and makes both
+/// durable. The parent of the folder must exist, so that no folder is created in a destination that was moved.
 pub fn create_in(
     folder: &Path,
     name: &str,
@@ -121,15 +121,15 @@ pub fn create_in(
     let file = create_new_for(opened.as_fd(), name.as_bytes(), readers).map_err(fail)?;
     if is_durable {
         sync_folder(opened.as_fd()).map_err(fail)?;
-        // The folder may be new, too.
+        // The folder may be new as well.
         let above = open_folder(&folder.join("..")).map_err(fail)?;
         sync_folder(above.as_fd()).map_err(fail)?;
     }
     Ok(file)
 }
 
-/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), or the current time for
-/// `None`.
+/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970). `None` means the current
+/// time.
 pub fn create_with(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -148,14 +148,15 @@ pub fn create_with(
         }
     }
     if let Some(seconds) = modified {
-        // If the file system cannot store it, the time of writing remains.
+        // If the file system cannot store this time, the time of writing remains.
         let _ = rustix::fs::futimens(&file, &modified_at(seconds));
     }
-    // A quota or network file system may report the error only on close, and `std`'s drop would ignore it.
+    // With a quota or on a network file system, the error may be reported only on close. Dropping a `std` file would
+    // ignore it.
     close(file)
 }
 
-/// Sets a file's modification time, in seconds since 1970. If the file system cannot store the new time, the old one
+/// Sets a file's modification time, in seconds since 1970. If the file system cannot store this time, the old one
 /// remains.
 pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
     let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
@@ -167,7 +168,7 @@ fn modified_at(seconds: u64) -> Timestamps {
     Timestamps { last_access: at(0, rustix::fs::UTIME_OMIT), last_modification: modified }
 }
 
-/// Closes a file and returns any error.
+/// Closes a file and returns the error, if any.
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: its only owner has just released the descriptor.
@@ -185,9 +186,9 @@ pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<File> {
     Ok(File::from(beneath::open_beneath(folder, path, OFlags::RDONLY | OFlags::CLOEXEC)?))
 }
 
-/// Opens a file beneath a folder for reading. `None` if the name does not exist or is not a file.
+/// Opens a file beneath a folder for reading. `None` if the name does not exist or is not a regular file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<File>> {
-    // Do not block, because opening a planted pipe would wait forever.
+    // Do not block: if someone planted a pipe, opening it would wait forever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match beneath::open_beneath(folder, path, flags) {
         Ok(opened) => {
@@ -205,7 +206,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Returns whether a file still has the length and checksum recorded when it was complete.
+/// Returns whether a file still has the length and the checksum that were recorded when it was complete.
 pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -235,14 +236,14 @@ pub fn start_writeback(file: &File, start: u64, length: u64) {
     };
 }
 
-/// Tells the kernel that its cache may drop the durable part of a file, starting at `start`. This is only a hint, so
-/// errors are ignored.
+/// Tells the kernel that it may drop the durable part of a file from its cache, starting at `start`. This is only a
+/// hint, so errors are ignored.
 pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
 }
 
-/// A file that is appended to, with a checksum of its contents. The first append creates it, readable only by its
-/// owner.
+/// A file that is only appended to, with a checksum of its contents. The first append creates the file, readable only
+/// by its owner.
 #[derive(Debug)]
 pub struct AppendedFile {
     folder: PathBuf,
@@ -254,7 +255,7 @@ pub struct AppendedFile {
 }
 
 impl AppendedFile {
-    /// Prepares a new file in a folder. No other file may have its name.
+    /// Prepares a new file in a folder. No existing file may have this name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         AppendedFile { folder: folder.to_owned(), name, file: None, end: 0, crc32c: 0, is_durable }
     }
@@ -292,8 +293,8 @@ impl AppendedFile {
     }
 }
 
-/// Makes the bytes of a file durable. A failed sync must never be retried. The kernel has marked the pages clean, so a
-/// second sync would succeed without writing them.
+/// Makes the bytes of a file durable. A failed sync must never be retried. The kernel has already marked the pages
+/// clean, so a second sync would succeed without writing them.
 pub fn sync_file(file: &File) -> ErrnoResult<()> {
     rustix::fs::fdatasync(file)
 }
@@ -304,7 +305,7 @@ pub fn sync_folder(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
 }
 
 /// Makes a folder and its parents on the same file system durable, because any of them may be new. Skips folders that
-/// cannot be opened, because this process did not create them.
+/// cannot be opened: this process cannot have created them.
 pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     let folder = folder.canonicalize()?;
     let device = folder.metadata()?.dev();
@@ -323,7 +324,7 @@ pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
-/// Tests whether a folder is writable by writing an unnamed file. Returns the error, or `None` if writing works.
+/// Tests whether a folder is writable, by writing a file without a name. Returns the error, or `None` if writing works.
 pub fn find_trouble(folder: &Path) -> Option<Errno> {
     let try_out = || {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -337,7 +338,7 @@ pub fn find_trouble(folder: &Path) -> Option<Errno> {
     try_out().err().filter(|error| *error != Errno::OPNOTSUPP)
 }
 
-/// Free space of a file system at a point in time.
+/// Free space on a file system at some point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeRoom {
     /// Total number of inodes. 0 if the file system creates inodes on demand.
@@ -364,22 +365,23 @@ pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     })
 }
 
-/// Moves a file to its final name. Fails with `EEXIST`, `ENOTDIR` or `EISDIR` if something is in its place.
+/// Moves a file to its final name. Fails with `EEXIST`, `ENOTDIR` or `EISDIR` if something is already there.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
-        // NFS, sshfs, 9p and most FUSE file systems do not support the flag.
+        // NFS, sshfs, 9p and most FUSE file systems do not support this flag.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, name, to, new_name),
         renamed => renamed,
     }
 }
 
-/// Moves a file through a hard link. After a kill, both names may exist, and the next run sees that they are the same
-/// file.
+/// Moves a file by means of a hard link. If the process is killed, both names may exist. The next run then sees that
+/// they are the same file.
 fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
         Ok(()) => {}
         Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
-        // The file system has no hard links. The lock excludes other runs, so checking before the rename is sufficient.
+        // The file system does not support hard links. The lock keeps other runs out, so it is enough to check before
+        // the rename.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
             return match file_state(to, new_name)? {
                 None => rename_over(from, name, to, new_name),
@@ -397,15 +399,15 @@ fn is_same_file(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name:
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Replaces the contents of a file. A kill may leave the file empty.
+/// Replaces the contents of a file. If the process is killed, the file may be left empty.
 pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(bytes)
 }
 
-/// Replaces every file in a folder with a copy on a new inode. A process that still has an old file open can then no
-/// longer change the new one. After a kill, each file is complete, either old or new.
+/// Replaces every file in a folder with a copy that has a new inode. After this, a process that still has an old file
+/// open can no longer change the new one. If the process is killed, each file is complete, either old or new.
 pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -422,14 +424,14 @@ pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Truncates a file. Returns `false` if it is shorter than `length`. Does not sync: a truncation undone by a power cut
-/// is repeated.
+/// Truncates a file. Returns `false` if the file is shorter than `length`. Does not sync, because a truncation that a
+/// power cut undoes is repeated.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     Ok(open_cut(path, length)?.is_some())
 }
 
-/// Truncates a file and opens it for appending. `None` if it is shorter than `length`. Does not follow links or wait
-/// for a pipe.
+/// Truncates a file and opens it for appending. `None` if the file is shorter than `length`. Does not follow links, and
+/// does not wait if the file is a pipe.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?.len();
@@ -452,7 +454,7 @@ pub fn rename_over(
     rustix::fs::renameat(from, name, to, new_name)
 }
 
-/// Makes a complete file durable and moves it to its final name.
+/// Makes a finished file durable and moves it to its final name.
 pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<()> {
     let put = || {
         File::open(made)?.sync_all()?;
@@ -481,7 +483,7 @@ pub enum PathState {
     Other,
 }
 
-/// Returns the state of a name in a folder. Does not follow links.
+/// Returns the state of a name in a folder, without following links.
 pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<PathState>> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -507,7 +509,7 @@ pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Errno
     rustix::fs::unlinkat(above, &path[slash + 1..], AtFlags::REMOVEDIR)
 }
 
-/// Removes a file. Succeeds if it does not exist.
+/// Removes a file. Succeeds if the file does not exist.
 pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -515,7 +517,7 @@ pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file at any depth beneath a folder, without following links. Succeeds if it does not exist.
+/// Removes a file at any depth beneath a folder, without following links. Succeeds if the file does not exist.
 pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return remove(folder, path) };
     let (above, leaf) = path.split_at(slash);
@@ -526,12 +528,12 @@ pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file by its path, which must be trusted. Succeeds if it does not exist.
+/// Removes a file by its path, which must be trusted. Succeeds if the file does not exist.
 pub fn remove_path(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_file(path))
 }
 
-/// Removes a folder and its contents by its path, which must be trusted. Succeeds if it does not exist.
+/// Removes a folder and its contents by its path, which must be trusted. Succeeds if the folder does not exist.
 pub fn remove_folder(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_dir_all(path))
 }
@@ -543,7 +545,7 @@ fn unless_missing(removed: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
-/// Returns the size of a regular file beneath a folder. `None` if it does not exist.
+/// Returns the size of a regular file beneath a folder. `None` if the file does not exist.
 pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<u64>> {
     match rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),

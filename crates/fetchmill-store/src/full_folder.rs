@@ -1,5 +1,5 @@
-//! Detects a folder that cannot hold more names although its file system has space. The error `ENOSPC` can mean a full
-//! folder or a full file system.
+//! Detects a folder that cannot hold more names although its file system has free space. In either case, the error is
+//! `ENOSPC`.
 //!
 //! ext4 indexes a folder with a two-level tree. With 4 KiB blocks and names of 30 bytes, a folder is full at about ten
 //! million names, unless the feature `large_dir` is enabled.
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use crate::durable::{FreeRoom, free_room};
 use fetchmill_model::error::Error;
 
-/// Free space below which a file system counts as full, because other programs use and free some of it.
+/// Free space below which a file system counts as full. It is more than 0 because other programs use and free space.
 const BYTES_MIN: u64 = 1 << 20;
 const INODES_MIN: u64 = 100;
 const PART_MIN: u64 = 100;
 
-/// Returns the reason why no file could be created at `path`.
+/// Returns why no file could be created at `path`.
 pub(crate) fn cannot_put(path: &Path, error: Errno) -> Error {
     let room = path.parent().filter(|_| error == Errno::NOSPC).and_then(|folder| free_room(folder).ok());
     match room.filter(has_room) {

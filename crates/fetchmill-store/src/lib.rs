@@ -1,7 +1,7 @@
 //! fetchmill's durable data: journals, shards, manifests and results, and their readers.
 //!
 //! # Layout, from the bottom up
-//! - [`durable`]: the only module that syncs, renames, truncates and removes files
+//! - [`durable`]: the only module that syncs, renames, truncates or removes files
 //! - [`journal`]: the durable record of a job; [`manifest`]: the file next to a shard that lists its objects
 //! - [`pack`]: converts objects to records and back; [`sink`]: stores outcomes
 //! - [`reader`], [`results`]: read stored objects and rows
@@ -9,7 +9,7 @@
 //! - [`restart`]: removes the files of a job and then the job
 //!
 //! # Invariants
-//! - A target is finished only after its bytes are durable, its receipt is sent and the journal is synced, in
+//! - A target is finished only after its bytes are durable, its commit record is sent, and the journal is synced, in
 //!   this order.
 //! - Sinks know nothing about transports.
 

@@ -1,8 +1,8 @@
-//! The journal: a job's durable record, an `SQLite` database owned by one thread.
+//! The journal: the durable record of a job, an `SQLite` database that one thread owns.
 //!
-//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. Receipts clear targets in
-//! their pages, and a page without targets is deleted, so the journal stays small. A target that must wait moves to a
-//! separate table, so that its page can be deleted.
+//! Only the journal assigns sequence numbers. A page is a row with the names of its targets. Commit records clear
+//! targets in their pages. Once all targets of a page are cleared, the page is deleted, so the journal stays small. A
+//! target that must wait moves to a separate table, so that its page can be deleted.
 //!
 //! Everything between [`Journal::begin`] and [`Journal::commit`] is one transaction and one sync. A page of a thousand
 //! names takes about 20 us, which is far below 1 us per object.

@@ -1,4 +1,4 @@
-//! The progress of a program through the items of a stream: one row in its own database.
+//! How far a program has got with the items of a stream, stored as one row in a database of its own.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -9,21 +9,21 @@ use super::database::{schema, version};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Runs;
 
-/// Version of the format. It is incremented when older releases can no longer read the database.
+/// Version of the format. It is incremented whenever older releases can no longer read the database.
 const VERSION: i64 = 1;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
     id INTEGER PRIMARY KEY CHECK (id = 0), pulled INTEGER NOT NULL, digest INTEGER NOT NULL, missing BLOB NOT NULL)";
 
-/// The saved progress: all items below `pulled` are done, except those in `missing`.
+/// The saved progress. All items below `pulled` are done, except those in `missing`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedProgress {
     /// Number of items taken from the input.
     pub pulled: u64,
-    /// Digest of these items in their order.
+    /// Digest of these items, in their order.
     pub digest: u64,
-    /// Items, counted from 0, whose replies the program has not finished with. There are at most as many as items may
-    /// be outstanding.
+    /// Items whose replies the program is not done with, counted from 0. There are at most as many as may be
+    /// outstanding.
     pub missing: Runs,
 }
 

@@ -1,7 +1,8 @@
 //! The fence: the number of the run that may write to a journal.
 //!
-//! The lock on a job's folder keeps a second run out, but some file systems grant every lock. So each run also takes a
-//! number when it opens the journal, and each transaction checks that no later run has taken a higher one.
+//! The lock on a job's folder keeps other runs out, but some file systems grant every lock. For this reason, each run
+//! also takes a number when it opens the journal. Each transaction checks that no other run has taken a higher number
+//! since.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::sqlite_error::error_of;
 use crate::journal::location::lock::taken_over;
 use fetchmill_model::error::Result;
 
-/// Table with the number.
+/// Table that holds the number.
 pub(in crate::journal) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS run (id INTEGER PRIMARY KEY CHECK (id = 0), number INTEGER NOT NULL);";
 
@@ -20,10 +21,10 @@ pub(in crate::journal) const TABLE: &str =
 pub(in crate::journal) struct Fence(i64);
 
 impl Fence {
-    /// Takes the next number. From now on, earlier runs cannot write.
+    /// Takes the next number. From then on, earlier runs cannot write.
     pub(in crate::journal) fn take(db: &Connection) -> rusqlite::Result<Self> {
         let next = "INSERT INTO run VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1";
-        // Do not use RETURNING in an implicit transaction: a failed commit would be reported as "no rows".
+        // `RETURNING` in an implicit transaction would not work: a failed commit would be reported as "no rows".
         db.execute_batch("BEGIN IMMEDIATE")?;
         let taken = db
             .execute_batch(next)

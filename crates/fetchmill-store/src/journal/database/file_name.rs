@@ -1,4 +1,4 @@
-//! File names in database columns.
+//! File names in columns of the database.
 
 use rusqlite::Row;
 use rusqlite::types::Type;

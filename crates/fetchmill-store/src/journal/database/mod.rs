@@ -1,5 +1,5 @@
-//! The `SQLite` database: its tables, functions to open it, and the checks that decide which release may read it and
-//! which run may write to it.
+//! The `SQLite` database: its tables, the functions that open it, and two checks. They decide which releases may read
+//! it, and which run may write to it.
 
 pub(super) mod fence;
 pub(super) mod file_name;

@@ -1,4 +1,5 @@
-//! The tables of the journal (described for readers in docs/reference/formats.md), and functions to open the database.
+//! The tables of the journal, and the functions that open the database. docs/reference/formats.md describes the tables
+//! for readers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +14,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tall
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Version of the format. It is incremented when older releases can no longer read a journal or another part of a
+/// Version of the format. It is incremented whenever older releases can no longer read a journal or another part of a
 /// destination.
 const VERSION: i64 = 3;
 
@@ -60,19 +61,19 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// Key of the fact that holds the [`EntryTraits`] of the list's entries.
+/// Key of the fact with the [`EntryTraits`] of the list's entries.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
-/// Returns the traits found in any list entry so far.
+/// Returns the traits that any entry of the list has had so far.
 pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
     let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
     Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
 }
 
-/// Opens the database for writing. Without `is_durable`, nothing is synced, so the journal survives a kill but not a
-/// power cut.
+/// Opens the database for writing. If `is_durable` is false, nothing is synced, so the journal survives a kill but not
+/// a power cut.
 pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
-    // SQLite gives its other files the same mode. If the file cannot be created, SQLite reports the error.
+    // SQLite gives its other files the same mode. If this file cannot be created, SQLite reports the error.
     let _ = durable::keep_private(path);
     wal_index::check_room(path)?;
     connect(path, is_durable).map_err(|error| error_of(path, &error))
@@ -81,15 +82,15 @@ pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connecti
 fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
-    // Set this first, because changing the journal mode is a transaction too.
+    // This comes first, because changing the journal mode is itself a transaction.
     db.pragma_update(None, "synchronous", if is_durable { "FULL" } else { "OFF" })?;
     db.pragma_update(None, "journal_mode", "WAL")?;
-    // A reader (`status`) may lock the database for a moment.
+    // A reader (`status`) may hold a lock on the database for a moment.
     db.busy_timeout(std::time::Duration::from_secs(10))?;
     Ok(db)
 }
 
-/// Creates missing tables, either all or none. Does not change the journal of a newer release.
+/// Creates missing tables in one transaction. Leaves the journal of a newer release unchanged.
 pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
     version::check(db, path, VERSION)?;
     let make = || {
@@ -116,7 +117,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = db.query_row(count, [], |row| row.get(0)).map_err(|error| error_of(path, &error))?;
     if tables == 0 {
-        // The tables are created in one transaction shortly after the file.
+        // The file is created first, and all tables follow shortly after in one transaction.
         let path = path.display();
         return Err(Error::Usage(format!(
             "{path}: the journal is still empty (its job is just starting, or was killed at the start); run \
@@ -126,7 +127,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Returns whether a table exists. It may be missing in the journal of an older release until a job writes to it.
+/// Returns whether a table exists. In the journal of an older release, a table may be missing until a job writes to it.
 pub(in crate::journal) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
     let found = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
     db.query_row(found, [name], |row| row.get::<_, i64>(0)).map(|count| count > 0)
@@ -170,7 +171,7 @@ pub(in crate::journal) fn write_tally(
     Ok(())
 }
 
-/// Returns the number of failed targets by kind. Kinds known only to newer versions are omitted.
+/// Returns the number of failed targets by kind. Kinds that only newer releases know are omitted.
 pub(in crate::journal) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCounts> {
     let mut query = db.prepare("SELECT kind, count FROM failed_kinds")?;
     let mut rows = query.query([])?;
@@ -192,8 +193,8 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
     Ok(())
 }
 
-/// Returns the number of targets that failed because of their status, by status. In an older release's journal, the
-/// table is missing until a job writes to it, and earlier failures are never counted.
+/// Returns the number of targets that failed because of their status, by status. In the journal of an older release,
+/// the table is missing until a job writes to it. The failures before that are never counted.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {
@@ -222,12 +223,12 @@ pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// Decompresses bytes. The size of the result is limited, because pages have a maximum size.
+/// Decompresses bytes. The result has a size limit, because pages have one.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }
 
-/// Removes a waiting target. Returns the number of removed rows, 0 or 1.
+/// Removes a waiting target. Returns the number of removed rows, which is 0 or 1.
 pub(in crate::journal) fn remove_waiting(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
     let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
     delete.execute([sequence as i64]).map(|count| count as u64)

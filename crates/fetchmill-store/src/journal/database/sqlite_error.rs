@@ -1,4 +1,4 @@
-//! Explains an `SQLite` error to the user.
+//! Explains `SQLite` errors to the user.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("cannot read the journal {}: {error}", path.display()));
     };
-    // SQLite keeps the error number only for some failures. For example, "cannot open" may mean that the disk has no
-    // free inodes or that the process has no free descriptors.
+    // SQLite keeps the error number only for some failures. For example, "cannot open" can mean that the disk has no
+    // free inodes, or that the process has no free descriptors.
     let find = || {
         if is_at_size_limit(path) {
             return Some(libc::EFBIG);
@@ -49,5 +49,5 @@ fn is_at_size_limit(path: &Path) -> bool {
     })
 }
 
-/// Size of `SQLite`'s largest single write to a journal file: a region of the shared memory file.
+/// Size of the largest single write by `SQLite` to a journal file: one region of the shared memory file.
 const WRITE_BYTES_MAX: u64 = 32 * 1024;

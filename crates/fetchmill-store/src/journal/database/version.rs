@@ -1,5 +1,5 @@
-//! Compatibility between databases and releases. The database stores the release that last wrote it, and a version
-//! number. The number is incremented when older releases can no longer read the database.
+//! Compatibility between databases and releases. A database stores a version number, and the release that last wrote to
+//! it. The number is incremented whenever older releases can no longer read the database.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     if number <= known {
         return Ok(());
     }
-    // Newer releases keep this table, whatever else they change. If it cannot be read, report only the version.
+    // Newer releases keep this table, whatever else they change. If the table cannot be read, report only the version.
     let release = db.query_row("SELECT release FROM written_by", [], |row| row.get::<_, String>(0));
     let (writer, can) = match release.optional().ok().flatten() {
         Some(release) => (format!("fetchmill {release}"), format!("fetchmill {release} or later")),
@@ -32,13 +32,13 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     )))
 }
 
-/// Writes the version number to a new database. The first transaction must be small, see [`super::wal_index`].
+/// Writes the version number to a new database. The first transaction must be small: see [`super::wal_index`].
 pub(in crate::journal) fn begin(db: &Connection, number: i64) -> rusqlite::Result<()> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 { db.pragma_update(None, "user_version", number) } else { Ok(()) }
 }
 
-/// Writes the version number and this release, in the transaction that creates the tables.
+/// Writes the version number and this release. Part of the transaction that creates the tables.
 pub(in crate::journal) fn write(db: &Connection, number: i64) -> rusqlite::Result<()> {
     db.execute_batch(TABLE)?;
     db.execute("REPLACE INTO written_by VALUES (0, ?)", [RELEASE])?;

@@ -1,9 +1,11 @@
-//! Reserves space for the index of the write-ahead log, which `SQLite` maps into memory.
+//! Makes sure that there is space for the index of the write-ahead log, which `SQLite` maps into memory.
 //!
-//! `SQLite` writes one byte to each page of the file before it maps it. If blocks are smaller than pages, as on a small
-//! ext4 file system, this leaves holes. A write to a hole on a full disk ends the process with `SIGBUS`. Only `SQLite`
-//! may open the file: closing it elsewhere would release `SQLite`'s locks on it (POSIX, `fcntl`). So the disk must have
-//! space for the whole file. The first transaction fills most holes and must be small.
+//! `SQLite` writes one byte to each page of this file before mapping it. If blocks are smaller than pages, as on a
+//! small ext4 file system, this leaves holes. If the disk is full, writing to a hole ends the process with `SIGBUS`.
+//!
+//! Only `SQLite` may open the file, because closing it anywhere else would release `SQLite`'s locks on it (POSIX,
+//! `fcntl`). So the disk must have space for the whole file from the start. The first transaction fills most of the
+//! holes and must be small.
 
 use std::path::Path;
 
@@ -12,13 +14,13 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// The index of a log of 4,062 pages takes 32 KiB. Reserve twice that, including the first page of the log.
+/// The index of a log with 4,062 pages takes 32 KiB. Require twice as much, to include the first page of the log.
 const ROOM_BYTES: u64 = 64 * 1024;
 
 /// Minimum size of a memory page. `SQLite` writes one byte to each page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Fails with the error of a full disk if blocks are small and a new index does not fit.
+/// Fails with the error of a full disk if blocks are small and a new index would not fit.
 pub(in crate::journal) fn check_room(path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // If the free space is unknown, a write will show whether there is enough.

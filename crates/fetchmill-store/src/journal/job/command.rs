@@ -1,5 +1,5 @@
-//! The command that started a job, as the caller wrote it. `fetchmill resume` repeats it. The journal does not
-//! interpret it.
+//! The command that started a job, as the caller wrote it. `fetchmill resume` repeats this command. The journal does
+//! not interpret it.
 
 use rusqlite::OptionalExtension as _;
 
@@ -9,7 +9,7 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact that holds the command.
+/// Key of the fact with the command.
 pub(super) const COMMAND: &str = "command";
 
 impl Journal {
@@ -22,7 +22,7 @@ impl Journal {
     }
 }
 
-/// Reads a job's command. `None` if the journal comes from a release that did not store it.
+/// Reads a job's command. `None` if the journal was written by a release that did not store it.
 pub fn read_command(place: &JobLocation) -> Result<Option<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

@@ -1,4 +1,4 @@
-//! The identity of a job: the options that make two runs the same job.
+//! The identity of a job: the options by which two runs count as the same job.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,27 +6,27 @@ use std::path::Path;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 
-/// Format value of a check, which has rows but no objects.
+/// Format of a check, which writes rows but no objects.
 pub const CHECK: &str = "check";
-/// Format value of a list that is written out.
+/// Format of a list that is written out.
 pub const LIST: &str = "list";
 
-/// Listing value of a bucket.
+/// Listing of a bucket.
 pub const KEYS: &str = "keys";
 
-/// Listing value of a web server's folders, listed as JSON.
+/// Listing of a web server's folders that are listed as JSON.
 pub const FOLDERS: &str = "autoindex";
 
-/// Listing value of a web server's folders, listed as index pages.
+/// Listing of a web server's folders that are listed as index pages.
 pub const INDEX_PAGES: &str = "html";
 
-/// Listing value of a web server's folders, listed as pages with links.
+/// Listing of a web server's folders that are listed as pages with links.
 pub const LINK_PAGES: &str = "links";
 
-/// Listing value of a sitemap. Its targets are of the same kind as those of a list.
+/// Listing of a sitemap. Its targets are like those of a list.
 pub const SITEMAPS: &str = "list sitemap";
 
-/// Listing value of a source that is itself the object.
+/// Listing of a source that is itself the only object.
 pub const ONE_OBJECT: &str = "list object";
 
 /// Part for a function that transforms objects.
@@ -34,8 +34,8 @@ pub const TRANSFORM: &str = "transform";
 
 const TRANSFORM_COLUMNS: &str = "a function with the columns ";
 
-/// Returns the value of the transform part. It does not include the function, so a corrected function can continue the
-/// job.
+/// Returns the value of the transform part. It does not depend on the function itself, so a corrected function can
+/// continue the job.
 pub fn transform_text(columns: &[String]) -> String {
     match columns {
         [] => "a function".to_owned(),
@@ -43,7 +43,7 @@ pub fn transform_text(columns: &[String]) -> String {
     }
 }
 
-/// Parses the columns that the function may fill.
+/// Parses the names of the columns that the function may fill.
 pub fn transform_columns(text: &str) -> Vec<String> {
     let names = text.strip_prefix(TRANSFORM_COLUMNS).and_then(|names| serde_json::from_str(names).ok());
     names.unwrap_or_default()
@@ -52,43 +52,43 @@ pub fn transform_columns(text: &str) -> Vec<String> {
 /// Part for image processing.
 pub const IMAGES: &str = "images";
 
-/// Part for the names of a list's objects, if they differ from those in the list.
+/// Part for the names of a list's objects, if they are not the names in the list.
 pub const NAMES: &str = "names";
 
-/// Part for files stored next to each object.
+/// Part for the files stored next to each object.
 pub const SIDECAR: &str = "sidecar";
 
-/// Part for the path prefix removed from all names.
+/// Part for the path prefix that is removed from all names.
 pub const STRIP_PREFIX: &str = "strip-prefix";
 
 /// Part for a hash of each body in the rows.
 pub const HASH: &str = "hash";
 
-/// Part for an index of each shard.
+/// Part for the index of each shard.
 pub const INDEX_PART: &str = "index";
 
-/// Value of the index part, which is the format of the indexes and also their file extension.
+/// Value of the index part. It is both the format and the file extension of the indexes.
 pub const CDXJ: &str = "cdxj";
 
 /// Part for WARC files that contain other replies in addition to the objects.
 pub const REPLIES_PART: &str = "replies";
 
-/// Value of that part for all replies.
+/// Value of the replies part that stands for all replies.
 pub const ALL_REPLIES: &str = "all";
 
 /// Part for encoded replies that are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 
-/// Part for skipping objects that opt out. It is part of the identity so that a later run cannot silently fetch them.
+/// Part for skipping objects that opt out. It belongs to the identity so that a later run cannot silently fetch them.
 pub const OPT_OUT: &str = "opt-out";
 
-/// Part for skipping targets that their host's robots.txt forbids.
+/// Part for skipping targets that the robots.txt of their host forbids.
 pub const ROBOTS: &str = "robots";
 
 /// Part for the request made for each target.
 pub const REQUEST_PART: &str = "request";
 
-/// Rejects a job that writes rows, for commands that need objects or lists of failures.
+/// Rejects a job that writes rows. For commands that need objects or lists of failures.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
@@ -100,11 +100,11 @@ pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Re
     }
 }
 
-/// Part that names the bucket for shards.
+/// Part with the name of the bucket that receives the shards.
 pub const DESTINATION: &str = "destination";
 
-/// Rejects a job whose shards were uploaded to a bucket, unless they were copied back to the journal's folder. Called
-/// by readers of objects.
+/// Rejects a job whose shards were uploaded to a bucket, unless they were copied back to the journal's folder. For
+/// readers of objects.
 pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) -> Result<()> {
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
@@ -119,7 +119,7 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
 pub struct Identity(BTreeMap<String, String>);
 
 impl Identity {
-    /// Creates an identity from named parts. The names appear in messages.
+    /// Creates an identity from named parts. Error messages contain these names.
     pub fn new(parts: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
     }

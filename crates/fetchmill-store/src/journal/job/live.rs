@@ -1,4 +1,4 @@
-//! Pages with unfinished targets, with one bit per target.
+//! Pages with unfinished targets, stored as one bit per target.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use fetchmill_model::target::Sequence;
 
-/// The targets of a page that are finished or waiting in the table.
+/// The state of the targets of a page. A target is cleared when it is finished or waits in the separate table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::journal) struct LivePage {
     settled: Vec<u8>,
@@ -44,7 +44,7 @@ impl LivePage {
         self.settled[position / 8] & (1 << (position % 8)) == 0
     }
 
-    /// Clears a target. Returns `false` if it was already cleared.
+    /// Clears a target. Returns `false` if the target was already clear.
     pub(in crate::journal) fn clear(&mut self, position: usize) -> bool {
         let was_pending = self.is_pending(position);
         if was_pending {
@@ -89,8 +89,8 @@ pub(in crate::journal) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Seq
     .collect()
 }
 
-/// Stores a page. Deletes a finished page, because an empty row would still occupy 4 KiB of the file. Space is freed
-/// when rows are deleted, but not when they shrink.
+/// Stores a page. Deletes a finished page, because even an empty row would occupy 4 KiB of the file. `SQLite` frees
+/// space when rows are deleted, but not when they shrink.
 pub(in crate::journal) fn store(db: &Connection, first: Sequence, page: &LivePage) -> rusqlite::Result<()> {
     if page.is_settled() {
         db.prepare_cached("DELETE FROM pages WHERE first = ?")?.execute([first as i64])?;

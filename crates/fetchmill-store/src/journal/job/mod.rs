@@ -1,5 +1,5 @@
-//! A job's open journal: facts about the job (table `job`), pages with unfinished targets, and the transactions in
-//! which other modules write their tables.
+//! The open journal of a job: facts about the job (table `job`), pages with unfinished targets, and transactions. The
+//! other modules write their tables in these transactions.
 
 pub(super) mod command;
 pub(super) mod identity;

@@ -1,4 +1,4 @@
-//! The journal's database: opens it, stores facts about the job, and runs transactions.
+//! The database of the journal. Opens it, stores facts about the job, and runs transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ pub(in crate::journal) const LISTED_AT: &str = "listed_at";
 pub struct Journal {
     pub(in crate::journal) db: Connection,
     pub(in crate::journal) path: PathBuf,
-    /// Pages with unfinished targets: the window of unfetched targets, and two commit windows per worker. They take one
-    /// bit per target, or 125 kB for 1 million targets.
+    /// Pages with unfinished targets. They cover the window of targets that are not fetched yet, and two commit windows
+    /// per worker. Each target takes one bit, so 1 million targets take 125 kB.
     pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
-    /// Targets whose request may have been sent and must not be repeated: a few batches per worker, and targets whose
-    /// replies are not committed yet.
+    /// Targets whose requests may have been sent and must not be repeated. They are a few batches per worker, and the
+    /// targets whose replies are not committed yet.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
-    /// Targets in `begun` that had no outcome at the end of an earlier run, or have none at the end of this one.
+    /// Targets in `begun` without an outcome, either at the end of an earlier run or at the end of this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
     pub(in crate::journal) tally: Tally,
     pub(in crate::journal) total: Option<u64>,
@@ -40,13 +40,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a location, regardless of its job.
+    /// Opens the journal at a location, no matter which job it belongs to.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable)?;
         schema::make_tables(&db, &path)?;
-        // If two runs start at the same moment, the last one to mark the lock continues.
+        // If two runs start at the same moment, the run that marks the lock last continues.
         place.must_be_ours()?;
         let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
@@ -69,7 +69,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns when the listing was completed, if it was.
+    /// Returns when the listing was completed. `None` if it is not complete.
     pub fn listed_at(&self) -> Result<Option<String>> {
         self.get(LISTED_AT)
     }
@@ -79,7 +79,7 @@ impl Journal {
         Ok(self.listed_at()?.is_some())
     }
 
-    /// Returns whether the listing has started, in this run or earlier.
+    /// Returns whether the listing has started, in this run or an earlier one.
     pub fn has_listed(&self) -> Result<bool> {
         Ok(self.tally.listed > 0 || self.get("marker")?.is_some())
     }
@@ -89,12 +89,12 @@ impl Journal {
         Ok(self.tally.pending() == 0 && self.is_listed()?)
     }
 
-    /// Returns whether anything was listed. After that, the destination belongs to this job.
+    /// Returns whether anything was listed. If so, the destination belongs to this job.
     pub fn is_begun(&self) -> Result<bool> {
         Ok(self.has_listed()? || self.is_listed()? || self.next_sequence > 0)
     }
 
-    /// Stores the detected listing type, which becomes part of the identity.
+    /// Stores the listing type that was detected. It becomes part of the identity.
     pub fn change_identity(&self, identity: &Identity) -> Result<()> {
         self.set("identity", &identity.to_json())
     }
@@ -119,7 +119,7 @@ impl Journal {
         self.change_facts("DELETE FROM job WHERE key = ?", &[key])
     }
 
-    /// Changes facts in the open transaction, or in a new one.
+    /// Changes facts, either in the open transaction or in a new one.
     fn change_facts(&self, statement: &str, values: &[&str]) -> Result<()> {
         if !self.in_transaction {
             self.fence.begin(&self.db, &self.path)?;
@@ -129,19 +129,19 @@ impl Journal {
             if done.is_ok() {
                 self.check(self.db.execute_batch("COMMIT"))?;
             } else {
-                // If the disk is full, SQLite has already rolled back. Report only the first error.
+                // If the disk is full, SQLite has already rolled back, so only the first error is worth reporting.
                 let _ = self.db.execute_batch("ROLLBACK");
             }
         }
         self.check(done).map(drop)
     }
 
-    /// Returns the next sequence number. All smaller ones are assigned.
+    /// Returns the next sequence number. All smaller numbers are assigned.
     pub fn next_sequence(&self) -> Sequence {
         self.next_sequence
     }
 
-    /// Sets the first sequence number. No number may have been assigned yet.
+    /// Sets the first sequence number. Must be called before any number is assigned.
     pub fn begin_at(&mut self, first: Sequence) -> Result<()> {
         if !self.is_begun()? {
             self.begin()?;
@@ -156,7 +156,7 @@ impl Journal {
         self.tally
     }
 
-    /// Returns the number of objects announced by the listing.
+    /// Returns the number of objects that the listing announced.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
@@ -166,7 +166,7 @@ impl Journal {
         self.check(schema::read_kinds(&self.db))
     }
 
-    /// Returns the traits found in any list entry so far.
+    /// Returns the traits that any entry of the list has had so far.
     pub fn traits(&self) -> Result<EntryTraits> {
         self.check(schema::read_traits(&self.db))
     }
@@ -176,7 +176,7 @@ impl Journal {
         self.check(schema::read_statuses(&self.db))
     }
 
-    /// Starts a transaction unless one is open.
+    /// Starts a transaction if none is open.
     pub fn begin(&mut self) -> Result<()> {
         if !self.in_transaction {
             self.fence.begin(&self.db, &self.path)?;
@@ -208,7 +208,7 @@ impl Journal {
     }
 }
 
-/// Returns the current time in ISO 8601 UTC.
+/// Returns the current time in ISO 8601, in UTC.
 pub(in crate::journal) fn now_text() -> String {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -1,5 +1,6 @@
-//! Opens a job's journal, which may exist, be new, or be taken over from another job. A job may take over a destination
-//! if the previous job has stored nothing. A sync keeps a job's shards and discards its targets.
+//! Opens the journal of a job. The journal may be new, may belong to this job, or may be taken over from another job. A
+//! job may take over a destination in which the previous job has stored nothing. A sync keeps a job's shards but
+//! discards its targets.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +15,33 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;
 
-/// Key of the fact that holds the last pass.
+/// Key of the fact with the last pass.
 pub(in crate::journal) const PASS: &str = "pass";
-/// Discards targets without an object, and the state of the listing.
+/// Discards the targets that have no object, and the state of the listing.
 pub(in crate::journal) const FORGET_TARGETS: &str = "
 DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
 DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
 DELETE FROM begun";
 
-/// Discards a job that has stored nothing, but keeps the destination's rules.
+/// Discards a job that has stored nothing, but keeps the rules of the destination.
 const FORGET_REST: &str = "
 DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM opted_out; DELETE FROM opted_out_hosts;
 DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
 UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0";
 
-/// Returns whether a sync maintains a journal's shards.
+/// Returns whether a sync maintains the shards of a journal.
 pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     let count = "SELECT count(*) FROM job WHERE key = ?";
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// Discards a job and everything about its files. Also discards the rules, because the next job uses the current ones.
+/// Discards a job and all records of its files. This includes the rules, because the next job uses the current ones.
 const FORGET_FILES: &str = "
 DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";
 
 impl Journal {
-    /// Records that the job is being removed, and the command of the next one. From now on it counts as unfinished.
+    /// Records that the job is being removed, and the command of the next job. From then on, the job counts as
+    /// unfinished.
     pub fn begin_restart(&mut self, command: Option<&str>) -> Result<()> {
         self.begin()?;
         self.set(RESTARTING, "true")?;
@@ -50,9 +52,9 @@ impl Journal {
         self.commit()
     }
 
-    /// Discards the job in one transaction, and keeps the command of the next one for `resume`. The job's files must be
-    /// removed first. Without `reuses_numbers`, the next job does not reuse the numbers of shards, because files with
-    /// their names exist.
+    /// Discards the job in one transaction, but keeps the command of the next job for `resume`. The files of the job
+    /// must have been removed before. If `reuses_numbers` is false, the next job assigns new shard numbers, because
+    /// files with the old names still exist.
     pub fn forget_job(self, reuses_numbers: bool, command: Option<&str>) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
@@ -72,8 +74,8 @@ impl Journal {
         let mut journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. A job
-                // without rules would count as one from 0.1.0.
+                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. The
+                // other way round, a job without rules would count as one from 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
                 journal.found(identity)?;
             }
@@ -87,15 +89,15 @@ impl Journal {
     }
 
     /// Returns whether another job may use the destination. The current job must have listed nothing, or be finished
-    /// without any stored object or row. A listing in progress is not discarded, because the new command may be a
-    /// mistake.
+    /// without having stored any object or row. A listing in progress is never discarded, because the new command may
+    /// be a mistake.
     fn stores_nothing(&self, identity: &BTreeMap<String, String>) -> Result<bool> {
         if !self.is_begun()? {
             return Ok(true);
         }
         let is_of_rows =
             identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
-        // In these jobs, requests may have had effects, replies have rows, or a sync maintains the objects.
+        // In such a job, requests may have had effects, replies have rows, or a sync maintains the objects.
         let keeps_failures =
             [REQUEST_PART, ROWS_PART, REPLIES_PART].iter().any(|part| identity.contains_key(*part));
         if self.tally.listed > 0 && (is_of_rows || keeps_failures) || self.check(is_synced(&self.db))? {
@@ -107,7 +109,7 @@ impl Journal {
         Ok(self.is_settled()? && self.tally.fetched == 0 && !has_some)
     }
 
-    /// Replaces a job that has stored nothing with another one.
+    /// Replaces a job that has stored nothing with a new one.
     fn found_anew(&mut self, identity: &Identity) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;

@@ -1,4 +1,4 @@
-//! Reads facts about a job before the journal is opened for the run.
+//! Reads facts about a job before a run opens the journal.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact that a run has begun to remove the job and its files. The next job uses the current rules.
+/// Key of the fact that a run has begun to remove the job and its files. The next job will use the current rules.
 pub(super) const RESTARTING: &str = "restarting";
 
 /// Reads a journal without changing it. Returns `None` if there is no journal, or if it has no tables yet.
 ///
-/// The journal is opened read-only: nothing is written or synced, and the write-ahead log is kept. After a kill, only a
-/// writer can roll back an unfinished transaction.
+/// The journal is opened read-only. Nothing is written or synced, and the write-ahead log stays in place. After a kill,
+/// an unfinished transaction stays as it is, because only a writer can roll it back.
 pub(super) fn peek<T>(
     place: &JobLocation,
     read: impl Fn(&Connection) -> rusqlite::Result<T>,
@@ -48,7 +48,7 @@ pub(super) fn fact_of(db: &Connection, key: &str) -> rusqlite::Result<Option<Str
     db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
 }
 
-/// Returns the identity of the job at a location. `None` if no job has started there.
+/// Returns the identity of the job at a location. `None` if no job was ever started there.
 pub fn stored_identity(place: &JobLocation) -> Result<Option<BTreeMap<String, String>>> {
     let stored = peek(place, |db| fact_of(db, "identity"))?.flatten();
     Ok(stored.map(|stored| Identity::from_json(&stored)))

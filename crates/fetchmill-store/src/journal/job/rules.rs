@@ -1,5 +1,5 @@
-//! The rules with which a job was started: how it names objects and reads its list. Later releases may have better
-//! rules, but an existing job keeps its own.
+//! The rules with which a job was started: how it names objects, and how it reads its list. Later releases may have
+//! better rules, but an existing job keeps the rules that it was started with.
 
 use rusqlite::Connection;
 
@@ -8,19 +8,20 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
-/// Key of the fact that holds the rules.
+/// Key of the fact with the rules.
 pub(in crate::journal) const RULES: &str = "rules";
 
-/// Rules, identified by a number. fetchmill 0.1.0 used the first rules, and its journals do not store a number.
+/// A set of rules, identified by a number. fetchmill 0.1.0 used the first set, and its journals do not store a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRules(u32);
 
 impl JobRules {
-    /// Rules of jobs started by 0.1.0.
+    /// Rules of jobs that 0.1.0 started.
     pub const FIRST: JobRules = JobRules(1);
-    /// Rows contain the encoding of bodies, sidecar keys use the whole name, and a list's delimiter is detected.
+    /// Rows contain the encoding of bodies, keys of sidecars contain the whole name, and a list's delimiter is
+    /// detected.
     const WITH_ENCODINGS: JobRules = JobRules(3);
-    /// File names derived from URLs are decoded, and repeated lines of a list are skipped.
+    /// File names that come from URLs are decoded, and repeated lines of a list are skipped.
     const WITH_DECODED_NAMES: JobRules = JobRules(4);
     /// Rules for new jobs.
     pub const CURRENT: JobRules = JobRules::WITH_DECODED_NAMES;
@@ -30,7 +31,7 @@ impl JobRules {
         self >= JobRules::WITH_ENCODINGS
     }
 
-    /// Returns whether file names derived from URLs are decoded.
+    /// Returns whether file names that come from URLs are decoded.
     pub fn decode_names(self) -> bool {
         self >= JobRules::WITH_DECODED_NAMES
     }
@@ -40,12 +41,12 @@ impl JobRules {
         self < JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns the naming of targets, given the naming in a new job.
+    /// Returns how the job names its targets. `of_new_job` is how a new job would name them.
     pub fn naming(self, of_new_job: Naming) -> Naming {
         if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }
 
-    /// Returns the rules of the job at a location, or those of a new job if there is none.
+    /// Returns the rules of the job at a location. If there is no job, returns those of a new job.
     pub fn of(place: &JobLocation) -> Result<Self> {
         Ok(peek(place, Self::read)?.unwrap_or_default())
     }

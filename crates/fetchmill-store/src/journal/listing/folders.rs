@@ -1,5 +1,5 @@
-//! The table of folders that are not listed yet. It is the cursor of a walk. The deepest folder comes first, so the
-//! table stays small: it contains the siblings along one path instead of a whole level.
+//! The table of folders that are not listed yet, which is the cursor of a walk. The deepest folder comes first. This
+//! keeps the table small: it contains the siblings along one path rather than a whole level.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -12,7 +12,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts};
 use fetchmill_model::source::PendingFolder;
 use fetchmill_model::target::Names;
 
-/// Returns the folder format in a job's identity. `None` if the job has not listed any folder.
+/// Returns the folder format in the identity of a job. `None` if the job has not listed any folder.
 pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
     if !place.journal_path().exists() {
         return Ok(None);
@@ -49,7 +49,7 @@ impl Journal {
         self.check(row.optional())
     }
 
-    /// Records a folder that could not be listed. It counts as a failed target, and the walk continues.
+    /// Records a folder that could not be listed. The folder counts as a failed target, and the walk continues.
     pub fn fail_folder(
         &mut self,
         path: &[u8],
@@ -79,8 +79,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds failed folders to the walk again, selected by their last status. Returns how many were selected and how
-    /// many were not.
+    /// Returns failed folders to the walk, selected by their last status. Returns how many were selected, and how many
+    /// were not.
     pub(in crate::journal) fn retry_folders(
         &mut self,
         is_meant: impl Fn(Option<u16>) -> bool,
@@ -111,7 +111,7 @@ fn statuses_of_failed(db: &Connection) -> rusqlite::Result<Vec<Option<u16>>> {
     query.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Stores how far a folder was read, and the folders found in it with their depth.
+/// Stores how far a folder was read, and the folders that were found in it, with their depth.
 pub(in crate::journal) fn keep(
     db: &Connection,
     path: &[u8],
@@ -120,7 +120,7 @@ pub(in crate::journal) fn keep(
     is_last: bool,
 ) -> rusqlite::Result<()> {
     for folder in found.iter() {
-        // Pages may link to a folder again, even after it was listed.
+        // Pages may link to a folder repeatedly, even after it was listed.
         if listed_digests::note(db, listed_digests::folder_digest(folder))? {
             insert(db, folder, depth)?;
         }
@@ -140,7 +140,7 @@ fn insert(db: &Connection, path: &[u8], depth: i64) -> rusqlite::Result<()> {
     insert.execute(params![path, depth]).map(drop)
 }
 
-/// Returns the depth of folders linked from a folder's page.
+/// Returns the depth of the folders that a folder's page links to.
 pub(in crate::journal) fn depth_below(db: &Connection, path: &[u8]) -> rusqlite::Result<i64> {
     let mut query = db.prepare_cached("SELECT depth + 1 FROM folders WHERE path = ?")?;
     Ok(query.query_row([path], |row| row.get(0)).optional()?.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Digests of everything that a listing has returned, in the marker table. Each takes 16 bytes on disk and none in
+//! Digests of everything that a listing has returned, in the marker table. Each digest takes 16 bytes on disk and no
 //! memory.
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -8,14 +8,14 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Names;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// Seeds that distinguish the digests of a folder, a name and a marker with the same text.
+/// Seeds that keep the digests of a folder, a name and a marker distinct even if their texts are equal.
 const FOLDER: u64 = 1;
 const NAME: u64 = 2;
 
 type Digest = [u8; 16];
 
 impl Journal {
-    /// Returns the names that no page of the walk has listed yet.
+    /// Returns the names that no page of the walk has listed so far.
     pub fn keep_unlisted(&self, names: &Names) -> Result<Names> {
         let mut kept = Names::default();
         for name in names.iter() {
@@ -27,13 +27,13 @@ impl Journal {
     }
 }
 
-/// Records the names of files, or of folders that will not be entered. The two cannot be confused, because only file
-/// names start with a NUL.
+/// Records the names of files, or of folders that will not be entered. The two cannot be confused, because only names
+/// of files start with a NUL.
 pub(super) fn note_names(db: &Connection, names: &Names) -> rusqlite::Result<()> {
     names.iter().try_for_each(|name| note(db, name_digest(name)).map(drop))
 }
 
-/// Records a digest. Returns whether it is new.
+/// Records a digest. Returns whether the digest is new.
 pub(super) fn note(db: &Connection, digest: Digest) -> rusqlite::Result<bool> {
     let mut insert = db.prepare_cached("INSERT OR IGNORE INTO markers (digest) VALUES (?)")?;
     Ok(insert.execute([digest])? > 0)

@@ -1,5 +1,5 @@
 //! Progress of a listing: its pages and its position (tables `pages`, `markers`, `folders`, `failed_folders`,
-//! `key_ranges`, `skipped`, `skipped_names`), and the reasons for skipping targets (`opted_out`, `opted_out_hosts`).
+//! `key_ranges`, `skipped`, `skipped_names`). Also counts why targets opted out (`opted_out`, `opted_out_hosts`).
 
 pub(super) mod folders;
 mod listed_digests;
@@ -8,5 +8,5 @@ mod pages;
 mod ranges;
 pub(super) mod skips;
 
-/// Key of the fact that holds the marker of the next page.
+/// Key of the fact with the marker of the next page.
 const MARKER: &str = "marker";

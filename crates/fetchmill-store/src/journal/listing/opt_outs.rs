@@ -1,4 +1,4 @@
-//! Targets that opted out, by rule and by the host whose robots.txt forbids them.
+//! Targets that opted out, counted by rule and by the host whose robots.txt forbids them.
 
 use rusqlite::{Connection, params};
 
@@ -9,16 +9,16 @@ use fetchmill_model::limits::OPT_OUT_HOSTS_MAX;
 use fetchmill_model::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 use fetchmill_model::outcome::skips::Skips;
 
-/// Represents all hosts after the first [`OPT_OUT_HOSTS_MAX`].
+/// Stands for all hosts after the first [`OPT_OUT_HOSTS_MAX`].
 const OTHERS: &str = "";
 
 impl Journal {
-    /// Adds the opt-outs of a receipt, as part of its transaction.
+    /// Adds the opt-outs of a commit record, as part of its transaction.
     pub(in crate::journal) fn note_opt_outs(&self, skips: &Skips) -> Result<()> {
         skips.opt_outs().map_or(Ok(()), |counts| self.check(add(&self.db, counts)))
     }
 
-    /// Returns the job's opt-outs. Older releases did not count them.
+    /// Returns the opt-outs of the job. Older releases did not count them.
     pub fn opt_outs(&self) -> Result<OptOutCounts> {
         self.check(read(&self.db))
     }
@@ -55,7 +55,7 @@ fn add_host(db: &Connection, host: &str, count: u64) -> rusqlite::Result<()> {
     db.prepare_cached(add)?.execute(params![host, count as i64]).map(drop)
 }
 
-/// Reads the opt-outs. In an older release's journal, these tables are missing until a job writes to it.
+/// Reads the opt-outs. In the journal of an older release, these tables are missing until a job writes to it.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<OptOutCounts> {
     let mut counts = OptOutCounts::default();
     if !schema::has_table(db, "opted_out")? {
@@ -65,7 +65,7 @@ pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<OptOutCounts
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
-        // Omit rules known only to newer versions.
+        // Omit rules that only newer releases know.
         if let Some(rule) = OptOutRule::ALL.iter().find(|rule| rule.name() == name) {
             counts.add_rule(*rule, row.get::<_, i64>(1)? as u64);
         }

@@ -1,4 +1,4 @@
-//! The pages of a listing: their names, and the listing's position.
+//! The pages of a listing: their names, and the position of the listing.
 
 use rusqlite::params;
 
@@ -12,14 +12,14 @@ use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Key of the fact that holds the position in a list.
+/// Key of the fact with the position in a list.
 const LIST_POSITION: &str = "list_position";
 
 /// Key of the fact that the listing was restarted.
 const RELISTING: &str = "relisting";
 
 impl Journal {
-    /// Adds a page and returns its first sequence number.
+    /// Adds a page and returns the sequence number of its first target.
     pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
         self.begin()?;
         self.keep_cursor(&page.cursor, &page.names)?;
@@ -100,7 +100,7 @@ impl Journal {
         }
     }
 
-    /// Checks a JSON page: it must be new, contain only new items, and lead to a new page.
+    /// Checks a JSON page. The page itself and all its items must be new, and it must lead to a new page.
     fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next_url: Option<&str>) -> Result<()> {
         let endless = |why: &str| {
             let shown = for_display(url.as_bytes());
@@ -118,7 +118,7 @@ impl Journal {
                  next page",
             );
         }
-        // A link to the page itself is allowed, because some servers repeat their last marker on the last page.
+        // A link to the same page is allowed, because some servers repeat the last marker on the last page.
         if let Some(next_url) = next_url.filter(|next_url| *next_url != url)
             && self.has_marker(marker_digest(next_url))?
         {
@@ -153,7 +153,7 @@ impl Journal {
         if traits == known { Ok(()) } else { self.set(schema::TRAITS, &traits.to_text()) }
     }
 
-    /// Returns how far a list was read. `None` before its first page.
+    /// Returns how far a list has been read. `None` before its first page.
     pub fn list_position(&self) -> Result<Option<ListPosition>> {
         let Some(text) = self.get(LIST_POSITION)? else { return Ok(None) };
         let position = ListPosition::from_text(&text);
@@ -162,20 +162,20 @@ impl Journal {
             .ok_or_else(|| Error::Journal(format!("the journal has an invalid list position: {text}")))
     }
 
-    /// Restarts the listing. Targets known to the job are left out.
+    /// Restarts the listing. Targets that the job already has are left out.
     pub fn restart_listing(&mut self) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM markers", []))?;
         self.forget(MARKER)?;
         self.set(RELISTING, "")?;
-        // These targets will be counted again. A journal of 0.1.0 does not have the reasons for skipping.
+        // These targets will be counted again. A journal of 0.1.0 does not store the reasons for skipping.
         let skipped = if self.knows_skips()? { self.forget_listing_skips()? } else { self.tally.skipped };
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
         Ok(())
     }
 
-    /// Restarts the listing by tokens from the first page. Targets known to the job are left out.
+    /// Restarts the listing at the first page, following tokens. Targets that the job already has are left out.
     pub fn relist_by_tokens(&mut self) -> Result<()> {
         self.follow_tokens(None)?;
         self.restart_listing()

@@ -1,4 +1,5 @@
-//! The cursor of a bucket's listing: the key ranges that are not fully listed, or the token of the next page.
+//! The cursor of a bucket's listing. It consists of the key ranges that are not completely listed, or of the token of
+//! the next page.
 
 use rusqlite::{Connection, params};
 
@@ -7,13 +8,13 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
 
-/// Key of the fact for a job that lists folders or keys. Its value marks a bucket whose keys do not ascend.
+/// Key of a fact about jobs that list folders or keys. Its value marks buckets whose keys do not ascend.
 const WALK: &str = "walk";
 const BY_TOKENS: &str = "tokens";
 
 impl Journal {
-    /// Returns the position of a bucket's listing. The first run starts with one range of all keys. If the keys are
-    /// known not to ascend, it starts with the first page.
+    /// Returns the position of a bucket's listing. The first run starts with a single range of all keys, or with the
+    /// first page if the keys are known not to ascend.
     pub fn start_bucket(&mut self, ascends: bool) -> Result<BucketCursor> {
         match self.get(WALK)?.as_deref() {
             Some(BY_TOKENS) => return Ok(BucketCursor::Token(self.get(MARKER)?)),
@@ -46,11 +47,11 @@ impl Journal {
         self.check(self.db.execute(all, [])).map(drop)
     }
 
-    /// Switches the listing to the store's tokens, starting with the page for token `from`.
+    /// Switches the listing to the store's tokens. The next page is the one that token `from` leads to.
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;
-        // Older releases do not know tokens. Without a range, they would consider the listing complete.
+        // Older releases do not know tokens, and would consider the listing complete if there were no range.
         self.add_whole_range()?;
         self.set(WALK, BY_TOKENS)?;
         match from {
@@ -59,7 +60,7 @@ impl Journal {
         }
     }
 
-    /// Splits a range at `at`. The keys after it become a separate range.
+    /// Splits a range at `at`. The keys after `at` become a range of their own.
     pub fn split_range(&mut self, range: u64, at: &[u8], behind: u64) -> Result<()> {
         self.begin()?;
         let insert =
@@ -71,7 +72,7 @@ impl Journal {
     }
 }
 
-/// Stores how far a range was listed. Returns whether it was the last range, so that the listing is complete.
+/// Stores how far a range was listed. Returns whether this completes the listing, because no other range is left.
 pub(in crate::journal) fn keep(
     db: &Connection,
     range: u64,

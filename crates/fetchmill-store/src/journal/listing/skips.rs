@@ -1,4 +1,4 @@
-//! Skipped targets by reason. Either the listing skipped them, or they were skipped because of their reply.
+//! Skipped targets, by reason. A target is skipped by the listing or because of its reply.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::SKIPPED_NAMES_MAX;
 use fetchmill_model::outcome::skips::{SkipReason, Skips};
 
-/// Number of targets skipped for a reason, and some of their names.
+/// The targets skipped for one reason: their number, and some of their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedOf {
     /// Number of skipped targets.
     pub count: u64,
-    /// Up to [`SKIPPED_NAMES_MAX`] of the first names.
+    /// The first names, up to [`SKIPPED_NAMES_MAX`].
     pub names: Vec<Vec<u8>>,
 }
 
 impl Journal {
-    /// Adds the skipped targets of a page or a receipt, as part of its transaction.
+    /// Adds the skipped targets of a page or a commit record, as part of its transaction.
     pub(in crate::journal) fn note_skips(&self, skips: &Skips) -> Result<()> {
         for (reason, count) in skips.counts() {
             let add = "INSERT INTO skipped VALUES (?1, ?2)
@@ -41,13 +41,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of skipped targets by reason. Jobs started by 0.1.0 have no reasons.
+    /// Returns the number of skipped targets by reason. Jobs that 0.1.0 started have no reasons.
     pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
         let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
         self.check(by_reason(&self.db, &identity))
     }
 
-    /// Returns the number of targets skipped because of their reply. These have an outcome and a row.
+    /// Returns the number of targets skipped because of their reply. Each of them has an outcome and a row.
     pub(crate) fn skipped_after_replies(&self) -> Result<u64> {
         let known = self.check(counts(&self.db))?;
         let of_replies = SkipReason::ALL.into_iter().filter(|reason| reason.is_of_reply());
@@ -59,7 +59,8 @@ impl Journal {
         Ok(self.get(RULES)?.is_some())
     }
 
-    /// Discards the targets skipped by the listing, which a restarted listing counts again. Returns their number.
+    /// Discards the targets that the listing skipped, because a restarted listing counts them again. Returns their
+    /// number.
     pub(in crate::journal) fn forget_listing_skips(&self) -> Result<u64> {
         let known = self.check(counts(&self.db))?;
         let of_listing = SkipReason::ALL.into_iter().filter(|reason| !reason.is_of_reply());
@@ -74,7 +75,7 @@ impl Journal {
     }
 }
 
-/// Returns a job's skipped targets by reason.
+/// Returns the skipped targets of a job, by reason.
 pub fn read_skipped(place: &JobLocation) -> Result<BTreeMap<String, SkippedOf>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -99,7 +100,7 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
     Ok(found)
 }
 
-/// Returns the number of skipped targets by reason, for the listing and the replies together.
+/// Returns the number of targets skipped by the listing or because of their reply, by reason.
 pub(in crate::journal) fn by_reason(
     db: &Connection,
     identity: &BTreeMap<String, String>,

@@ -1,9 +1,9 @@
-//! The lock on a job's folder, and the mark of the run that holds it.
+//! The lock on a job's folder, and the mark of the run that holds the lock.
 //!
-//! Some file systems grant every lock. So a run also writes a mark into the lock file. Before it changes the folder as
-//! a whole, it checks that the mark is still there. In addition, each journal transaction checks a number
-//! ([`crate::journal::database::fence`]). A run removes its mark at the end. If a run finds a mark, it checks whether
-//! that process is alive.
+//! Some file systems grant every lock. For this reason, a run also writes a mark into the lock file. Before it changes
+//! the folder as a whole, it checks that its mark is still there. In addition, each journal transaction checks a number
+//! ([`crate::journal::database::fence`]). A run removes its mark when it ends. A run that finds a mark checks whether
+//! the process that wrote it is alive.
 //!
 //! A killed process takes a few milliseconds to end: it frees its memory and its locks, and its parent must reap it. If
 //! the same command is run again, it waits until the killed process has ended.
@@ -19,13 +19,13 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// Maximum time that a killed process may take to end.
+/// How long a killed process may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
-/// Maximum size of a mark to read. Real marks are shorter.
+/// Maximum number of bytes of a mark to read. Real marks are shorter.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// The lock on a job's folder, released when dropped.
+/// The lock on a job's folder. It is released when dropped.
 #[derive(Debug)]
 pub struct JobLock {
     file: File,
@@ -36,7 +36,7 @@ pub struct JobLock {
 }
 
 impl JobLock {
-    /// Locks a state folder for the job of a destination and writes the mark.
+    /// Locks a state folder for the job of a destination, and writes the mark.
     pub(in crate::journal) fn take(state: &Path, dest: &Path) -> Result<Self> {
         let path = lock_path(state);
         let mut options = File::options();
@@ -55,7 +55,7 @@ impl JobLock {
         Ok(JobLock { file, path, mark: Some(mark), is_contested })
     }
 
-    /// Takes a shared lock for reading. `None` if no run has created the lock file.
+    /// Takes a shared lock for reading. `None` if there is no lock file because no run has created one.
     pub(in crate::journal) fn share(state: &Path, dest: &Path) -> Result<Option<Self>> {
         let path = lock_path(state);
         let Ok(file) = File::open(&path) else { return Ok(None) };
@@ -70,7 +70,7 @@ impl JobLock {
         })
     }
 
-    /// Returns whether a run on another machine left its mark. This machine cannot see whether that run is alive.
+    /// Returns whether a run on another machine has left its mark. This machine cannot tell whether that run is alive.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
@@ -78,8 +78,8 @@ impl JobLock {
     /// Fails with exit code 9 if another run has replaced the mark since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Reopen the file, because on a network file system, only reopening shows what others have written. A missing
-        // file means that the folder was moved, which other code checks.
+        // Reopen the file: on a network file system, only this shows what others have written. A missing file means
+        // that the folder was moved, which is checked elsewhere.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),
@@ -95,13 +95,13 @@ impl JobLock {
 impl Drop for JobLock {
     fn drop(&mut self) {
         if self.has_mark() {
-            // If this fails, the mark left behind belongs to a dead process.
+            // If this fails, the mark remains but belongs to a dead process.
             let _ = durable::write_whole(&mut self.file, b"");
         }
     }
 }
 
-/// Returns the error of a run whose folder was taken over by another run.
+/// Returns the error for a run whose folder was taken over by another run.
 pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     Error::Busy(format!(
         "{}: another run has taken over this job, although it was locked (this file system grants every \
@@ -110,7 +110,7 @@ pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     ))
 }
 
-/// The process that holds a lock, written as words separated by spaces.
+/// The process that holds a lock. Written as words separated by spaces.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     /// Boot id of the running kernel.
@@ -120,7 +120,7 @@ struct Mark {
     process: u32,
     /// Start time of the process in kernel ticks.
     started: u64,
-    /// Nanoseconds since 1970 UTC, which distinguish successive locks of the same process.
+    /// Nanoseconds since 1970 UTC. They distinguish successive locks of the same process.
     moment: u128,
     /// Inode number of the lock file.
     inode: u64,
@@ -185,11 +185,11 @@ fn inode_of(file: &File) -> u64 {
     file.metadata().map(|found| found.ino()).unwrap_or_default()
 }
 
-/// State of a mark's process.
+/// State of the process that wrote a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessState {
     Alive,
-    /// The process runs no more code, but may still hold its locks.
+    /// The process no longer runs code but may still hold its locks.
     Ending,
     Gone,
 }
@@ -198,7 +198,7 @@ enum ProcessState {
 struct Process {
     /// Field 22: start time in ticks since boot.
     started: u64,
-    /// Whether it was killed or has exited: a zombie (field 3) or marked as exiting (field 9).
+    /// Whether the process was killed or has exited. It is a zombie (field 3) or is marked as exiting (field 9).
     is_ending: bool,
 }
 
@@ -209,7 +209,7 @@ impl Process {
     /// Returns `None` if there is no such process.
     fn find(process: u32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The program name in parentheses may contain spaces.
+        // The program name is in parentheses and may contain spaces.
         let (_, fields) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split(' ').collect();
         let flags: u64 = fields.get(6)?.parse().ok()?;
@@ -246,14 +246,15 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
     }
 }
 
-/// Returns whether the process that marked a lock file has ended or is about to.
+/// Returns whether the process that marked a lock file has ended or is about to end.
 fn holder_is_ending(file: &File) -> bool {
     let own = Mark::of_this_process(inode_of(file));
     let found = mark_in(file, own.inode);
     found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
 }
 
-/// Returns the mark in the lock file with this inode. `None` if there is none, or if it was copied from another file.
+/// Returns the mark in the lock file with this inode. `None` if there is no mark, or if it was copied from another
+/// file.
 fn mark_in(file: &File, inode: u64) -> Option<Mark> {
     read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }

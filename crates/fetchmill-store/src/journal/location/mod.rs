@@ -1,4 +1,4 @@
-//! The location of a job: its destination, its state folder, and the lock against concurrent runs.
+//! The location of a job: its destination, its state folder, and the lock that keeps concurrent runs out.
 
 pub(super) mod lock;
 mod state_folder;
@@ -15,7 +15,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 use fetchmill_model::s3::UploadDestination;
 
-/// File systems on which locks or shared memory do not work across machines (Linux `statfs` magic numbers).
+/// File systems on which locks or shared memory do not work across machines, by their Linux `statfs` magic numbers.
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -40,7 +40,7 @@ pub struct JobLocation {
     folder: Option<FolderId>,
 }
 
-/// Identity of a folder, which does not depend on its name.
+/// Identity of a folder. It does not depend on the folder's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FolderId {
     device: u64,
@@ -81,7 +81,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Fails if a state folder named by the user contains the job of another destination.
+    /// Fails if the state folder that the user named contains the job of another destination.
     pub fn refuse_state_of_other(dest: &Path, state: Option<&Path>) -> Result<()> {
         let Some(state) = state.filter(|state| state.join("job.sqlite").exists()) else { return Ok(()) };
         if state_folder::is_of(&dest.join(STATE_FOLDER), state) {
@@ -94,7 +94,7 @@ impl JobLocation {
         )))
     }
 
-    /// Prepares a job that writes one file. Its state folder is `state`, or a folder next to the file.
+    /// Prepares a job that writes a single file. Its state folder is `state`, or a folder next to the file.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
         refuse_links_below(&state)?;
@@ -108,8 +108,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a job whose shards are uploaded to a bucket. Before the upload, they are in the state folder, which is
-    /// `state` or a folder in the working folder.
+    /// Prepares a job that uploads its shards to a bucket. Until the upload, the shards are in the state folder. This
+    /// is `state`, or a folder in the working directory.
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);
@@ -127,10 +127,10 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a folder maintained by a sync, with its state folder. Returns the lock. With `accepts_foreign`, the
-    /// folder may contain files that neither a job nor a sync has written.
+    /// Prepares a folder that a sync maintains, with its state folder. Returns the lock. If `accepts_foreign` is set,
+    /// the folder may contain files that neither a job nor a sync wrote.
     pub fn prepare_synced(dest: &Path, state: &Path, accepts_foreign: bool) -> Result<JobLock> {
-        // Until the end of the first pass, there is no base.
+        // There is no base before the end of the first pass.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !accepts_foreign && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
@@ -149,7 +149,7 @@ impl JobLocation {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
     }
 
-    /// Makes the job's folders durable. Otherwise, a power cut could remove the journal.
+    /// Makes the folders of the job durable. Otherwise, a power cut could remove the journal.
     pub fn sync(&self) -> Result<()> {
         let hidden = self.dest.join(STATE_FOLDER);
         let hidden = (!self.is_one_file).then_some(&hidden);
@@ -197,15 +197,17 @@ impl JobLocation {
         )))
     }
 
-    /// Finds an existing job that no process is working on. No process can start on it while this value exists.
+    /// Finds an existing job that no process is working on. While the result exists, no process can start to work on
+    /// the job.
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
-        // Without a lock file, no process has worked on the job, or none can, because the folder is not writable.
+        // If there is no lock file, no process has worked on the job yet, or none can because the folder is not
+        // writable.
         place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
     }
 
-    /// Finds and locks an existing job to change it.
+    /// Finds and locks an existing job in order to change it.
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
         refuse_synced(dest, "only a sync may change the folder")?;
         let mut place = Self::find(dest, state)?;
@@ -223,19 +225,19 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Returns whether the journal is in the destination itself. In that case its shards are in the destination too,
-    /// even if a job uploaded them to a bucket and a user copied them back.
+    /// Returns whether the journal is in the destination itself. If so, the shards are in the destination as well, even
+    /// if a job uploaded them to a bucket and a user copied them back.
     pub fn has_own_journal(&self) -> bool {
         self.state == self.dest.join(STATE_FOLDER)
     }
 
-    /// Returns the folder that must not be moved while a job runs.
+    /// Returns the folder that must not be moved while the job runs.
     fn kept_folder(&self) -> &Path {
         if self.is_one_file { &self.state } else { &self.dest }
     }
 
-    /// Fails if the job's folder was moved. Otherwise open files would stay in the moved folder, and new ones would be
-    /// created elsewhere.
+    /// Fails if the job's folder was moved. Otherwise, open files would stay in the moved folder while new files would
+    /// be created elsewhere.
     pub fn must_be_in_place(&self) -> Result<()> {
         let path = self.kept_folder();
         if self.folder.is_none() || FolderId::of(path) == self.folder {
@@ -253,7 +255,8 @@ impl JobLocation {
         self.state.join("job.sqlite")
     }
 
-    /// Returns the folder for uncommitted objects. It is on the destination's file system, even if the state is not.
+    /// Returns the folder for uncommitted objects. It is on the same file system as the destination, even if the state
+    /// is not.
     pub fn stage_path(&self) -> PathBuf {
         if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
     }
@@ -263,7 +266,7 @@ impl JobLocation {
         self.state.join("manifests")
     }
 
-    /// Returns the folder of the failures shards.
+    /// Returns the folder with the failures shards.
     pub fn failures_path(&self) -> PathBuf {
         self.state.join("failures")
     }
@@ -284,7 +287,8 @@ impl JobLocation {
     }
 }
 
-/// Rejects a folder that a sync maintains. It is not a job, because its contents change from pass to pass.
+/// Rejects a folder that a sync maintains. Such a folder does not count as a job, because its contents change with
+/// every pass.
 fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
     let folder = dest.join(STATE_FOLDER).join("sync");
     if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {
@@ -321,7 +325,7 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
-        // Missing parent folders are created too, so only the file system itself can have refused, as /proc does.
+        // Missing parent folders were created as well, so only the file system itself can have refused, as /proc does.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
             "cannot create the folder {}: its file system does not support folders; choose a folder \
              elsewhere",

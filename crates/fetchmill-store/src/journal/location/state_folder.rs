@@ -1,8 +1,8 @@
-//! Locates a job's state folder and checks its contents.
+//! Locates the state folder of a job and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! another person. So a file that names a state folder counts only if that folder contains the same token. Nothing in
-//! the state folder is accessed through links.
+//! someone else. So if a file in it names a state folder, that counts only if the state folder contains the same token.
+//! Nothing in the state folder is accessed through links.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
@@ -16,7 +16,7 @@ use fetchmill_model::name::STATE_FOLDER;
 
 /// Files below the destination with the path of a state folder and its token.
 const POINTER: (&str, &str) = ("state", "state-token");
-/// File in a state folder with its destination's token.
+/// File in a state folder with the token of its destination.
 const TOKEN: &str = "token";
 /// Entries that a state folder may contain besides databases.
 const ENTRIES: [&str; 13] = [
@@ -34,10 +34,11 @@ const ENTRIES: [&str; 13] = [
     "sync",
     STATE_FOLDER,
 ];
-/// Folders that may contain many objects. Objects in them are opened without following links.
+/// Folders that may contain many objects. These objects are opened without following links.
 const STAGES: [&str; 2] = ["stage", "fetched"];
 
-/// Returns the state folder of a destination that does not have to exist yet. `state` is a folder named by the user.
+/// Returns the state folder of a destination, which does not have to exist yet. `state` is a folder that the user
+/// named.
 pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
     refuse_links(&hidden)?;
@@ -54,8 +55,8 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
     Ok(state)
 }
 
-/// Fails if this user has no permission to enter the state folder. Otherwise the destination would look as if it had no
-/// job.
+/// Fails if this user has no permission to enter the state folder. Without this check, the destination would seem to
+/// have no job.
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
@@ -75,7 +76,7 @@ pub(in crate::journal) fn beside(file: &Path) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Returns the state folder named in a destination, if it has the same token.
+/// Returns the state folder that a destination names, if it has the same token.
 fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
     let pointer = hidden.join(POINTER.0);
     let state = match std::fs::read(&pointer) {
@@ -137,7 +138,7 @@ fn new_token() -> Result<Vec<u8>> {
     }
 }
 
-/// Fails if a state folder contains anything other than a job's state, because a job removes unknown files.
+/// Fails if a state folder contains anything other than the state of a job, because a job removes unknown files.
 pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(state) else { return Ok(()) };
     if state.join("job.sqlite").exists() {
@@ -160,8 +161,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
         || ["job.sqlite", "stream.sqlite"].iter().any(|database| name.starts_with(database.as_bytes()))
 }
 
-/// Fails if a job's folder is a link, or contains anything but files and folders. Through a link, other files would be
-/// truncated and removed, and opening a pipe would block forever.
+/// Fails if a job's folder is a link, or contains anything other than files and folders. Through a link, other files
+/// would be truncated and removed. Opening a pipe would block forever.
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(
@@ -173,7 +174,7 @@ pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     refuse_links_below(folder)
 }
 
-/// Checks a job's folders below a folder named by the user. The named folder itself may be reached through a link.
+/// Checks a job's folders below a folder that the user named. The path to the named folder may contain links.
 pub(in crate::journal) fn refuse_links_below(folder: &Path) -> Result<()> {
     walk(folder, &is_known)
 }
@@ -183,7 +184,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
         Err(error)
             if matches!(
                 error.kind(),
-                // A user without permission to list the folder cannot open anything below it.
+                // A user who may not list the folder cannot open anything below it.
                 ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
             ) =>
         {
@@ -194,7 +195,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
     for entry in entries {
         let entry = entry.map_err(|error| Error::storage("read", folder, error))?;
         let name = entry.file_name();
-        // A run may have removed the entry meanwhile.
+        // A run may have removed the entry in the meantime.
         let Some(kind) = entry.file_type().ok().filter(|_| is_meant(&name)) else { continue };
         if !kind.is_dir() && !kind.is_file() {
             return Err(is_a_link(&entry.path()));

@@ -1,4 +1,4 @@
-//! The complete indexes of WARC shards (`--cdxj`), which are in their final place or about to be moved there.
+//! The complete indexes of WARC shards (`--cdxj`). Each one is at its final path, or about to be moved there.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -9,7 +9,7 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Prefix of the facts that hold the indexes. The shard's number follows, and each value is a [`ShardEnd`] as JSON.
+/// Prefix of the facts with the indexes. It is followed by the shard's number. Each value is a [`ShardEnd`] as JSON.
 const CDXJ: &str = "cdxj-";
 
 /// Key of the fact that the job has indexes only because they are the default.
@@ -18,13 +18,13 @@ const BY_DEFAULT: &str = "indexed_by_default";
 /// An index, and its state when it was complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CdxjFile {
-    /// Shard of the index.
+    /// Shard that the index belongs to.
     pub shard: ShardNumber,
-    /// The file, with its name before the move.
+    /// The file, under its name before the move.
     pub data: ShardEnd,
 }
 
-/// Reads the indexes in the order of shard numbers.
+/// Reads the indexes, ordered by shard number.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Vec<CdxjFile>> {
     let mut query = db.prepare("SELECT key, value FROM job WHERE substr(key, 1, ?) = ?")?;
     let rows = query.query_map(params![CDXJ.len() as i64, CDXJ], |row| {
@@ -47,12 +47,12 @@ pub fn has_indexes_by_default(place: &JobLocation) -> Result<bool> {
 }
 
 impl Journal {
-    /// Returns the completed indexes in the order of shard numbers.
+    /// Returns the complete indexes, ordered by shard number.
     pub fn cdxj_files(&self) -> Result<Vec<CdxjFile>> {
         self.check(read(&self.db))
     }
 
-    /// Records a complete index. From now on it may be moved to its final place.
+    /// Records a complete index. From then on, it may be moved to its final place.
     pub fn set_cdxj(&self, shard: ShardNumber, data: &ShardEnd) -> Result<()> {
         let text = serde_json::to_string(data).map_err(|error| Error::Internal(error.to_string()))?;
         self.set(&format!("{CDXJ}{shard}"), &text)
@@ -67,7 +67,7 @@ impl Journal {
         }
     }
 
-    /// Discards an index that was removed.
+    /// Discards the record of an index that was removed.
     pub fn forget_cdxj(&self, shard: ShardNumber) -> Result<()> {
         self.forget(&format!("{CDXJ}{shard}"))
     }

@@ -1,5 +1,5 @@
-//! A job's shards: open ones with their durable length, and sealed ones with their numbers. Also the manifests of the
-//! `files` format.
+//! The shards of a job: open ones with their durable length, and sealed ones with their numbers. Also the manifests of
+//! the `files` format.
 
 pub(super) mod cdxj;
 pub(super) mod unfetched;
@@ -22,14 +22,14 @@ pub struct Shard {
     pub number: ShardNumber,
     /// State when the shard was sealed.
     pub sealed: SealedShard,
-    /// Whether another shard contains the objects now, so that this one will be removed.
+    /// Whether another shard now contains the objects. If so, this one will be removed.
     pub is_replaced: bool,
 }
 
 const SEALED: &str =
     "number, path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes, replaced_by";
 
-/// Stores the shards of a receipt. Returns the number of the shard that it seals.
+/// Stores the shards of a commit record. Returns the number of the shard that it seals.
 pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Option<ShardNumber>> {
     if let Some(open) = &receipt.open {
         let OpenShard { data, manifest } = open;
@@ -117,7 +117,7 @@ pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
         .collect()
 }
 
-/// Returns the sealed shards by number, except replaced ones.
+/// Returns the sealed shards by number, without replaced ones.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -139,12 +139,12 @@ pub(super) fn failures(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
 }
 
 impl Journal {
-    /// Returns the sealed shards by number, including those to be removed.
+    /// Returns the sealed shards by number, including those that will be removed.
     pub fn shards(&self) -> Result<Vec<Shard>> {
         self.check(sealed(&self.db))
     }
 
-    /// Returns the shards left open by an earlier run.
+    /// Returns the shards that an earlier run left open.
     pub fn open_shards(&self) -> Result<Vec<OpenShard>> {
         self.check(open(&self.db))
     }
@@ -154,7 +154,7 @@ impl Journal {
         self.check(manifests(&self.db))
     }
 
-    /// Discards replaced shards whose files were removed.
+    /// Discards the records of replaced shards whose files were removed.
     pub fn forget_replaced(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM shards WHERE replaced_by IS NOT NULL", []);

@@ -1,5 +1,5 @@
 //! The complete files with rows for targets without an object (`--keep-failed`), and the complete failures file. They
-//! are at their final paths or about to be moved there.
+//! are at their final paths, or about to be moved there.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -7,7 +7,7 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::UnfetchedFile;
 
-/// Key of the fact that holds the files, as JSON.
+/// Key of the fact with the files, as JSON.
 const UNFETCHED: &str = "unfetched";
 
 /// Reads the files from the journal, if they are recorded.
@@ -19,18 +19,18 @@ pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Option<Vec<U
 }
 
 impl Journal {
-    /// Returns the files written last, by number.
+    /// Returns the files that were written last, by number.
     pub fn unfetched(&self) -> Result<Vec<UnfetchedFile>> {
         Ok(self.check(read(&self.db))?.unwrap_or_default())
     }
 
-    /// Records the complete files, which may then be moved to their final paths.
+    /// Records the complete files. From then on, they may be moved to their final paths.
     pub fn set_unfetched(&self, files: &[UnfetchedFile]) -> Result<()> {
         let text = serde_json::to_string(files).map_err(|error| Error::Internal(error.to_string()))?;
         self.set(UNFETCHED, &text)
     }
 
-    /// Discards the files after their removal.
+    /// Discards the records of the files after their removal.
     pub fn forget_unfetched(&self) -> Result<()> {
         self.forget(UNFETCHED)
     }

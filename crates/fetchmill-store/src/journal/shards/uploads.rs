@@ -1,5 +1,6 @@
-//! The sealed shards in the destination bucket. A shard without a row is not in the bucket. A shard whose upload has
-//! begun may be there, either complete or as invisible parts. The local file of an uploaded shard is no longer needed.
+//! Which of the sealed shards are in the destination bucket. A shard without a row is not in the bucket. A shard whose
+//! upload has begun may be there, either complete or as invisible parts. Once a shard is uploaded, its local file is no
+//! longer needed.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,14 @@ use crate::journal::job::open_journal::{Journal, now_text};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardNumber;
 
-/// Key of the fact that the job's prefix was empty when the job began, so that everything below it belongs to the job.
+/// Key of the fact that the job's prefix was empty when the job began. Everything below the prefix therefore belongs to
+/// the job.
 const CLAIMED: &str = "destination_claimed_at";
 
 /// Progress of a shard's upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadState {
-    /// The upload has begun, so the store may have the shard.
+    /// The upload has begun, so the store may already have the shard.
     Begun,
     /// The shard and its manifest are in the store.
     Done,
@@ -41,7 +43,7 @@ impl Journal {
         self.check(note(&self.db, number, upload))
     }
 
-    /// Returns the progress of the uploads that have begun. Not needed to report the status.
+    /// Returns the progress of all uploads that have begun. The status does not need this.
     pub fn uploads(&self) -> Result<BTreeMap<ShardNumber, UploadState>> {
         let read = || -> rusqlite::Result<BTreeMap<ShardNumber, UploadState>> {
             let mut query = self.db.prepare("SELECT number, uploaded_at FROM uploads")?;
@@ -60,12 +62,12 @@ impl Journal {
         Ok(self.get(CLAIMED)?.is_some())
     }
 
-    /// Records that the destination's prefix is empty. From now on it belongs to this job.
+    /// Records that the destination's prefix is empty. From then on, everything below it belongs to this job.
     pub fn claim_destination(&self) -> Result<()> {
         self.set(CLAIMED, &now_text())
     }
 
-    /// Fails unless every sealed shard is uploaded. A job must not finish before that.
+    /// Fails if any sealed shard is not uploaded. A job must not finish before that.
     pub fn must_be_uploaded(&self) -> Result<()> {
         let uploads = self.uploads()?;
         let is_left =

@@ -1,4 +1,4 @@
-//! A job's columns and their types.
+//! The columns of a job, and their types.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use crate::journal::{Identity, JobLocation, Journal};
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
 
-/// Returns whether an existing job has list columns that are all text.
+/// Returns whether the list columns of an existing job are all text.
 pub fn has_text_columns(place: &JobLocation) -> Result<bool> {
     let parts = identity_of(place)?;
     Ok(parts.contains_key(COLUMNS_PART) && !parts.contains_key(TYPES_PART))
 }
 
-/// Returns the columns of a job whose rows are API items, once they are known.
+/// Returns the columns of a job whose rows are API items. `None` until they are known.
 pub fn item_columns(place: &JobLocation) -> Result<Option<ExtraColumns>> {
     let columns = ExtraColumns::of_identity(&identity_of(place)?);
     Ok(Some(columns).filter(|columns| columns.has_items() && !columns.kept().is_empty()))

@@ -1,4 +1,4 @@
-//! A job's status as read from its journal, even while the job runs. Also starts retry runs.
+//! The status of a job, which can be read from its journal even while the job runs. Also starts retry runs.
 
 pub(super) mod column_types;
 pub(super) mod samples;
@@ -36,11 +36,11 @@ pub struct Status {
     pub kinds: KindCounts,
     /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// Creation time of the job, in ISO 8601 UTC.
+    /// When the job was created, in ISO 8601 UTC.
     pub started_at: Option<String>,
-    /// Time when the listing was completed.
+    /// When the listing was completed.
     pub listed_at: Option<String>,
-    /// Time when the job finished.
+    /// When the job finished.
     pub finished_at: Option<String>,
     /// Targets whose replies may belong to other requests. See [`Doubtful`].
     pub doubtful: Doubtful,
@@ -50,7 +50,7 @@ pub struct Status {
     pub is_running: bool,
     /// Current waits of a running job.
     pub waits: Vec<Wait>,
-    /// Speed and bottleneck of a running job, as JSON.
+    /// Speed of a running job and what limits it, as JSON.
     pub progress: Option<String>,
     /// Number of skipped targets by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -58,14 +58,14 @@ pub struct Status {
     pub opt_outs: OptOutCounts,
 }
 
-/// A problem that makes a job wait.
+/// A problem that a job is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// Description, such as `the listing's page http://... fails (status 500)`.
     pub what: String,
-    /// Start of the wait, in ISO 8601 UTC.
+    /// When the wait began, in ISO 8601 UTC.
     pub since: String,
-    /// Time when the job will give up.
+    /// When the job will give up.
     pub until: String,
 }
 
@@ -74,7 +74,7 @@ pub struct Wait {
 pub struct FailedFolder {
     /// Path of the folder.
     pub path: Vec<u8>,
-    /// Status of the reply, if there was one.
+    /// Status of the reply. `None` if there was no reply.
     pub status: Option<u16>,
     /// Number of attempts.
     pub attempts: u32,
@@ -82,7 +82,7 @@ pub struct FailedFolder {
     pub detail: String,
 }
 
-/// Reads a job's status.
+/// Reads the status of a job.
 pub fn read_status(place: &JobLocation) -> Result<Status> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -127,7 +127,7 @@ pub fn read_shards(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     shards::failures(&db).map_err(|error| error_of(&path, &error))
 }
 
-/// Returns folders that could not be listed, in path order, starting after `after`.
+/// Returns folders that could not be listed, ordered by path, starting after `after`.
 pub fn read_failed_folders(
     place: &JobLocation,
     after: Option<&[u8]>,
@@ -154,10 +154,10 @@ fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite
     rows.collect()
 }
 
-/// Failed and absent targets that a retry run does not fetch again.
+/// Failed and absent targets that a retry run does not fetch.
 #[derive(Debug, Default)]
 pub struct KeptFailures {
-    /// Shard with the rows of these targets and the skipped ones.
+    /// Shard with the rows of these targets and of the skipped ones.
     pub shard: Option<ShardEnd>,
     failed: u64,
     absent: u64,
@@ -166,7 +166,7 @@ pub struct KeptFailures {
 }
 
 impl KeptFailures {
-    /// Counts a target and the status of its last reply. Without a kind, the target was absent.
+    /// Counts a target and the status of its last reply. `kind` is `None` if the target was absent.
     pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>, status: u16) {
         match kind {
             _ if is_skipped => {}
@@ -183,10 +183,11 @@ impl KeptFailures {
 impl Journal {
     /// Starts a retry run. The selected failed and absent targets are no longer counted and are due immediately.
     ///
-    /// `each_failure` calls its argument with each selected target and returns the targets that are not selected.
-    /// `is_folder_meant` selects unlisted folders by their last status. All changes are made in one transaction, so
-    /// after a crash the journal has the state of either the old or the new run. Returns the number of targets and
-    /// folders to try again.
+    /// `each_failure` calls its argument with each selected target, and returns the targets that are not selected.
+    /// `is_folder_meant` selects unlisted folders by their last status.
+    ///
+    /// All changes are made in one transaction. So after a crash, the journal has the state of either the old or the
+    /// new run. Returns the number of targets and folders to retry.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,

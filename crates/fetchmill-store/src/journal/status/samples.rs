@@ -1,4 +1,4 @@
-//! Samples of a job over time, as JSON, one per row. The code that creates them limits their number.
+//! Samples of a job over time, stored as JSON in one row each. The code that creates samples limits their number.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -8,12 +8,12 @@ use crate::journal::job::open_journal::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact that holds the last speed of the job and what limited it, as JSON.
+/// Key of the fact with the job's most recent speed and what limited it, as JSON.
 pub(in crate::journal) const PROGRESS: &str = "progress";
 
 impl Journal {
-    /// Adds samples, each with its end time in seconds since 1970 UTC. If there is more than one, they replace all
-    /// existing samples. Also stores the current speed of the job, as JSON.
+    /// Adds samples, each with its end time in seconds since 1970 UTC. Two or more samples replace all existing ones.
+    /// Also stores the current speed of the job, as JSON.
     pub fn add_samples(&mut self, samples: &[(f64, String)], progress: &str) -> Result<()> {
         self.begin()?;
         if samples.len() > 1 {
@@ -26,18 +26,18 @@ impl Journal {
         self.set(PROGRESS, progress)
     }
 
-    /// Returns the last speed of the job, as JSON.
+    /// Returns the most recent speed of the job, as JSON.
     pub fn progress(&self) -> Result<Option<String>> {
         self.get(PROGRESS)
     }
 
-    /// Returns all samples as JSON, the oldest first.
+    /// Returns all samples as JSON, oldest first.
     pub fn samples(&self) -> Result<Vec<String>> {
         self.check(read(&self.db))
     }
 }
 
-/// Returns the samples of a job as JSON, the oldest first. A job of an older release has no samples.
+/// Returns the samples of a job as JSON, oldest first. Jobs of older releases have no samples.
 pub fn read_samples(place: &JobLocation) -> Result<Vec<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

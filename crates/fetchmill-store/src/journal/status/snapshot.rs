@@ -1,4 +1,5 @@
-//! Everything that a journal records about its objects, read together for comparison with the stored data.
+//! Everything that a journal records about its objects. All of it is read together, to be compared with the stored
+//! data.
 
 use rusqlite::Connection;
 
@@ -13,7 +14,7 @@ use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// A journal that was read while no process wrote to it: see [`JobLocation::look`].
+/// A journal, read while no process was writing to it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]
 pub struct JournalSnapshot {
     /// Parts of the job's identity.
@@ -24,11 +25,11 @@ pub struct JournalSnapshot {
     pub traits: EntryTraits,
     /// Counts of outcomes.
     pub tally: Tally,
-    /// Next sequence number. All smaller ones are assigned.
+    /// Next sequence number. All smaller numbers are assigned.
     pub next_sequence: Sequence,
-    /// Number of folders that could not be listed. They count as listed and failed, but have no sequence number.
+    /// Number of folders that could not be listed. Each of them counts as listed and failed but has no sequence number.
     pub failed_folders: u64,
-    /// Sealed shards by number, except those to be removed.
+    /// Sealed shards by number, except those that will be removed.
     pub shards: Vec<Shard>,
     /// Shards left open by the last run.
     pub open_shards: Vec<OpenShard>,
@@ -36,13 +37,13 @@ pub struct JournalSnapshot {
     pub manifests: Vec<ShardEnd>,
     /// Failures shards.
     pub failures: Vec<ShardEnd>,
-    /// Files with rows of targets without an object.
+    /// Files with rows for targets without an object.
     pub unfetched: Vec<UnfetchedFile>,
     /// Indexes of shards, by shard number.
     pub cdxj_files: Vec<CdxjFile>,
     /// Whether the job is finished. If so, these files are at their final paths.
     pub is_finished: bool,
-    /// Whether a sync maintains the shards. If so, some assigned numbers have no outcome.
+    /// Whether a sync maintains the shards. If so, some of the assigned numbers have no outcome.
     pub is_synced: bool,
 }
 
@@ -75,7 +76,7 @@ impl JournalSnapshot {
         read().map_err(|error| error_of(&path, &error))
     }
 
-    /// Returns a part of the identity, or an empty string if it is missing.
+    /// Returns a part of the identity, or an empty string if there is no such part.
     pub fn part(&self, name: &str) -> &str {
         self.identity.get(name).map_or("", String::as_str)
     }
@@ -85,7 +86,7 @@ fn count(db: &Connection, query: &str) -> rusqlite::Result<u64> {
     db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
 }
 
-/// Calls `each` with every target without an outcome: those in pages, followed by those that wait.
+/// Calls `each` with every target without an outcome: first those in pages, then those that wait.
 pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> Result<()>) -> Result<()> {
     let path = place.journal_path();
     let check = |error: rusqlite::Error| error_of(&path, &error);
@@ -103,8 +104,8 @@ pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> R
     Ok(())
 }
 
-/// Calls `each` with every target without an outcome and its entry. All are read in one transaction, because a target
-/// may move from a page to the waiting ones.
+/// Calls `each` with every target without an outcome, and its entry. All targets are read in one transaction, because a
+/// target can move from a page to the waiting ones.
 pub fn for_each_pending_entry(
     place: &JobLocation,
     mut each: impl FnMut(Sequence, &[u8]) -> Result<()>,

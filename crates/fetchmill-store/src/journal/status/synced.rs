@@ -1,7 +1,7 @@
-//! The journal of a sharded destination maintained by a sync. It records shards but no targets.
+//! The journal of a sharded destination that a sync maintains. It records shards but no targets.
 //!
-//! The changes of a pass are one transaction: new shards, and the shards that they replace. The sequence numbers of
-//! removed objects are not reused.
+//! The changes of a pass are a single transaction, with the new shards and the shards that they replace. Sequence
+//! numbers of removed objects are not reused.
 
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
@@ -13,18 +13,18 @@ use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
 use fetchmill_model::target::Sequence;
 
-/// Changes of a pass to the shards.
+/// Changes that a pass makes to the shards.
 #[derive(Debug, Default)]
 pub struct ShardSwap {
     /// Number of the pass.
     pub pass: u64,
-    /// New shards, some of which replace others.
+    /// New shards. Some of them replace existing ones.
     pub sealed: Vec<SealedShard>,
     /// Shards to remove.
     pub emptied: Vec<ShardNumber>,
-    /// Files with replies received instead of objects. Those of the previous pass are removed.
+    /// Files with the replies that arrived in place of objects. They replace those of the previous pass.
     pub unfetched: Vec<UnfetchedFile>,
-    /// Next sequence number after the changes.
+    /// Next sequence number after these changes.
     pub next_sequence: Sequence,
 }
 
@@ -36,12 +36,12 @@ pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
 }
 
 impl Journal {
-    /// Returns the last pass recorded in the journal. `None` if no sync maintains the destination.
+    /// Returns the last pass that the journal records. `None` if no sync maintains the destination.
     pub fn last_pass(&self) -> Result<Option<u64>> {
         Ok(self.get(PASS)?.and_then(|pass| pass.parse().ok()))
     }
 
-    /// Hands the destination over to a sync. Discards targets without an object.
+    /// Hands the destination over to a sync. Discards the targets that have no object.
     pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
@@ -52,7 +52,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Applies a pass's changes to the shards.
+    /// Applies the changes that a pass makes to the shards.
     pub fn swap_shards(&mut self, swap: &ShardSwap) -> Result<()> {
         self.begin()?;
         for sealed in &swap.sealed {

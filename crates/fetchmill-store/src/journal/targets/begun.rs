@@ -1,4 +1,4 @@
-//! Targets whose request may have been sent and must not be repeated. A target is recorded before its request is sent,
+//! Targets whose requests may have been sent and must not be repeated. A target is recorded before its request is sent,
 //! and forgotten when it is finished. If an earlier run left a target recorded, it is unknown whether the server
 //! received the request.
 
@@ -10,25 +10,26 @@ use fetchmill_model::outcome::Runs;
 use fetchmill_model::target::Sequence;
 
 impl Journal {
-    /// Records targets whose requests may now be sent. The caller must commit the change before it sends them.
+    /// Records targets whose requests are about to be sent. The caller must commit this change before sending them.
     pub fn begin_requests(&mut self, targets: &Runs) -> Result<()> {
         self.begin()?;
         self.begun.extend(targets.numbers());
         self.store_begun()
     }
 
-    /// Returns the targets whose requests an earlier run may have sent. Some of them may already have an outcome.
+    /// Returns the targets whose requests an earlier run may have sent. Some of these targets may already have an
+    /// outcome.
     pub fn begun_requests(&self) -> Runs {
         runs_of(&self.begun)
     }
 
-    /// Records targets whose requests were sent in this run but which will have no outcome in it.
+    /// Records targets whose requests were sent in this run but will not get an outcome in it.
     pub fn leave_requests(&mut self, targets: &Runs) {
         self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
     }
 
-    /// Ends a run. All requests of the run have outcomes except the interrupted ones. Targets that an earlier run left
-    /// and that this run did not reach stay recorded too.
+    /// Ends a run. All of its requests have outcomes, except the interrupted ones. Targets that an earlier run left
+    /// recorded stay recorded if this run did not reach them.
     pub fn end_requests(&mut self) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());
@@ -38,7 +39,7 @@ impl Journal {
         self.store_begun()
     }
 
-    /// Discards targets that have their outcomes.
+    /// Discards the records of targets that now have outcomes.
     pub(in crate::journal) fn settle_requests(&mut self, settled: &Runs) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Doubtful targets. After they were finished, it turned out that their replies may belong to other targets.
+//! Doubtful targets. It turned out only after they were finished that their replies may belong to other targets.
 
 use rusqlite::Connection;
 
@@ -15,7 +15,7 @@ use fetchmill_model::outcome::Sequence;
 pub struct Doubtful {
     /// Number of doubtful targets.
     pub count: u64,
-    /// Names of the first `DOUBTFUL_NAMES_MAX` targets.
+    /// Names of the first `DOUBTFUL_NAMES_MAX` of these targets.
     pub names: Vec<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl Journal {
     }
 }
 
-/// Returns up to `max` doubtful targets of a job with sequence numbers of at least `from`.
+/// Returns up to `max` doubtful targets of a job, starting at sequence number `from`.
 pub fn read_doubtful(place: &JobLocation, from: Sequence, max: usize) -> Result<Vec<(Sequence, Vec<u8>)>> {
     let path = place.journal_path();
     let db = open_to_read(&path)?;

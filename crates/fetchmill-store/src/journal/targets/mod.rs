@@ -1,4 +1,4 @@
-//! States of targets: finished, waiting, begun, doubtful, or lost and waiting again (tables `staged`, `failures`,
+//! States of targets: finished, waiting, begun, doubtful, or waiting again after a loss (tables `staged`, `failures`,
 //! `waiting`, `begun`, `doubtful`).
 
 mod begun;

@@ -1,4 +1,4 @@
-//! Applies receipts: marks their targets as finished and removes them from their pages.
+//! Applies commit records: marks their targets as finished and removes them from their pages.
 
 use std::ops::Range;
 
@@ -12,11 +12,12 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
 use fetchmill_model::target::{Names, Sequence};
 
-/// A page with unfinished targets: its first sequence number, its names, and the positions of these targets.
+/// A page with unfinished targets: the sequence number of its first target, all its names, and the positions of the
+/// unfinished ones.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
 
 impl Journal {
-    /// Applies a receipt, which finishes targets. Returns the number of the shard that it seals.
+    /// Applies a commit record, which finishes targets. Returns the number of the shard that it seals.
     pub fn settle(&mut self, receipt: &Receipt) -> Result<Option<ShardNumber>> {
         self.begin()?;
         if self.clear(&receipt.settled)? != receipt.settled.count() {
@@ -52,7 +53,7 @@ impl Journal {
         self.check(done).map(drop)
     }
 
-    /// Clears targets in their pages, or removes them from the table of waiting targets. Returns how many were cleared.
+    /// Clears targets in their pages, or removes them from the table of waiting targets. Returns how many there were.
     fn clear(&mut self, sequences: &Runs) -> Result<u64> {
         let mut cleared = 0;
         for (start, length) in sequences.iter() {
@@ -69,8 +70,8 @@ impl Journal {
         Ok(cleared)
     }
 
-    /// Clears targets within one page, starting at a number. Returns the number after the last target, and targets that
-    /// were not pending in the page.
+    /// Clears targets within one page, starting at a sequence number. Returns the number after the last target of the
+    /// page, and the targets that were not pending in it.
     pub(in crate::journal) fn clear_in_page(
         &mut self,
         at: Sequence,
@@ -94,7 +95,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the next page with unfinished targets at or after a sequence number, with the positions of these
+    /// Returns the next page with unfinished targets, starting at a sequence number, and the positions of these
     /// targets.
     pub fn next_live_page(&self, from: Sequence) -> Result<Option<PendingPage>> {
         let Some((&first, page)) = self.live.range(from..).next() else {
@@ -123,8 +124,8 @@ impl Journal {
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
 
-    /// Returns the windows that were staged at the end of the last run, by worker. Their objects still have to be moved
-    /// into place.
+    /// Returns, for each worker, the windows that were staged at the end of the last run. Their objects still have to
+    /// be moved into place.
     pub fn staged(&self) -> Result<Vec<(u32, Runs)>> {
         let mut query = self.check(self.db.prepare("SELECT worker, sequences FROM staged"))?;
         let rows = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)));
@@ -171,7 +172,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Discards the shards with a check's rows.
+    /// Discards the shards that contain the rows of a check.
     pub fn forget_rows(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM failures", []);

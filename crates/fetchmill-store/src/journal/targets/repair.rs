@@ -1,5 +1,5 @@
-//! Changes of a repair: lost objects wait for a retry, and the damaged shards are forgotten. All changes are part of
-//! the caller's transaction, so a crash leaves either all or none of them.
+//! Changes that a repair makes: lost objects wait for a retry, and damaged shards are forgotten. All changes are part
+//! of the caller's transaction, so that a crash leaves either all of them or none.
 
 use rusqlite::params;
 
@@ -9,8 +9,8 @@ use fetchmill_model::outcome::{FailureKind, SealedShard, ShardNumber};
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
-    /// Makes a target wait again, due immediately, because its fetched object is lost. The object is no longer counted.
-    /// `entry` is the target as it was in its page.
+    /// Makes a target wait again, due immediately, because its object was fetched but is lost. The object is no longer
+    /// counted. `entry` is the target as it was in its page.
     pub fn plan_again(&mut self, sequence: Sequence, entry: &[u8], length: u64) -> Result<()> {
         self.begin()?;
         let contradiction =
@@ -21,8 +21,8 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind is the reason why a target waits. No kind means a lost object; the kind for a truncated one
-            // comes closest.
+            // The kind says why a target waits. There is none for a lost object, and the kind for a truncated one comes
+            // closest.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,
@@ -31,7 +31,7 @@ impl Journal {
         self.reopen()
     }
 
-    /// Replaces a sealed shard with another one or with none. The old file is removed after the transaction.
+    /// Replaces a sealed shard with another one, or with none. The old file is removed after the transaction.
     pub fn replace_shard(
         &mut self,
         number: ShardNumber,

@@ -20,7 +20,7 @@ impl Journal {
         self.leave_pages(&Runs::from_unsorted(&mut sequences))
     }
 
-    /// Clears only the bits, because the rows were just written.
+    /// Clears only the bits of the targets, because their rows were just written.
     fn leave_pages(&mut self, sequences: &Runs) -> Result<()> {
         for sequence in sequences.numbers() {
             let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else { continue };
@@ -46,7 +46,7 @@ impl Journal {
         .map(drop)
     }
 
-    /// Returns up to `max` rows in order, starting at a key, and whether no more rows follow.
+    /// Returns up to `max` rows in order, starting at a key, and whether these are the last rows.
     pub fn load_waiting(&self, from: DueKey, max: usize) -> Result<(Vec<WaitingTarget>, bool)> {
         let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
                          WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
@@ -69,13 +69,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Limits the wait of all targets, counted from `now`, to `longest`. Both are in milliseconds. Without this,
-    /// targets would wait longer after the clock is set back.
+    /// Limits how long any target waits to `longest` after `now`. Both are in milliseconds. Without this limit, targets
+    /// would wait longer if the clock is set back.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
         let latest = now.saturating_add(longest) as i64;
         let mut query =
             self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
-        // There is almost never such a target, so usually nothing is written or synced.
+        // There is almost never such a target. In the usual case, nothing is written or synced.
         if !self.check(query.exists([latest]))? {
             return Ok(());
         }
@@ -99,7 +99,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<WaitingTarget> {
         sequence: row.get::<_, i64>(0)? as Sequence,
         name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
         attempts: row.get(2)?,
-        // An unknown kind comes from a newer version. Only the fact that the target waits matters.
+        // An unknown kind comes from a newer release. All that matters is that the target waits.
         kind: FailureKind::from_name(&kind).unwrap_or(FailureKind::ServerError),
         not_before: row.get::<_, i64>(4)? as u64,
         throttled_since: row.get::<_, i64>(5)? as u64,
