@@ -1,14 +1,14 @@
-//! Frames of a manifest. Each stores a few thousand rows by column, so that they compress well. Damage is detected
-//! frame by frame.
+//! Frames of a manifest. Each frame stores a few thousand rows column by column, so that they compress well. Damage is
+//! detected frame by frame.
 //!
-//! A frame starts with a header: magic, rows, stored bytes, raw bytes, CRC-32C of the whole frame. The checksums of the
-//! bodies follow uncompressed, because they are random and would only slow down compression and distort its statistics.
+//! A frame starts with a header: magic, rows, stored bytes, raw bytes, and the CRC-32C of the whole frame. Next come
+//! the checksums of the bodies. They are random, so compressing them would only cost time and distort the statistics.
 //! The other columns form one zstd block: sequence numbers (as deltas), lengths, positions (as deltas), name lengths,
 //! names.
 //!
-//! If any row has an `ETag` or a time, the frame has a different magic. Two numeric columns (times plus one, ETag
-//! lengths) then precede the names, and the ETags follow the names. Frames with a third magic may also contain content
-//! encodings. An encoding is appended to the ETag after a NUL, which cannot occur in a header field.
+//! If any row has an `ETag` or a time, the frame has a different magic. In this case, two numeric columns (times plus
+//! one, and ETag lengths) come before the names, and the ETags come after the names. Frames with a third magic may also
+//! contain content encodings. An encoding is appended to the ETag after a NUL, which cannot occur in a header field.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
@@ -22,20 +22,20 @@ const ROW_BYTES_MIN: usize = 4 + 4;
 const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX + 1 + ENCODING_BYTES_MAX;
 /// Maximum length of a stored `ETag`. Longer ones, which no server sends, are omitted.
 const ETAG_BYTES_MAX: usize = 1024;
-/// Maximum length of a stored encoding, which is one or a few words. Longer ones are omitted.
+/// Maximum length of a stored encoding, which consists of one or a few words. Longer ones are omitted.
 const ENCODING_BYTES_MAX: usize = 64;
-/// Maximum number of rows per frame. The row that fills a frame ends it.
+/// Maximum number of rows per frame. A frame ends with the row that fills it.
 const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
 /// Maximum size of the decompressed columns. The last name may be as large as a whole page.
 const RAW_BYTES_MAX: usize = FRAME_BYTES + ROW_BYTES_MAX + PAGE_BYTES_MAX;
-/// Buffer size kept between frames.
+/// Size of the buffers that are kept between frames.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
 
 /// Magic of a frame.
 const MAGIC: [u8; 4] = *b"fmF1";
 /// Magic of a frame with ETags and times.
 const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
-/// Magic of a frame with encodings, too.
+/// Magic of a frame that also has encodings.
 const MAGIC_WITH_ENCODINGS: [u8; 4] = *b"fmF3";
 /// Size of a frame's header in bytes.
 pub(super) const HEADER_BYTES: usize = 20;
@@ -54,9 +54,9 @@ pub(super) struct FrameColumns {
     places: Vec<u8>,
     name_lengths: Vec<u8>,
     names: Vec<u8>,
-    /// Whether any row has an `ETag` or a time. Otherwise these columns are omitted.
+    /// Whether any row has an `ETag` or a time. If none has, these columns are omitted.
     has_validators: bool,
-    /// Whether any row has an encoding. If so, the ETag and time columns are written too.
+    /// Whether any row has an encoding. If so, the columns for ETags and times are written as well.
     has_encodings: bool,
     times: Vec<u8>,
     etag_lengths: Vec<u8>,
@@ -95,7 +95,7 @@ impl FrameColumns {
         Ok(())
     }
 
-    /// Returns the number of rows not yet written to a frame.
+    /// Returns the number of rows that are not written to a frame yet.
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -108,7 +108,7 @@ impl FrameColumns {
         bytes + self.etags.len() >= FRAME_BYTES
     }
 
-    /// Finishes the frame: appends its header and bytes to `out`, and empties the columns.
+    /// Finishes the frame. Appends its header and bytes to `out`, and clears the columns.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
         empty(out);
@@ -187,7 +187,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Parses the header at the start of `bytes`. Its numbers are within bounds, but not verified otherwise.
+    /// Parses the header at the start of `bytes`. Its numbers are within bounds but otherwise unverified.
     pub(super) fn parse(bytes: &[u8]) -> ManifestResult<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let [magic, rows, stored, raw, _, ..] = words else {
@@ -214,12 +214,12 @@ impl FrameHeader {
     }
 }
 
-/// Returns the maximum accepted frame size.
+/// Returns the maximum frame size that is accepted.
 pub(super) fn frame_bytes_max() -> u64 {
     (HEADER_BYTES + 4 * FRAME_ROWS_MAX + zstd::zstd_safe::compress_bound(RAW_BYTES_MAX)) as u64
 }
 
-/// A row's values except its name, and the end of the name.
+/// The values of a row except its name, and where the name ends.
 #[derive(Debug, Default, Clone, Copy)]
 struct FrameCells {
     sequence: u64,
@@ -227,7 +227,7 @@ struct FrameCells {
     place: u64,
     crc32c: u32,
     name_end: u32,
-    /// Modification time plus one, or 0 if unknown.
+    /// Modification time plus one. 0 means unknown.
     time: u64,
     etag_end: u32,
 }
@@ -256,7 +256,7 @@ impl Frame {
         self.cells.is_empty()
     }
 
-    /// Returns the position in the manifest of the frame's first row.
+    /// Returns the position of the frame's first row in the manifest.
     pub fn first_row(&self) -> u64 {
         self.first_row
     }
@@ -288,8 +288,8 @@ impl Frame {
         (0..self.len()).map(|position| self.row(position))
     }
 
-    /// Replaces the rows with those of the stored frame that starts with `header`. If that frame is damaged, this one
-    /// is empty afterwards.
+    /// Replaces the rows with those of the stored frame that starts with `header`. If the stored frame is damaged, this
+    /// frame is empty afterwards.
     pub(super) fn read(
         &mut self,
         first_row: u64,
@@ -355,7 +355,7 @@ impl Frame {
         }
         for cells in &mut self.cells {
             name_end = name_end.saturating_add(take_number(&mut rest)?);
-            // An offset that does not fit is beyond all names, which is checked below.
+            // An offset that does not fit lies beyond all names. This is checked below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
@@ -368,7 +368,7 @@ impl Frame {
     }
 }
 
-/// Reads the times and ETag lengths. Returns the total length of the ETags.
+/// Reads the times and the lengths of the ETags. Returns the total length of the ETags.
 fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult<u64> {
     for cells in &mut *cells {
         cells.time = take_number(rest)?;
@@ -381,7 +381,8 @@ fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult
     Ok(end)
 }
 
-/// Empties a buffer of frames. Frees it if it is large, because a name may be as large as a page of names.
+/// Empties a buffer for frames. Frees its memory if it is large, because a single name may be as large as a page of
+/// names.
 pub(super) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES);
@@ -396,7 +397,7 @@ fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// Writes a number in groups of seven bits, lowest first. The high bit is clear in the last byte only.
+/// Writes a number in groups of seven bits, lowest first. The high bit of a byte is clear only in the last one.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -496,7 +497,7 @@ mod tests {
             ),
         ] {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
-            // The second frame must not repeat values of the first.
+            // When the second frame is read, no values of the first may remain.
             for _ in 0..2 {
                 for row in &rows {
                     columns.add(row).unwrap();

@@ -1,13 +1,14 @@
-//! The parts appended after the frames on sealing: the hash table, the directory and the footer.
+//! The parts that are appended after the frames when a manifest is sealed: the hash table, the directory and the
+//! footer.
 //!
 //! The directory contains the first entry of each page of the table. So a lookup by name needs a single read of the
-//! table, wherever the hash is. If somebody makes names collide on purpose, only lookups of those names have to read
+//! table, wherever the hash is. If someone makes names collide on purpose, only lookups of those names have to read
 //! more rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 
-/// Maximum number of rows in a sealed manifest: an entry has 64 bits, with 44 for the hash and 20 for the row.
+/// Maximum number of rows in a sealed manifest. An entry has 64 bits: 44 for the hash and 20 for the row.
 pub const ROWS_MAX: u64 = fetchmill_model::limits::SHARD_ROWS_MAX;
 const ROW_BITS: u32 = ROWS_MAX.ilog2();
 
@@ -17,13 +18,14 @@ pub(super) const PAGE_BYTES: usize = 8 * 1024;
 pub(super) const PAGE_ENTRIES: usize = PAGE_BYTES / 8 - 1;
 const PAGE_END_BYTES: usize = 8;
 
-/// Magic of the table, in the place of a frame's magic.
+/// Magic of the table, found where a frame would have its own magic.
 const TABLE_MAGIC: [u8; 4] = *b"fmT1";
-/// Number of bytes before the first page: magic, CRC-32C of the rest, rows.
+/// Number of bytes before the first page: magic, CRC-32C of the header's other fields, number of rows.
 pub(super) const TABLE_HEADER_BYTES: usize = 16;
 
 const FOOTER_MAGIC: [u8; 8] = *b"fmSEAL1\n";
-/// Size of the footer in bytes: rows, bytes, frames, table offset, CRC-32C of the directory and of the footer, magic.
+/// Size of the footer in bytes: rows, bytes, frames, table offset, CRC-32C of the directory, CRC-32C of the footer,
+/// magic.
 pub(super) const FOOTER_BYTES: usize = 48;
 /// Size of the part of the footer that its checksum covers.
 const FOOTER_CHECKED: usize = FOOTER_BYTES - 4 - 8;
@@ -33,12 +35,12 @@ pub fn hash44(name: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name) >> ROW_BITS
 }
 
-/// Returns a row's entry in the table.
+/// Returns the table entry of a row.
 fn entry(hash: u64, row: u64) -> u64 {
     hash << ROW_BITS | row
 }
 
-/// Returns an entry's row.
+/// Returns the row of an entry.
 pub(super) fn row_of(entry: u64) -> u64 {
     entry & (ROWS_MAX - 1)
 }
@@ -57,7 +59,7 @@ pub(super) struct FrameEntry {
     pub(super) first_row: u64,
 }
 
-/// Index data collected while rows are added, and written on sealing.
+/// Index data that is collected while rows are added, and written when the manifest is sealed.
 #[derive(Debug)]
 pub(super) struct ManifestIndex {
     hash: fn(&[u8]) -> u64,
@@ -88,7 +90,7 @@ impl ManifestIndex {
         self.frames.push(frame);
     }
 
-    /// Passes everything that follows the frames to `append` in pieces. `offset` is the end of the frames.
+    /// Passes everything that follows the frames to `append`, in pieces. `offset` is the end of the frames.
     pub(super) fn write(mut self, offset: u64, mut append: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.entries.sort_unstable();
         let rows = self.entries.len() as u64;
@@ -120,7 +122,7 @@ fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
     header
 }
 
-/// Returns whether the table starts here. A table for another number of rows counts as damage.
+/// Returns whether the table starts here. A table for a different number of rows counts as damage.
 pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
     if !bytes.starts_with(&TABLE_MAGIC) {
         return Ok(false);
@@ -160,10 +162,10 @@ pub(super) fn read_page(
     Ok(())
 }
 
-/// Sizes of all parts.
+/// Sizes of all parts of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestFooter {
-    /// Number of rows in the frames, and of table entries.
+    /// Number of rows in the frames. The table has the same number of entries.
     pub(super) rows: u64,
     /// Total bytes of all bodies.
     pub(super) bytes: u64,
@@ -185,7 +187,8 @@ impl ManifestFooter {
         bytes
     }
 
-    /// Parses a footer. Also returns the directory's CRC-32C. Checks the numbers against the length of the file.
+    /// Parses a footer, and checks its numbers against the length of the file. Also returns the CRC-32C of the
+    /// directory.
     pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> ManifestResult<(Self, u32)> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rows, length, frames, table, checksums, magic] = words else {
@@ -237,7 +240,7 @@ impl ManifestFooter {
     }
 }
 
-/// Reads the frames and the first entry of each page from the directory.
+/// Reads the frames, and the first entry of each page, from the directory.
 pub(super) fn read_directory(
     bytes: &[u8],
     footer: &ManifestFooter,

@@ -1,4 +1,4 @@
-//! Finds rows of a sealed manifest by name or position.
+//! Finds rows of a sealed manifest by name or by position.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -43,20 +43,20 @@ impl FoundRow {
     }
 }
 
-/// A sealed manifest. Its directory is in memory, which takes about 20 bytes per thousand rows. All other parts are
-/// read on demand.
+/// A sealed manifest. Only its directory is in memory, at about 20 bytes per thousand rows. All other parts are read on
+/// demand.
 #[derive(Debug)]
 pub struct Manifest {
     file: File,
     path: PathBuf,
     footer: ManifestFooter,
     frames: Vec<FrameEntry>,
-    /// First entry of each table page.
+    /// First entry of each page of the table.
     firsts: Vec<u64>,
 }
 
 impl Manifest {
-    /// Opens a manifest. Reads only the footer and the directory.
+    /// Opens a manifest, reading only the footer and the directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
         let damaged = |damage: ManifestDamage| damage.of(path);
@@ -116,14 +116,14 @@ impl Manifest {
         Ok(frame)
     }
 
-    /// Returns the index of the frame that contains a row. `None` after the last row.
+    /// Returns the index of the frame that contains a row. `None` if the row is after the last one.
     pub fn frame_of_row(&self, row: u64) -> Option<usize> {
         let after = self.frames.partition_point(|frame| frame.first_row <= row);
         if row < self.footer.rows { after.checked_sub(1) } else { None }
     }
 
-    /// Returns all rows with this name, in file order. A lookup usually costs one read for a missing name, and two for
-    /// an existing one.
+    /// Returns all rows with this name, in file order. A lookup usually costs one read for a missing name, and two
+    /// reads for an existing one.
     pub fn find(&self, name: &[u8]) -> Result<Vec<FoundRow>> {
         self.find_hashed(name, hash44(name))
     }
@@ -179,8 +179,8 @@ impl Manifest {
         read_page(&bytes, number, first, entries).map_err(|damage| self.damaged(damage))
     }
 
-    /// Iterates over the sorted table of entries `hash44(name) << 20 | row`, to find repeated names, including across
-    /// shards.
+    /// Iterates over the sorted table of entries `hash44(name) << 20
+    /// row`. This finds repeated names, even across shards.
     pub fn hashes(&self) -> HashChunks<'_> {
         HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
     }
@@ -190,7 +190,7 @@ impl Manifest {
     }
 }
 
-/// Appends the rows of `rows` that have this name to `found`. All of `rows` must be in this frame.
+/// Appends those of `rows` that have this name to `found`. All of `rows` must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);
@@ -200,7 +200,7 @@ fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) 
     }
 }
 
-/// Iterates over the table's entries in order, with one page in memory. An error ends the iteration.
+/// Iterates over the entries of the table in order, keeping one page in memory. The iteration ends after an error.
 #[derive(Debug)]
 pub struct HashChunks<'a> {
     manifest: &'a Manifest,

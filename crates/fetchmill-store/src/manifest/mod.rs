@@ -1,11 +1,11 @@
-//! The manifest of a shard, a file next to it with a row per object.
+//! The manifest of a shard: a file next to the shard with one row per object.
 //!
-//! With a manifest, a name among ten million is found with a few reads, and `ls` lists objects without reading bodies.
-//! `verify` learns from it which objects should exist, and the names of damaged or lost objects, so that they can be
+//! With a manifest, a few reads find a name among ten million, and `ls` lists objects without reading bodies. The manifest
+//! tells `verify` which objects should exist. It also contains the names of damaged or lost objects, so that these can be
 //! planned again.
 //!
-//! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
-//! anything beyond is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):
+//! While its shard is open, the manifest is a log of frames (`frame`). The commit record contains its length, and
+//! anything after that is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):
 //!
 //! | part | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Reads the rows of an open or sealed manifest in order.
+//! Reads the rows of an open or sealed manifest, in order.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use super::frame::{Frame, FrameHeader, HEADER_BYTES, empty};
 use super::{ManifestDamage, index, read_at};
 use fetchmill_model::error::{Error, Result};
 
-/// The frames of a manifest in order, one at a time in memory.
+/// The frames of a manifest, in order. Only one of them is in memory at a time.
 pub struct ManifestRows {
     file: File,
     path: PathBuf,
-    /// End of the frames, which is the end of an open manifest or the start of a sealed one's index.
+    /// End of the frames. This is the end of an open manifest, or the start of the index of a sealed one.
     end: u64,
     offset: u64,
     next_row: u64,
@@ -50,7 +50,7 @@ impl ManifestRows {
         })
     }
 
-    /// Reads the next frame. Returns `None` after the last. After an error, returns the same error again.
+    /// Reads the next frame. Returns `None` after the last one. After an error, every call returns the same error.
     pub fn next_frame(&mut self) -> Result<Option<&Frame>> {
         if !self.has_frame()? {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Writes a manifest along with its shard, and seals it.
+//! Writes a manifest alongside its shard, and seals it.
 
 use std::path::Path;
 
@@ -31,14 +31,14 @@ impl std::fmt::Debug for ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Prepares a manifest that will be sealed. No other file in the folder may have its name. It keeps eight bytes per
-    /// row in memory and accepts up to [`ROWS_MAX`](super::ROWS_MAX) rows.
+    /// Prepares a manifest that will be sealed. No file in the folder may have its name yet. The writer keeps eight
+    /// bytes per row in memory and accepts up to [`ROWS_MAX`](super::ROWS_MAX) rows.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         Self::with_index(folder, name, is_durable, Some(ManifestIndex::new(hash44)))
     }
 
-    /// Prepares a manifest that is never sealed. It keeps nothing in memory and accepts any number of rows. Its rows
-    /// become durable with the file system sync that the objects need anyway.
+    /// Prepares a manifest that will never be sealed. The writer keeps nothing in memory and accepts any number of
+    /// rows. The file system sync that the objects need anyway makes the rows durable.
     pub fn new_unsealed(folder: &Path, name: FileName) -> Self {
         Self::with_index(folder, name, false, None)
     }
@@ -88,7 +88,7 @@ impl ManifestWriter {
         if self.columns.len() == 0 { Ok(()) } else { self.write_frame() }
     }
 
-    /// Ends the frame and makes all added rows durable. `None` if there are none.
+    /// Ends the frame and makes all added rows durable. Returns `None` if there are no rows.
     pub fn checkpoint(&mut self) -> Result<Option<ShardEnd>> {
         self.end_frame()?;
         self.log.sync()
@@ -103,7 +103,7 @@ impl ManifestWriter {
     }
 }
 
-/// Seals a manifest left open by an earlier run, truncated to its end.
+/// Seals a manifest that an earlier run left open, after truncating it to its recorded end.
 pub fn seal_open(folder: &Path, open: &ShardEnd, is_durable: bool) -> Result<ShardEnd> {
     let path = folder.join(&open.path);
     let file = durable::open_cut(&path, open.end)

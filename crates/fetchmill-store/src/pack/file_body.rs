@@ -1,10 +1,10 @@
-//! A body in a file, because it is too large for memory. Formats read it in pieces, as often as necessary.
+//! A body that is in a file because it is too large for memory. Formats read it in pieces, as often as they need to.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// Size of a piece in bytes: 3 x 64 KiB, so that only the last piece can end within a base64 group.
+/// Size of a piece in bytes. It is 3 x 64 KiB, so that only the last piece can end in the middle of a base64 group.
 const PIECE_BYTES: usize = 192 * 1024;
 
 /// A body in a file.
@@ -15,7 +15,7 @@ pub struct FileBody {
 }
 
 impl FileBody {
-    /// Uses a whole file, whose length must be `length`.
+    /// Uses the whole of a file, whose length must be `length`.
     pub fn new(file: File, length: u64) -> io::Result<Self> {
         if file.metadata()?.len() != length {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -28,7 +28,7 @@ impl FileBody {
         self.length
     }
 
-    /// Calls `each` with all bytes in order, in pieces that are full except for the last.
+    /// Calls `each` with all bytes, in order. All pieces except the last one are full.
     pub fn for_each(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
@@ -85,7 +85,8 @@ mod tests {
         FileBody::new(file, bytes.len() as u64).unwrap()
     }
 
-    /// Bodies whose pieces end within a character, within a base64 group, or at the end of the body.
+    /// Bodies whose pieces end in the middle of a character, in the middle of a base64 group, or at the end of the
+    /// body.
     fn bodies() -> Vec<Vec<u8>> {
         let lengths = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 6 * PIECE_BYTES + 2];
         let mut bodies = Vec::new();
@@ -95,7 +96,7 @@ mod tests {
             bodies.push(
                 ["a".repeat(length % 3).as_str(), &"\u{20ac}".repeat(length / 3)].concat().into_bytes(),
             );
-            // Text that is cut within its last character.
+            // Text that ends in the middle of a character.
             bodies.push([vec![b'a'; length], vec![0xe2, 0x82]].concat());
         }
         bodies
@@ -127,7 +128,7 @@ mod tests {
     fn a_record_of_a_file_is_that_of_its_bytes() {
         check(|| Box::new(TarEncoder::new()), &TarDecoder, true);
         check(|| Box::new(JsonlEncoder::new(&ExtraColumns::default())), &JsonlDecoder, true);
-        // Another library compresses this record.
+        // A different library compresses this record.
         let origin = WarcOrigin::of_list(&[]).unwrap();
         check(|| Box::new(WarcEncoder::new(&origin, 0, 1)), &WarcDecoder, false);
     }

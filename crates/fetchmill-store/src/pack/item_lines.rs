@@ -1,11 +1,11 @@
-//! API items as jsonl: each item is a line, unchanged.
+//! API items as jsonl. Each item is one line, unchanged.
 
 use std::io::{self, Write};
 
 use super::{Encoder, FileBody};
 use fetchmill_model::object::{Object, StoredObject};
 
-/// Writes items as lines. An item must not contain a line end.
+/// Writes each item as a line. Items must not contain line ends.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ItemEncoder;
 
@@ -25,8 +25,9 @@ impl Encoder for ItemEncoder {
     fn finish(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// Returns the item in a record, named as in its manifest. `None` if the record is an object. Only an item is exactly
-/// as long as its record without the line end, because an object's line also contains its name and other fields.
+/// Returns the item in a record, under the name that its manifest gives it. `None` if the record is an object. An
+/// object's line also contains its name and other fields, so only an item has the length of its record without the line
+/// end.
 pub fn item_of(record: &[u8], name: &[u8], length: u64) -> Option<StoredObject> {
     let item = record.strip_suffix(b"\n").filter(|item| item.len() as u64 == length)?;
     Some(StoredObject { name: name.to_vec(), body: item.to_vec(), ..StoredObject::default() })

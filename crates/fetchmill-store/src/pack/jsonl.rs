@@ -2,7 +2,7 @@
 //!
 //! # Rules
 //! - Unknown values are omitted.
-//! - Text that is not UTF-8 has U+FFFD in place of invalid bytes. A second field (`name_hex`) contains all bytes in
+//! - In text that is not UTF-8, U+FFFD replaces invalid bytes. A second field (`name_hex`) contains all bytes in
 //!   hexadecimal. A body that is not UTF-8 is stored as `body_base64`. So every object can be restored exactly.
 //! - If every target of a job has a row ([`ExtraColumns::has_outcomes`]), each row contains the target's outcome.
 //!   Fields that do not apply are null. In the row of a target without an object, the body and the checksum are null.
@@ -38,10 +38,10 @@ pub struct JsonlEncoder {
     has_outcomes: bool,
 }
 
-/// Kept columns as a JSON object. A column without a value is null.
+/// Kept columns, as a JSON object. A column without a value is null.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct JsonColumns {
-    /// Column names in JSON with a colon, and the types of their values.
+    /// Names of the columns in JSON, each followed by a colon, and the types of their values.
     keys: Vec<(Vec<u8>, ColumnType)>,
 }
 
@@ -65,7 +65,7 @@ impl JsonColumns {
         }
     }
 
-    /// Appends an object with only these columns, after the URL.
+    /// Appends an object that contains only these columns, after the URL.
     pub(super) fn write(&self, url: Option<&[u8]>, kept: Option<&[u8]>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"url\":");
         write_value(url, out);
@@ -73,7 +73,7 @@ impl JsonColumns {
         out.push(b'}');
     }
 
-    /// Parses the output of [`JsonColumns::write`]. Accepts any column names.
+    /// Parses the output of [`JsonColumns::write`]. The columns may have any names.
     pub(super) fn read(text: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
         let ExtraValues(values) = serde_json::from_slice(text).ok()?;
         let mut values = extra_values(&values);
@@ -84,8 +84,8 @@ impl JsonColumns {
     }
 }
 
-/// Writes a value with its type. Infinity stays text, because JSON does not have it. A value of another type also stays
-/// text. Such a value occurs only if it made the target fail.
+/// Writes a value with its type. Infinity stays text, because JSON cannot express it. A value that does not have this
+/// type also stays text. Such a value occurs only if it made the target fail.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -126,8 +126,8 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Appends a line of the failures file. It is a target's row without the fields that are never used here. All lines
-    /// have the same fields. An entry that is not a target has no sequence number.
+    /// Appends a line of the failures file. The line is a target's row without the fields that this file never needs.
+    /// All lines have the same fields. An entry that is not a target has no sequence number.
     pub fn encode_failure(
         &self,
         sequence: Option<Sequence>,
@@ -148,7 +148,7 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Writes the reply to a target without an object.
+    /// Writes the reply that a target without an object received.
     fn write_answer(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         match target.status {
             0 => write_null("status", out),
@@ -188,7 +188,7 @@ impl Encoder for JsonlEncoder {
 }
 
 impl JsonlEncoder {
-    /// Writes an object's line up to its body.
+    /// Writes the line of an object up to its body.
     fn write_facts(&self, object: &Object<'_>, out: &mut Vec<u8>) {
         let facts = &object.facts;
         out.extend_from_slice(b"{\"sequence\":");
@@ -281,7 +281,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
         escape(text, out);
     } else {
         open_text("body_base64", out);
-        // Base64 turns each three bytes into four and pads the last group, so the result fits.
+        // Base64 turns every three bytes into four and pads the last group, so the result fits.
         let start = out.len();
         out.resize(start + body.len().div_ceil(3) * 4, 0);
         let written = STANDARD.encode_slice(body, &mut out[start..]);
@@ -290,7 +290,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a body from a file in pieces. The whole body must be read to find out whether it is text.
+/// Writes a body from a file, in pieces. The whole body has to be read first, to find out whether it is text.
 fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     if is_text(body)? {
@@ -305,7 +305,7 @@ fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     } else {
         open_text("body_base64", &mut text);
         out.write_all(&text)?;
-        // Every piece but the last consists of whole groups of three bytes.
+        // Every piece except the last consists of complete groups of three bytes.
         body.for_each(|piece| out.write_all(STANDARD.encode(piece).as_bytes()))?;
         text.clear();
     }
@@ -323,10 +323,10 @@ fn is_text(body: &FileBody) -> io::Result<bool> {
     Ok(is_text && pieces.cut.is_empty())
 }
 
-/// Text in pieces that may end within a character.
+/// Text in pieces that may end in the middle of a character.
 #[derive(Debug, Default)]
 struct TextPieces {
-    /// Incomplete character at the end of the last piece, of up to three bytes.
+    /// Incomplete character at the end of the last piece. It has up to three bytes.
     cut: Vec<u8>,
     whole: Vec<u8>,
 }
@@ -353,10 +353,10 @@ impl TextPieces {
     }
 }
 
-/// Number of bytes checked together. Plain text is copied in units of this size.
+/// Number of bytes that are checked at a time. Plain text is copied in units of this size.
 const RUN_BYTES: usize = 32;
 
-/// Appends a string's content in JSON, without the quotes.
+/// Appends the content of a string as JSON, without the quotes.
 fn escape(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 1);
@@ -378,12 +378,12 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[copied..]);
 }
 
-/// Returns whether the whole run can be copied. Has no branches, so that many bytes are checked together.
+/// Returns whether the whole run can be copied. There are no branches, so that many bytes are checked at a time.
 fn is_plain(run: &[u8]) -> bool {
     run.iter().fold(0, |others, byte| others | other_than_plain(*byte)) == 0
 }
 
-/// Returns 0 for printable ASCII that JSON strings may contain unescaped.
+/// Returns 0 for printable ASCII that a JSON string may contain unescaped.
 fn other_than_plain(byte: u8) -> u8 {
     u8::from(byte.wrapping_sub(b' ') > b'~' - b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
@@ -408,7 +408,7 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
         [byte @ (b'"' | b'\\')] => out.extend_from_slice(&[b'\\', *byte]),
         [0xe2, _, 0xa8] => out.extend_from_slice(b"\\u2028"),
         [0xe2, ..] => out.extend_from_slice(b"\\u2029"),
-        // Below U+00A0, the last UTF-8 byte equals the code point.
+        // Below U+00A0, the last byte in UTF-8 equals the code point.
         [.., byte] => {
             out.extend_from_slice(b"\\u00");
             out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -417,11 +417,11 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the output of [`JsonlEncoder`]. An unknown field counts as damage.
+/// Reads the output of [`JsonlEncoder`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct JsonlDecoder;
 
-/// A line. An unknown field counts as damage, because it can only be a known field with a damaged name.
+/// A line. An unknown field counts as damage, because it can only be a known field whose name is damaged.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonlRecord {
@@ -475,7 +475,7 @@ impl ExtraValue {
     }
 }
 
-/// Values of the kept columns in the order of the line.
+/// Values of the kept columns, in the order in which they appear in the line.
 struct ExtraValues(Vec<u8>);
 
 impl<'de> Deserialize<'de> for ExtraValues {
@@ -540,7 +540,7 @@ impl Decoder for JsonlDecoder {
     }
 }
 
-/// Returns the bytes of a string and its hexadecimal form, which must agree.
+/// Returns the bytes of a string and its hexadecimal form. The two must agree.
 fn bytes_of(text: Option<String>, hex: Option<String>) -> Result<Option<Vec<u8>>, Damage> {
     const DAMAGE: Damage = Damage("a text differs from its hexadecimal form");
     match (text, hex) {

@@ -1,11 +1,11 @@
 //! Names of tar members, for objects and their sidecars.
 //!
 //! # Rules
-//! - Member names in a shard are unique. If an object's name, or its key with sidecars, is already in the shard, its
-//!   member is `%again/SEQUENCE/NAME`. No escaped name has this form.
-//! - Readers group members by key, which is the part of a file name before the first dot. So with sidecars, every dot
-//!   except that of the extension is escaped as `%2E`. This keeps the keys of objects with ids such as `2101.00001`
-//!   apart.
+//! - Member names are unique within a shard. If the shard already contains the name of an object, or its key with
+//!   sidecars, its member is named `%again/SEQUENCE/NAME`. No escaped name has this form.
+//! - Readers group members by key, which is the part of a file name before the first dot. For this reason, an object
+//!   with sidecars has every dot except that of the extension escaped as `%2E`. This keeps the keys of objects with ids
+//!   such as `2101.00001` apart.
 
 use std::collections::HashSet;
 
@@ -17,23 +17,24 @@ use fetchmill_model::target::Sequence;
 
 /// Folder for objects whose name is already in the shard.
 const AGAIN: &[u8] = b"%again/";
-/// Maximum length of an extension. A longer suffix is part of the name.
+/// Maximum length of an extension. A longer suffix counts as part of the name.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// Rule for deriving the key of sidecars from the name of their object.
+/// How the key of sidecars is derived from the name of their object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKeys {
-    /// The whole name without its extension, so that every object has its own key.
+    /// The whole name without its extension. As a result, every object has a key of its own.
     #[default]
     OwnKey,
-    /// The part before the first dot, as in jobs started by 0.1.0.
+    /// The part before the first dot, as in jobs that 0.1.0 started.
     FirstDot,
 }
 
 /// Assigns unique member names to the objects of a shard.
 #[derive(Debug, Default)]
 pub(super) struct MemberNames {
-    /// Hashes of names or keys: 8 bytes per object, for up to [`fetchmill_model::limits::OPEN_ROWS_MAX`] objects.
+    /// Hashes of names or keys. They take 8 bytes per object, for up to [`fetchmill_model::limits::OPEN_ROWS_MAX`]
+    /// objects.
     seen: HashSet<u64>,
 }
 
@@ -43,7 +44,7 @@ impl MemberNames {
         self.seen.clear();
     }
 
-    /// Writes an object's member name. `keys` is set if the object has sidecars.
+    /// Writes the member name of an object. `keys` is set if the object has sidecars.
     pub(super) fn write(
         &mut self,
         object: (Sequence, &[u8]),
@@ -57,7 +58,7 @@ impl MemberNames {
             escape_dots(member);
         }
         let unique = if keys.is_some() { key_of(member) } else { &*member };
-        // Hash collisions are rare, and only make the second name longer.
+        // Hash collisions are rare, and only make the second name longer than necessary.
         if !self.seen.insert(xxh3_64(unique)) {
             let mut before = AGAIN.to_vec();
             write_decimal(sequence, &mut before);
@@ -67,7 +68,7 @@ impl MemberNames {
     }
 }
 
-/// Returns the object name of a member. `None` if this crate does not write such members.
+/// Returns the object name of a member. `None` if this crate never writes such a member.
 pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     let member = match member.strip_prefix(AGAIN) {
         Some(rest) => {
@@ -86,7 +87,7 @@ pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the member name of a sidecar. If the object has the same extension, the extension appears twice.
+/// Returns the member name of a sidecar. If the object already has this extension, the extension appears twice.
 pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     let key = key_of(member);
     let dotted = format!(".{extension}");
@@ -94,12 +95,12 @@ pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
 }
 
-/// Returns whether a member is the sidecar with this extension of the given object.
+/// Returns whether a member is the sidecar of the given object with this extension.
 pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extension: &str) -> bool {
     if sidecar_member(member, extension) == sidecar {
         return true;
     }
-    // fetchmill 0.1.0 appended the extension to these names themselves, not to their member names.
+    // fetchmill 0.1.0 appended the extension to these names directly, rather than to their member names.
     if !name.is_empty() && !name.ends_with(b"/") {
         return false;
     }
@@ -108,8 +109,8 @@ pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extensi
     of_0_1_0 == sidecar
 }
 
-/// Returns the part of the last segment before its first dot. Returns the whole segment if it has no dot or starts with
-/// one.
+/// Returns the part of the last segment before its first dot. If the segment has no dot or starts with one, returns the
+/// whole segment.
 fn key_of(member: &[u8]) -> &[u8] {
     let segment = last_segment(member);
     match memchr::memchr(b'.', &member[segment..]) {
@@ -118,7 +119,7 @@ fn key_of(member: &[u8]) -> &[u8] {
     }
 }
 
-/// Escapes the dots of the last segment, except that of the extension.
+/// Escapes the dots of the last segment, except the dot of the extension.
 fn escape_dots(member: &mut Vec<u8>) {
     let segment = last_segment(member);
     let extension = extension_start(&member[segment..]).map(|dot| segment + dot);
@@ -135,7 +136,8 @@ fn escape_dots(member: &mut Vec<u8>) {
     }
 }
 
-/// Returns the position of the extension's dot. Up to 16 letters and digits must follow, including a letter.
+/// Returns the position of the extension's dot. After it, there must be up to 16 letters and digits, including at least
+/// one letter.
 fn extension_start(segment: &[u8]) -> Option<usize> {
     let dot = memchr::memrchr(b'.', segment).filter(|dot| *dot > 0)?;
     let extension = &segment[dot + 1..];
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_name_that_comes_again_is_another_member() {
         assert_eq!(members(&["a", "b", "a", "a"], None), ["a", "b", "%again/3/a", "%again/4/a"]);
-        // Both objects have the same key, so their sidecars would have the same name.
+        // Both objects have the same key, so their sidecars would get the same name.
         let with_sidecars = members(&["7.jpg", "7.png", "8.png"], Some(SampleKeys::OwnKey));
         assert_eq!(with_sidecars, ["7.jpg", "%again/2/7.png", "8.png"]);
         assert_eq!(members(&["7.jpg", "7.png"], None), ["7.jpg", "7.png"]);

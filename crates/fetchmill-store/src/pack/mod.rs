@@ -1,5 +1,5 @@
-//! Formats that put many objects into one file. They convert an object to a record, and a record back to an object.
-//! This code is pure. The sinks handle files, syncs and receipts.
+//! Formats that put many objects into one file. They convert objects to records, and records back to objects. The code
+//! here is pure. Files, syncs and commit records are the job of the sinks.
 
 mod file_body;
 mod item_lines;
@@ -23,7 +23,7 @@ use std::io::{self, Write};
 
 use fetchmill_model::object::{Object, StoredObject};
 
-/// Makes records that can be appended to each other. A shard that is being written has one encoder.
+/// Writes records that can be appended to one another. Each open shard has one encoder.
 pub trait Encoder: Send + std::fmt::Debug {
     /// Appends the bytes before the first record of a shard.
     fn start(&mut self, out: &mut Vec<u8>);
@@ -39,7 +39,7 @@ pub trait Encoder: Send + std::fmt::Debug {
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Damage to a record: its contents differ from what was written. The text describes the problem.
+/// Damage to a record, whose contents differ from what was written. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);

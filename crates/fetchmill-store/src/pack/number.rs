@@ -1,4 +1,4 @@
-//! Formats numbers without an allocation for each.
+//! Formats numbers without an allocation per number.
 
 /// Number of digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
@@ -19,7 +19,7 @@ pub(super) fn write_decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Parses the output of [`write_decimal`]. `None` for anything else.
+/// Parses the output of [`write_decimal`]. `None` if the text is anything else.
 pub(super) fn parse_decimal(text: &[u8]) -> Option<u64> {
     let is_plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"));
     if !is_plain {

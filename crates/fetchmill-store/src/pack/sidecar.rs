@@ -1,5 +1,5 @@
-//! Sidecars: members of a tar shard next to an object, with values of its columns. Readers such as webdataset group
-//! members by the part of the file name before the first dot: `7.jpg`, `7.json`, `7.txt`.
+//! Sidecars: members of a tar shard that follow an object and contain values of its columns. Readers such as webdataset
+//! group members by the part of the file name before the first dot: `7.jpg`, `7.json`, `7.txt`.
 
 use super::Damage;
 use super::jsonl::JsonColumns;
@@ -12,23 +12,24 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 /// Maximum length of an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// The sidecars of each object of a job.
+/// The sidecars that each object of a job gets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sidecars {
-    /// All columns as one JSON object, if there is such a sidecar.
+    /// Writes all columns as one JSON object. `None` if there is no such sidecar.
     json: Option<JsonColumns>,
     /// Extensions, each with the position of the column that provides the content.
     values: Vec<(String, usize)>,
-    /// Whether the name of an object without a separate URL is its URL.
+    /// Whether the name of an object is its URL if it has no separate one.
     names_are_urls: bool,
     keys: SampleKeys,
 }
 
 impl Sidecars {
-    /// Name and extension of the sidecar with all columns.
+    /// Name, and also extension, of the sidecar with all columns.
     pub const JSON: &str = "json";
 
-    /// Parses sidecars for objects with these columns: `json` or `EXTENSION=COLUMN`, each only once.
+    /// Parses the sidecars of objects with these columns. Each text is `json` or `EXTENSION=COLUMN`, and none may be
+    /// repeated.
     pub fn parse(texts: &[String], columns: &ExtraColumns, names_are_urls: bool) -> Result<Self> {
         let mut made = Sidecars { names_are_urls, ..Sidecars::default() };
         let mut seen: Vec<&str> = Vec::new();
@@ -68,7 +69,7 @@ impl Sidecars {
         Ok(made)
     }
 
-    /// Returns the same sidecars with another rule for keys.
+    /// Returns the same sidecars with a different rule for keys.
     #[must_use]
     pub fn with_keys(self, keys: SampleKeys) -> Self {
         Sidecars { keys, ..self }
@@ -104,7 +105,7 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Facts about an object from its sidecars.
+/// What the sidecars of an object say about it.
 #[derive(Debug, Default)]
 pub(super) struct ReadSidecars {
     pub(super) url: Option<Vec<u8>>,
@@ -112,7 +113,7 @@ pub(super) struct ReadSidecars {
 }
 
 impl ReadSidecars {
-    /// Reads the member after an object's member, whose name is given.
+    /// Reads the member that follows an object's member. `name` is the object's member name.
     pub(super) fn read(
         &mut self,
         (object, name): (&[u8], &[u8]),

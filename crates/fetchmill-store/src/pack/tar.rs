@@ -1,10 +1,10 @@
-//! tar: one ustar member per object, preceded by a pax header if ustar cannot describe it. The object's sidecars follow
-//! and belong to the same record.
+//! tar: one ustar member per object. If ustar cannot describe the member, a pax header precedes it. The object's
+//! sidecars follow and belong to the same record.
 //!
 //! # Rules
-//! - Members are regular files. With any unpacker, their names stay beneath the folder they are unpacked into
+//! - Members are regular files. Whatever program unpacks them, their names stay beneath the target folder
 //!   ([`super::member_name`]), so shards are safe to extract.
-//! - A length is stored once, or twice with the same value, so that readers that ignore pax see the same members. A pax
+//! - A length is stored once, or twice with the same value. So readers that ignore pax see the same members. A pax
 //!   header contains the length only if it does not fit into ustar.
 //! - Owner and mode are fixed, so two runs write the same bytes for the same objects.
 
@@ -19,7 +19,7 @@ use fetchmill_model::target::Sequence;
 
 /// Members are aligned to this size.
 const BLOCK_BYTES: usize = 512;
-/// Largest number in eleven octal digits: a size of 8 GiB, or the year 2242.
+/// Largest number with eleven octal digits. As a size, it is 8 GiB. As a time, it is in the year 2242.
 const OCTAL_MAX: u64 = (1 << 33) - 1;
 
 const NAME: std::ops::Range<usize> = 0..100;
@@ -32,12 +32,12 @@ const PREFIX: std::ops::Range<usize> = 345..500;
 
 /// A regular file.
 const FILE: u8 = b'0';
-/// Type of a pax header, which precedes a file that ustar cannot describe.
+/// Type of a pax header. It precedes a file that ustar cannot describe.
 const PAX: u8 = b'x';
 
 type TarHeader = [u8; BLOCK_BYTES];
 
-/// Fields that are the same in all headers. The checksum is computed with spaces in its field.
+/// Fields that are the same in all headers. For the checksum, its own field is filled with spaces.
 const TEMPLATE: TarHeader = {
     let mut header = [0; BLOCK_BYTES];
     put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
@@ -62,7 +62,7 @@ pub struct TarEncoder {
     names: MemberNames,
     sidecars: Sidecars,
     content: Vec<u8>,
-    /// Member name of the object being written.
+    /// Member name of the object that is being written.
     member: Vec<u8>,
 }
 
@@ -72,16 +72,16 @@ struct MemberHeaders {
     pax: Vec<u8>,
 }
 
-/// Member name for ustar and for readers that do not know pax, if the real name does not fit.
+/// Member name for ustar, and for readers that do not know pax, if the real name does not fit.
 #[derive(Debug, Clone, Copy)]
 struct StandIn<'a> {
     sequence: Sequence,
-    /// Extension of a sidecar, or empty for an object.
+    /// Extension of a sidecar. Empty for an object.
     extension: &'a str,
 }
 
 impl TarEncoder {
-    /// Creates an encoder, which can write any number of shards in sequence.
+    /// Creates an encoder. It can write any number of shards, one after another.
     pub fn new() -> Self {
         TarEncoder::default()
     }
@@ -133,7 +133,8 @@ impl MemberHeaders {
             out.extend_from_slice(&self.pax);
             pad(self.pax.len() as u64, out);
         }
-        // A reader that ignores pax skips as much of the body as ustar can express.
+        // For a reader that ignores pax, store the largest size that ustar can express, so that it skips as much of the
+        // body as possible.
         let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
         match parts {
             Some((prefix, name)) => push_header(FILE, prefix, name, size, mtime, out),
@@ -168,7 +169,7 @@ impl Encoder for TarEncoder {
     }
 }
 
-/// Splits a member name into ustar's prefix and name. `None` if it does not fit.
+/// Splits a member name into the prefix and the name of ustar. `None` if it does not fit.
 fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if !member.is_ascii() {
         return None;
@@ -176,7 +177,7 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if member.len() <= NAME.len() {
         return Some((b"", member));
     }
-    // Split at the first slash that leaves a name that fits, to keep the prefix as short as possible.
+    // Split at the first slash after which the name fits. This keeps the prefix as short as possible.
     let from = member.len() - NAME.len() - 1;
     let slash = from + memchr::memchr(b'/', &member[from..])?;
     (slash <= PREFIX.len()).then(|| (&member[..slash], &member[slash + 1..]))
@@ -205,7 +206,7 @@ fn pax_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a header. All parts and numbers must fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
+/// Writes a header. All parts and numbers must fit into it: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
 fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out: &mut Vec<u8>) {
     let mut header = TEMPLATE;
     header[..name.len()].copy_from_slice(name);
@@ -219,7 +220,7 @@ fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out:
     out.extend_from_slice(&header);
 }
 
-/// Returns a header's checksum, computed with spaces in the checksum field.
+/// Returns the checksum of a header, computed with spaces in the checksum field.
 fn checksum(header: &TarHeader) -> u64 {
     u64::from(header.iter().map(|byte| u32::from(*byte)).sum::<u32>())
 }
@@ -272,7 +273,7 @@ impl Decoder for TarDecoder {
     }
 }
 
-/// A member with its pax values.
+/// A member, with the values from its pax header.
 struct ReadMember<'a> {
     /// Name of the member in the archive.
     member: Vec<u8>,
@@ -280,7 +281,7 @@ struct ReadMember<'a> {
     mtime: u64,
 }
 
-/// Returns the first member and the bytes after it.
+/// Returns the first member, and the bytes after it.
 fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     let (header, mut rest) = split_header(record)?;
     let mut file = TarMember::of(header)?;
@@ -301,7 +302,7 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     Ok((ReadMember { member, body, mtime }, behind))
 }
 
-/// Returns a number from ustar or pax. pax may contain it only if it does not fit into ustar.
+/// Returns a number from ustar or pax. It may come from pax only if it does not fit into ustar.
 fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),
@@ -372,7 +373,7 @@ impl<'a> PaxHeader<'a> {
                 b"path" => pax.path.replace(value).is_none(),
                 b"size" => pax.size.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
                 b"mtime" => pax.mtime.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
-                // An unknown key could change the meaning of the member.
+                // A key that is not known here could change the meaning of the member.
                 _ => return Err(Damage("the pax header has an unknown key")),
             };
             if !is_new {
@@ -388,7 +389,7 @@ fn split_header(record: &[u8]) -> Result<(&TarHeader, &[u8]), Damage> {
     record.split_first_chunk().ok_or(Damage("the record is cut off"))
 }
 
-/// Returns the first `size` bytes, and the bytes after their padding.
+/// Returns the first `size` bytes, and the bytes that follow their padding.
 fn split_padded(bytes: &[u8], size: u64) -> Result<(&[u8], &[u8]), Damage> {
     const CUT: Damage = Damage("the record is cut off");
     let size = usize::try_from(size).map_err(|_| CUT)?;
@@ -410,7 +411,7 @@ fn octal(digits: &[u8]) -> Result<u64, Damage> {
         .ok_or(Damage("a number in the header is malformed"))
 }
 
-/// Returns the bytes up to the first NUL. Only NULs may follow.
+/// Returns the bytes up to the first NUL. Nothing but NULs may follow.
 fn text(field: &[u8]) -> Result<&[u8], Damage> {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     if field[end..].iter().any(|byte| *byte != 0) {

@@ -14,9 +14,9 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 use std::io;
 use std::sync::Arc;
 
-/// Maximum total size of a batch's columns, and so of each column, because offsets are `i32`.
+/// Maximum total size of the columns of a batch. It also limits each column, because offsets are `i32`.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
-/// Maximum growth of text: U+FFFD has three bytes and may replace one.
+/// Maximum growth of text: U+FFFD takes three bytes and can replace a single one.
 const TEXT_GROWTH_MAX: usize = 3;
 
 /// Builds record batches from objects, with the columns of [`schema()`].
@@ -94,7 +94,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Appends a row. If the rows exceed the limit of a batch (2 GiB), [`BatchBuilder::finish`] fails.
+    /// Appends a row. If the rows exceed the size limit of a batch (2 GiB), [`BatchBuilder::finish`] will fail.
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
@@ -122,7 +122,7 @@ impl BatchBuilder {
         self.push_listed(facts.url, facts.kept);
     }
 
-    /// Appends the row of a target without an object. Use this only in jobs where every target has a row.
+    /// Appends the row of a target without an object. Only for jobs in which every target has a row.
     pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) {
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
         let said = target.kind.map_or(0, str::len) + target.detail.map_or(0, str::len);
@@ -149,7 +149,7 @@ impl BatchBuilder {
         self.push_listed(target.url, target.kept);
     }
 
-    /// Returns whether a row with this much text and body fits into the batch, and counts its bytes.
+    /// Returns whether a row with this much text and body fits into the batch. Counts its bytes.
     fn has_room(&mut self, text: usize, body: usize) -> bool {
         let text = text.saturating_mul(TEXT_GROWTH_MAX);
         let column_bytes = self.column_bytes.saturating_add(text).saturating_add(body);
@@ -162,7 +162,7 @@ impl BatchBuilder {
         has_room
     }
 
-    /// Appends the columns of lists.
+    /// Appends the columns that come from lists.
     fn push_listed(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>) {
         if let Some(column) = &mut self.url {
             push_text(column, url);

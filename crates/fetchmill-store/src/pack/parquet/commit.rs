@@ -1,10 +1,18 @@
-//! Commit records turn the start of a Parquet shard into a valid file. After the row groups of each commit, a record
-//! contains the metadata that a footer needs.
+//! Commit records, from which the start of a Parquet shard can be turned into a valid file. Each one follows the row
+//! groups of a commit and contains the metadata that a footer needs.
 //!
-//! A commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, with little-endian numbers. The
-//! metadata is Parquet's `FileMetaData` with the row groups since the previous record. `previous` is the end of that
-//! record or 0, `length` is the length of the metadata, and the checksum covers all of this. So the cost of a record
-//! depends only on its own row groups. Parquet readers ignore the space between row groups.
+//! A commit record is `metadata
+//! previous u64
+//! length u32
+//! crc32c u32
+//! "FMCOMMIT"`, with little-endian numbers:
+//! - `metadata` is Parquet's `FileMetaData` with the row groups since the previous record.
+//! - `previous` is the end of the previous record, or 0.
+//! - `length` is the length of the metadata.
+//! - The checksum covers all of these.
+//!
+//! As a result, the cost of a record depends only on its own row groups. Parquet readers ignore the space between row
+//! groups.
 
 use super::error::{ShardError, one_line};
 use ::parquet::errors::ParquetError;
@@ -22,10 +30,10 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"FMCOMMIT";
 /// Size of the fields after the metadata.
 const TAIL_BYTES: usize = 8 + 4 + 4 + MAGIC.len();
-/// Size of a Parquet file's end: the length of its metadata, and `PAR1`.
+/// Size of the end of a Parquet file: the length of its metadata, and `PAR1`.
 const PARQUET_TAIL_BYTES: usize = 8;
 
-/// Returns the record of these row groups. The previous record ends at `previous`.
+/// Returns the record for these row groups. `previous` is the end of the previous record.
 pub(super) fn commit_record(
     schema: &Arc<SchemaDescriptor>,
     created_by: &str,
@@ -58,14 +66,14 @@ pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
     Ok((footer_bytes(&metadata)?, rows))
 }
 
-/// A commit record read from a file.
+/// A commit record that was read from a file.
 struct CommitRecord {
     metadata: ParquetMetaData,
     previous: u64,
 }
 
 impl CommitRecord {
-    /// Reads the record that ends at `end`. Lengths from the file are checked before memory is allocated.
+    /// Reads the record that ends at `end`. Checks lengths from the file before allocating memory for them.
     fn read(file: &File, end: u64) -> Result<Self, ShardError> {
         let mut tail = [0; TAIL_BYTES];
         let start = end

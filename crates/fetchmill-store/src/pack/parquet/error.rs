@@ -1,9 +1,9 @@
-//! Errors of reading a shard, and their conversion from the library's errors.
+//! Errors of reading a shard, and how the errors of the library are converted to them.
 
 use ::parquet::errors::ParquetError;
 use std::io;
 
-/// Reasons why a shard, or a row of it, cannot be read.
+/// Why a shard, or one of its rows, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// An error of the operating system.
@@ -35,8 +35,7 @@ impl From<ParquetError> for ShardError {
     }
 }
 
-/// Extracts the error of the operating system that the library wrapped. Its error number determines the message for the
-/// user.
+/// Extracts the operating system error that the library wrapped. Its error number determines the message to the user.
 pub(super) fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError> {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,7 +1,7 @@
-//! Items of an API as rows: the columns of the items, then their sequence number and the item itself.
+//! Items of an API as rows. Each row contains the columns of the item, its sequence number, and the item itself.
 //!
-//! Readers of objects can read these rows, too: they are widened to the columns of objects. The name of an item is its
-//! sequence number, and its body is the item itself.
+//! Readers of objects can read these rows as well. For this purpose, a row is converted to the columns of objects. The
+//! name of an item is its sequence number, and its body is the item itself.
 
 use super::error::ShardError;
 use super::kept_columns::KeptBuilder;
@@ -13,7 +13,7 @@ use arrow_schema::{DataType, SchemaRef};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use std::sync::Arc;
 
-/// Returns the arrays of a batch of items. JSON is UTF-8, which is checked again here.
+/// Returns the arrays of a batch of items. JSON must be UTF-8, which is checked once more here.
 pub(super) fn item_arrays(
     kept: &mut [KeptBuilder],
     sequences: Int64Array,
@@ -45,5 +45,5 @@ pub(super) fn widened(batch: &RecordBatch, columns: &ExtraColumns) -> Result<Rec
     RecordBatch::try_new(schema, arrays).map_err(|error| ShardError::Damage(error.to_string()))
 }
 
-/// Number of columns between the name of an object and its checksum. Items have no values for them.
+/// Number of columns between the name and the checksum of an object. They have no values for items.
 const UNKNOWN_COLUMNS: usize = 6;

@@ -1,4 +1,4 @@
-//! Columns kept from a list. Their values are strings in memory and typed in a file.
+//! Columns kept from a list. Their values are strings in memory, but have types in a file.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ impl KeptBuilder {
         }
     }
 
-    /// Appends a value. A value of another type becomes null. Such a value occurs only if it made the target fail.
+    /// Appends a value. A value that does not have this type becomes null. Such a value occurs only if it made the
+    /// target fail.
     pub fn push(&mut self, text: Option<&[u8]>) {
         match self {
             KeptBuilder::String(column) => match text {
@@ -68,7 +69,7 @@ fn read(kind: ColumnType, text: Option<&[u8]>) -> Option<TypedValue<'_>> {
     kind.read(text?)
 }
 
-/// Values of a file's column.
+/// Values of a column in a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KeptArray<'a> {
     String(&'a StringArray),
@@ -88,7 +89,7 @@ impl<'a> KeptArray<'a> {
             .or_else(|| any.downcast_ref().map(KeptArray::Bool))
     }
 
-    /// Returns a row's value as text, which may borrow from `memory`.
+    /// Returns the value in a row as text, which may borrow from `memory`.
     pub(super) fn text<'t>(self, row: usize, memory: &'t mut String) -> Option<&'t [u8]>
     where
         'a: 't,

@@ -1,7 +1,8 @@
-//! Writes a large body as the column of a row group with one page and one value. The library would keep four copies in
-//! memory.
+//! Writes a large body as a column of a row group, with a single page that contains a single value. The library would
+//! keep four copies of it in memory.
 //!
-//! A page starts with its compressed length. So the body is first compressed into a file, and is never in memory.
+//! A page starts with its compressed length. For this reason, the body is first compressed into a file, and is never in
+//! memory as a whole.
 
 use super::schema::{ZSTD_LEVEL, zstd};
 use super::source::{ShardBytes, ShardCursor};
@@ -20,13 +21,13 @@ use parquet::schema::types::ColumnDescPtr;
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Read, Write};
 
-/// Levels of a nullable column with one value: their length, and a run of one level.
+/// Levels of a nullable column with a single value: their length, and a run of one level.
 const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
 
-/// Maximum size of a page header. Actual ones take about a dozen bytes.
+/// Maximum size of a page header. Real ones take about a dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
 
-/// Source of a large body: memory, if it was read from a shard, or a file.
+/// Source of a large body. This is memory if the body was read from a shard, otherwise a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LargeSource<'b> {
     Bytes(&'b [u8]),
@@ -61,8 +62,8 @@ pub(super) struct LargeBody {
 }
 
 impl LargeBody {
-    /// Compresses a body into a file. The page contains the levels if bodies are nullable, followed by the length and
-    /// the bytes of the value.
+    /// Compresses a body into a file. If bodies are nullable, the page starts with the levels. The length and the bytes
+    /// of the value follow.
     pub(super) fn compress(body: LargeSource<'_>, is_nullable: bool, scratch: File) -> io::Result<Self> {
         let levels = if is_nullable { &LEVELS[..] } else { &[] };
         let before = (levels.len() + size_of::<u32>()) as u64;
@@ -110,8 +111,8 @@ impl LargeBody {
     }
 }
 
-/// Returns the page header. The library writes a header only together with a page of that length, so a page of zeros is
-/// passed to it and discarded. The zeros take no memory, because they are never read.
+/// Returns the page header. The library writes a header only together with a page of that length, so it gets a page of
+/// zeros, which are discarded. The zeros take no memory, because they are never read.
 fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     let page = Page::DataPage {
         buf: Bytes::from(vec![0; compressed_len]),
@@ -129,7 +130,7 @@ fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     Ok(header.into())
 }
 
-/// Keeps the first bytes written, and discards the others.
+/// Keeps the first bytes that are written, and discards the others.
 struct FirstBytes(Vec<u8>);
 
 impl Write for FirstBytes {

@@ -7,7 +7,7 @@ use super::writer::ParquetEncoder;
 use fetchmill_model::object::Object;
 use std::io::Write;
 
-/// Decodes all rows of some shards and encodes them into another. Calls `each` with each row and its new number.
+/// Decodes all rows of some shards and encodes them into another shard. Calls `each` with each row and its new number.
 /// Verifies the checksums, because the source shards will be deleted.
 pub fn merge<W: Write + Send>(
     from: &[ParquetShard],
@@ -16,7 +16,7 @@ pub fn merge<W: Write + Send>(
 ) -> Result<(), ShardError> {
     let mut kept = Vec::new();
     for shard in from {
-        // Match kept values by column position, because shards of an older release have no encoding column.
+        // Match kept values by column position, because shards from an older release have no encoding column.
         let theirs = shard.columns().clone();
         if theirs.with_encodings(to.columns().has_encodings()) != *to.columns() {
             return Err(ShardError::Foreign("its kept columns differ from those of the job".into()));

@@ -1,12 +1,12 @@
 //! Objects as Parquet: one row per object, in files that pyarrow, `DuckDB` and Polars can read.
 //!
-//! No prefix of a Parquet file is valid, because the footer comes last. So an encoder can commit: it ends the row group
-//! and appends the metadata for a footer (`commit`). A shard truncated to a commit is completed with the footer from
-//! [`footer_of`].
+//! The footer of a Parquet file comes last, so no prefix of the file is valid. To make a prefix usable, an encoder
+//! commits: it ends the row group and appends the metadata for a footer (`commit`). A shard that is truncated to a
+//! commit is completed with the footer from [`footer_of`].
 //!
 //! This module defines the columns ([`schema()`]) and builds rows ([`BatchBuilder`]). It writes rows
-//! ([`ParquetEncoder`]), and reads one ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). Callers open the
-//! files.
+//! ([`ParquetEncoder`]), and reads a single row ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). Callers
+//! open the files.
 
 mod builder;
 mod commit;

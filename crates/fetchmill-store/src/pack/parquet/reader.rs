@@ -1,4 +1,4 @@
-//! Reads a shard in place, as single rows or in batches.
+//! Reads a shard in place, either single rows or batches of rows.
 
 use super::error::{ShardError, one_line};
 use super::items::widened;
@@ -25,7 +25,7 @@ const BATCH_ROWS: u64 = 1024;
 /// Approximate maximum size of a batch in bytes.
 const BATCH_BYTES: u64 = MIB as u64;
 
-/// A shard read in place. Clones share the file and its metadata.
+/// A shard that is read in place. Clones share the file and its metadata.
 #[derive(Debug, Clone)]
 pub struct ParquetShard {
     source: ShardBytes,
@@ -49,7 +49,7 @@ impl ParquetShard {
         Ok(ParquetShard { source, metadata, ends, columns })
     }
 
-    /// Returns the columns of objects besides the standard ones.
+    /// Returns the columns that objects have besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
@@ -59,7 +59,7 @@ impl ParquetShard {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Reads a row and verifies its body. Decodes only the pages that contain the row.
+    /// Reads a row and verifies its body. Decodes only the pages that contain this row.
     pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
         let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
         let batch = self.batches(row..end, None)?.next().ok_or_else(|| no_row(row, self.rows()))??;
@@ -69,13 +69,13 @@ impl ParquetShard {
         Ok(stored(&object))
     }
 
-    /// Reads rows in order, in batches of limited size. `columns` selects some columns, and `None` all.
+    /// Reads rows in order, in batches of limited size. `columns` selects columns. `None` means all of them.
     pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<RowBatches, ShardError> {
         if rows.start > rows.end || rows.end > self.rows() {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
-        // Item rows are converted to objects as a whole.
+        // Rows of items can only be converted to objects as a whole.
         let columns = columns.filter(|_| !self.columns.has_items());
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
@@ -83,7 +83,7 @@ impl ParquetShard {
         Ok(RowBatches { shard: self.clone(), columns, rows, open: None })
     }
 
-    /// Returns the row group of a row, and the range of its rows.
+    /// Returns the row group that contains a row, and the range of rows in this group.
     fn group_of(&self, row: u64) -> Option<(usize, Range<u64>)> {
         let group = self.ends.partition_point(|end| *end <= row);
         let end = *self.ends.get(group)?;
@@ -126,7 +126,7 @@ impl ParquetShard {
 pub struct RowBatches {
     shard: ParquetShard,
     columns: ProjectionMask,
-    /// Rows to read, except those of the open row group.
+    /// Rows still to be read, without those of the open row group.
     rows: Range<u64>,
     open: Option<OpenGroup>,
 }
@@ -134,7 +134,7 @@ pub struct RowBatches {
 /// The row group being read.
 struct OpenGroup {
     reader: ParquetRecordBatchReader,
-    /// Number of rows left to read in the group.
+    /// Number of rows still to be read in the group.
     due: u64,
 }
 
@@ -208,8 +208,8 @@ impl Iterator for RowBatches {
     }
 }
 
-/// Treats a panic in the library as damage, because some damaged data makes it panic. After a panic, the values that
-/// the library was using are only dropped.
+/// Treats a panic in the library as damage, because certain damaged data makes it panic. After a panic, the values that
+/// the library was using are dropped and not used in any other way.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
     panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents are inconsistent".into())))
 }

@@ -11,7 +11,7 @@ use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 
-/// The columns of a complete batch. Every row must be an object, and a row without a body counts as damaged.
+/// The columns of a complete batch. Every row must be an object. A row without a body counts as damage.
 #[derive(Debug)]
 pub struct BatchRows<'a> {
     sequence: &'a Int64Array,
@@ -61,7 +61,7 @@ impl<'a> BatchRows<'a> {
         self.len() == 0
     }
 
-    /// Returns the object at a row and its stored CRC-32C. `None` if the row does not exist. Kept values are written to
+    /// Returns the object in a row and its stored CRC-32C. `None` if there is no such row. Kept values are written to
     /// `kept`.
     pub fn get<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<Object<'o>>
     where
@@ -158,7 +158,7 @@ fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardErr
     })
 }
 
-/// Returns the column after the encoding, which exists if every target has a row.
+/// Returns the column after the encoding. It exists if every target has a row.
 fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardError> {
     if !has_outcomes(batch.schema_ref()) {
         return Ok(None);
@@ -190,7 +190,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let named = batch.schema_ref().fields().get(column as usize).is_some_and(|it| it.name() == column.name());
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
-    // The reader has checked that required columns have no nulls.
+    // The reader has already checked that required columns contain no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values.filter(|values| nullable || values.null_count() == 0).ok_or_else(|| {
         ShardError::Foreign(format!("the column `{}` is missing or has a wrong type", column.name()))

@@ -12,10 +12,10 @@ use fetchmill_model::target::extra_columns::{
     ColumnType, ENCODING_COLUMN, ExtraColumns, ITEM_COLUMN, ITEM_SEQUENCE_COLUMN, OUTCOME_COLUMNS, URL_COLUMN,
 };
 
-/// Writer name in a file's footer.
+/// Name of the writer in the footer of a file.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
 
-/// A column. Its position is its number.
+/// A column. Its number is its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Column {
@@ -23,7 +23,7 @@ pub enum Column {
     Sequence,
     /// Name of the object, with U+FFFD in place of bytes that are not UTF-8.
     Name,
-    /// Name in bytes, if it is not UTF-8.
+    /// The bytes of the name, if it is not UTF-8.
     NameRaw,
     /// Status of the reply.
     Status,
@@ -33,7 +33,7 @@ pub enum Column {
     Etag,
     /// The `Last-Modified` field.
     LastModified,
-    /// Time when the reply was complete.
+    /// When the reply was complete.
     FetchedAt,
     /// CRC-32C of the body.
     Crc32c,
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// Returns the column's field. If every target has a row, body and checksum may be null.
+    /// Returns the field of the column. If every target has a row, the body and the checksum may be null.
     fn field(self, of_all_targets: bool) -> Field {
         let (data_type, nullable) = match self {
             Column::Sequence => (DataType::Int64, false),
@@ -94,8 +94,8 @@ impl Column {
     }
 }
 
-/// Returns the schema of a shard and its batches. Optional columns come last: the body's encoding, the outcome if every
-/// target has a row, and the columns of a list.
+/// Returns the schema of a shard and its batches. Optional columns come last: the encoding of the body, the outcome if
+/// every target has a row, and the columns of a list.
 pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(|column| column.field(false)).to_vec())));
@@ -136,7 +136,7 @@ fn data_type(kind: ColumnType) -> DataType {
     }
 }
 
-/// Returns the column type for an Arrow type, which is the inverse of [`data_type`]. Other types become text.
+/// Returns the column type for an Arrow type. This is the inverse of [`data_type`]. Other types become text.
 fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Int64 => ColumnType::Int64,
@@ -146,8 +146,8 @@ fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Returns whether rows of this schema have the encoding of their body. A list column of the same name comes after the
-/// URL.
+/// Returns whether rows of this schema contain the encoding of their body. A list column of the same name would come
+/// after the URL.
 pub(super) fn has_encodings(schema: &Schema) -> bool {
     schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == ENCODING_COLUMN)
 }
@@ -157,17 +157,17 @@ pub(super) fn has_outcomes(schema: &Schema) -> bool {
     schema.fields().get(outcome_place(schema)).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
 }
 
-/// Returns the position of the first outcome column, if any.
+/// Returns the position of the first outcome column, if there is one.
 pub(super) fn outcome_place(schema: &Schema) -> usize {
     Column::ALL.len() + usize::from(has_encodings(schema))
 }
 
-/// Returns the position of the URL column, if any.
+/// Returns the position of the URL column, if there is one.
 pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// Returns the columns that follow those of every shard. Fails if a list cannot have such columns.
+/// Returns the columns that follow those of every shard. Fails if a list cannot have produced them.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
@@ -199,12 +199,12 @@ pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
 
 /// Number of rows per page. Reading a row decodes one page of each column.
 const PAGE_ROWS: usize = 2048;
-/// Maximum page size before compression in bytes, unless a single value is larger.
+/// Maximum page size in bytes before compression. A page with a single value may be larger.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// Initial capacity of the bloom filter in names, enough for about one row group with bodies of a hundred bytes.
+/// Initial capacity of the bloom filter, in names. Enough for about one row group whose bodies have a hundred bytes.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// Rate of false positives. At this rate, the filter takes one byte per name, and a lookup skips 19 of 20 row groups
+/// Rate of false positives. At this rate, the filter takes one byte per name. A lookup skips 19 out of 20 row groups
 /// that do not contain the name.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
 /// zstd level for all compression.
@@ -214,10 +214,10 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// Maximum size of a dictionary. Kept columns and outcomes are often categories. A larger dictionary is not used.
+/// Maximum size of a dictionary, beyond which none is used. Kept columns and outcomes often contain categories.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
-/// Returns the writer properties shared by all shards, and those of the kept columns.
+/// Returns the writer properties that all shards share, and those of the kept columns.
 fn properties_of_all(columns: &ExtraColumns) -> Result<WriterPropertiesBuilder, ParquetError> {
     let builder = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
@@ -254,8 +254,8 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
     }
     // Store lengths separately from bytes. With bodies of 100 hexadecimal digits, this takes a third less time and 3 %
-    // less space than `PLAIN`. `DELTA_BYTE_ARRAY` saves almost nothing more, because zstd finds the common parts of
-    // names.
+    // less space than `PLAIN`. `DELTA_BYTE_ARRAY` would save hardly anything more, because zstd already finds the
+    // common parts of names.
     for column in [Column::Name, Column::Body] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
     }
@@ -263,9 +263,9 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         .set_column_bloom_filter_enabled(Column::Name.path(), true)
         .set_column_bloom_filter_fpp(Column::Name.path(), BLOOM_FALSE_POSITIVES)
         .set_column_bloom_filter_max_ndv(Column::Name.path(), BLOOM_NAMES);
-    // Random values do not compress.
+    // Random values cannot be compressed.
     builder = builder.set_column_compression(Column::Crc32c.path(), Compression::UNCOMPRESSED);
-    // Minimum and maximum values of these columns are useless, and would copy bodies into the footer.
+    // Minimum and maximum values of these columns would be useless, and would copy bodies into the footer.
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
     }
@@ -274,7 +274,7 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     Ok(with_dictionaries(builder, outcomes.chain(encodings)).build())
 }
 
-/// Number of fetchmill's own columns, which follow those of the items.
+/// Number of fetchmill's own columns. They follow the columns of the items.
 pub(super) const ITEM_OWN_COLUMNS: usize = 2;
 
 /// Returns the schema of a shard of items.
@@ -286,7 +286,7 @@ fn item_schema(columns: &ExtraColumns) -> Schema {
     Schema::new(kept_fields(columns).chain(own).collect::<Vec<_>>())
 }
 
-/// Returns the columns of the items, if this schema is that of a shard of items.
+/// Returns the columns of the items, if this is the schema of a shard of items.
 fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
     let of_items = schema.fields().len().checked_sub(ITEM_OWN_COLUMNS)?;
     let kept = schema.fields().iter().take(of_items);

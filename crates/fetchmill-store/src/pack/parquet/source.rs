@@ -1,4 +1,4 @@
-//! A file as the library reads it, at positions within its length.
+//! A file as the library reads it: at positions within its length.
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
@@ -8,11 +8,11 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Number of bytes to read ahead. Page headers have about a dozen bytes and are read one at a time.
+/// Number of bytes to read ahead. Page headers take about a dozen bytes, and the library reads them one at a time.
 const READ_AHEAD: usize = 512;
 
-/// A file read at positions, so that threads can share it without seeking. Lengths come from the file, so they are
-/// checked against its size before memory is allocated.
+/// A file that is read at positions, so that threads can share it without seeking. Lengths come from the file itself,
+/// so they are checked against its size before memory is allocated.
 #[derive(Debug, Clone)]
 pub(super) struct ShardBytes {
     file: Arc<File>,

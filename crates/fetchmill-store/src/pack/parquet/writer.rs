@@ -19,15 +19,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Maximum number of rows in a batch before it is encoded into pages.
+/// Maximum number of rows that are collected before they are encoded into pages.
 const BATCH_ROWS: usize = 1024;
-/// Maximum size of a batch in bytes. A larger object gets its own row group, so that no other is in memory with it.
+/// Maximum size of a batch in bytes. A larger object gets a row group of its own, so that it is alone in memory.
 const BATCH_BYTES: usize = MIB;
-/// Maximum size of a row group before encoding, as a multiple of its encoded size. This bounds the memory for reading
+/// Maximum size of a row group before encoding, as a multiple of its encoded size. This limits the memory for reading
 /// the row group back, however well it compresses.
 const EXPANSION_MAX: usize = 4;
 
-/// Creates an empty unnamed file for a compressed large body.
+/// Creates an empty file without a name, for the compressed form of a large body.
 pub type MakeScratch = Box<dyn Fn() -> io::Result<File> + Send>;
 
 /// Writes a shard.
@@ -37,14 +37,14 @@ pub struct ParquetEncoder<W: Write + Send> {
     /// Column writers of the open row group.
     open: Vec<ArrowColumnWriter>,
     batch: BatchBuilder,
-    /// Number of rows that have left `batch`.
+    /// Number of rows that have been moved out of `batch`.
     rows: u64,
     /// Total size in bytes of the names, bodies, URLs and kept values in the open row group.
     plain_bytes: usize,
     row_group_bytes: usize,
     columns: ExtraColumns,
     descriptor: Arc<SchemaDescriptor>,
-    /// End of the last commit, or 0 before the first.
+    /// Where the last commit ends. 0 before the first commit.
     committed_end: u64,
     /// Number of committed row groups.
     committed_groups: usize,
@@ -58,7 +58,7 @@ impl<W: Write + Send> std::fmt::Debug for ParquetEncoder<W> {
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard of objects with these columns. The size of a row group bounds the memory use.
+    /// Starts a shard of objects with these columns. The size of a row group limits memory use.
     pub fn new(
         to: W,
         row_group_bytes: usize,
@@ -97,13 +97,13 @@ impl<W: Write + Send> ParquetEncoder<W> {
     /// Appends an object whose body is in a file. `object.body` must be empty.
     pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
         if body.length() <= BATCH_BYTES as u64 {
-            // The body is small and is in a file only because memory was short, so write it as an ordinary row.
+            // The body is small and is in a file only because memory was scarce, so write it as an ordinary row.
             return self.push(&Object { body: &body.to_vec()?, ..*object });
         }
         self.push_alone(object, LargeSource::File(body))
     }
 
-    /// Appends the row of a target without an object. Errors are as for [`ParquetEncoder::push`].
+    /// Appends the row of a target without an object. For errors, see [`ParquetEncoder::push`].
     pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) -> io::Result<()> {
         self.batch.push_unfetched(target);
         self.write_full_batch()
@@ -116,7 +116,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// Writes a large object as its own row group without loading its body into memory.
+    /// Writes a large object as a row group of its own, without loading its body into memory.
     fn push_alone(&mut self, without_body: &Object<'_>, body: LargeSource<'_>) -> io::Result<()> {
         self.write_batch()?;
         self.flush(None)?;
@@ -168,7 +168,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         result.map_err(|error| self.file.inner().explain(error))
     }
 
-    /// Ends the open row group. `large` replaces its body column.
+    /// Ends the open row group. If `large` is given, it replaces the body column.
     fn end_group(&mut self, large: Option<&LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
         if self.open.is_empty() {
@@ -199,12 +199,12 @@ impl<W: Write + Send> ParquetEncoder<W> {
         &self.columns
     }
 
-    /// Returns the number of rows so far, which is also the position of the next row.
+    /// Returns the number of rows so far. The next row will have this position.
     pub fn rows(&self) -> u64 {
         self.rows + self.batch.rows() as u64
     }
 
-    /// Returns the approximate size of the file if it were finished now.
+    /// Returns the approximate size that the file would have if it were finished now.
     pub fn bytes(&self) -> usize {
         self.file.bytes_written() + self.open_bytes() + self.batch.bytes()
     }
@@ -214,7 +214,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.file.flushed_row_groups().len() + usize::from(!self.open.is_empty() || self.batch.rows() > 0)
     }
 
-    /// Ends the row group and appends the data that [`super::footer_of`] needs to complete the file. When this returns,
+    /// Ends the row group and appends the data from which [`super::footer_of`] can complete the file. On return,
     /// everything has been passed to the output.
     pub fn commit(&mut self) -> io::Result<&mut W> {
         self.encode_batch()?;
@@ -242,7 +242,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
 type StartedFile<W> = (SerializedFileWriter<OutputSlot<W>>, ArrowRowGroupWriterFactory);
 
-/// Starts a file without the Arrow schema in its footer, because all types follow from Parquet's.
+/// Starts a file whose footer does not contain the Arrow schema, because all types follow from those of Parquet.
 fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W>, ParquetError> {
     let schema = schema(columns);
     let root = ArrowSchemaConverter::new().convert(&schema)?.root_schema_ptr();
@@ -251,9 +251,9 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
     Ok((file, factory))
 }
 
-/// Holds the output until it is taken back, because the library returns it only after a final write of its own. Also
-/// keeps the errors of the operating system, because the library turns some into text, and users can act on an error
-/// number such as `ENOSPC`.
+/// Holds the output until it is taken back. The library would return it only after one more write. Also keeps the
+/// errors of the operating system, because the library turns some of them into text. Users can act on an error number
+/// such as `ENOSPC`.
 #[derive(Debug)]
 struct OutputSlot<W> {
     to: Option<W>,

@@ -1,5 +1,6 @@
-//! Lines of an archive's index (CDXJ) for the record of an object: the key of its URL, its time, and its location and
-//! contents as JSON. Fields, their order and their spaces match `cdxj-indexer`.
+//! Lines of the index (CDXJ) of a WARC file. A line contains the key of an object's URL, its time, and the location and
+//! contents of its record as JSON. The fields, their order and the spaces between them are the same as those of
+//! `cdxj-indexer`.
 
 use memchr::memmem::Finder;
 
@@ -15,15 +16,15 @@ use fetchmill_model::text::dates;
 
 /// Number of digits of a timestamp such as `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
-/// First field of a request record, which has no line.
+/// First field of a request record. Request records have no line.
 const REQUEST: &[u8] = b"WARC-Type: request\r\n";
 
-/// Makes the index lines of a file's records, with buffers that all records share.
+/// Makes the index lines for the records of a file. All records share the same buffers.
 pub struct CdxjLines {
     members: MemberReader,
     writer: LineWriter,
     header: Finder<'static>,
-    /// Where a member of the current record may start.
+    /// Positions at which a member of the current record may start.
     starts: Vec<usize>,
 }
 
@@ -48,7 +49,7 @@ impl CdxjLines {
 
     /// Returns the lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
     /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. The digests are
-    /// not computed again, because that would cost more than everything else.
+    /// not verified, because that would cost more than everything else.
     pub fn of(&mut self, record: &[u8], place: u64) -> Result<impl Iterator<Item = &[u8]>, Damage> {
         self.writer.clear();
         if self.add_without_requests(record, place).is_none() {
@@ -59,8 +60,8 @@ impl CdxjLines {
         Ok(starts.zip(&self.writer.ends).map(|(start, end)| &self.writer.lines[start..*end]))
     }
 
-    /// Adds the lines without unpacking the requests, of which each precedes its response. Returns `None` if the members
-    /// are not where their headers seem to be: compressed data may look like a header.
+    /// Adds the lines without decompressing the requests, each of which precedes its response. Returns `None` if the
+    /// members do not start where they seem to, because compressed data can look like a header.
     fn add_without_requests(&mut self, record: &[u8], place: u64) -> Option<()> {
         self.starts.clear();
         self.starts.extend(self.header.find_iter(record));
@@ -81,7 +82,7 @@ impl CdxjLines {
         Some(())
     }
 
-    /// Adds the lines of all members that are not requests. Compares each member with its CRC-32.
+    /// Adds the lines of all members that are not requests. Verifies the CRC-32 of each member.
     fn add_all(&mut self, record: &[u8], place: u64) -> Result<(), Damage> {
         let mut rest = record;
         while !rest.is_empty() {
@@ -103,7 +104,8 @@ impl std::fmt::Debug for CdxjLines {
     }
 }
 
-/// Returns whether a record is a request. Its checksum was verified, so comparing its start and end is enough.
+/// Returns whether a record is a request. Its checksum was verified before, so it is enough to compare its start and
+/// its end.
 fn is_request(record: &[u8]) -> bool {
     let fields = record.strip_prefix(VERSION).and_then(|fields| fields.strip_prefix(REQUEST));
     fields.is_some_and(|fields| fields.ends_with(RECORD_END))
@@ -113,7 +115,7 @@ struct LineWriter {
     json_file_name: Vec<u8>,
     keys: SurtWriter,
     date: Vec<u8>,
-    /// Lines of one record, one after another.
+    /// The lines of one record, one after another.
     lines: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -154,7 +156,7 @@ impl LineWriter {
     }
 }
 
-/// Writes the fields of a JSON object in ASCII. Fields without a value are left out.
+/// Writes the fields of a JSON object in ASCII, leaving out those without a value.
 struct CdxjFields<'l> {
     line: &'l mut Vec<u8>,
     separator: &'static [u8],
@@ -190,7 +192,7 @@ fn push_status(status: Option<u16>, line: &mut Vec<u8>) {
     line.extend_from_slice(digits.as_bytes());
 }
 
-/// Appends a field's bytes as UTF-8, or as one character for each byte if they are not UTF-8.
+/// Appends the bytes of a field as UTF-8. If they are not UTF-8, each byte becomes one character.
 fn push_bytes(bytes: &[u8], line: &mut Vec<u8>) {
     if bytes.iter().fold(true, |all, byte| all & is_plain(*byte)) {
         return line.extend_from_slice(bytes);

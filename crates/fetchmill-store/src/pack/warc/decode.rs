@@ -10,10 +10,11 @@ use fetchmill_model::object::{Micros, StoredObject};
 use fetchmill_model::reply::content_encoding::is_identity;
 use fetchmill_model::text::dates;
 
-/// Maximum number of fields in a record. The encoder writes up to twelve.
+/// Maximum number of fields in a record. The encoder writes twelve at most.
 const FIELDS_MAX: usize = 16;
 
-/// Reads an object written by [`super::WarcEncoder`]: one or two members, followed by two per redirect before it.
+/// Reads an object that [`super::WarcEncoder`] wrote: one or two members, followed by two for each redirect that led to
+/// the object.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct WarcDecoder;
 
@@ -34,7 +35,7 @@ impl Decoder for WarcDecoder {
     }
 }
 
-/// Checks the members after an object: pairs of records of the redirects before it, or nothing.
+/// Checks the members after an object. They must be pairs of records for the redirects that led to the object, if any.
 fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     let mut rest = members;
     while !rest.is_empty() {
@@ -52,7 +53,7 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Relevant fields of a record.
+/// Those fields of a record that matter here.
 pub(super) struct WarcRecord<'a> {
     pub(super) kind: &'a [u8],
     name: Option<&'a [u8]>,
@@ -74,7 +75,7 @@ impl<'a> WarcRecord<'a> {
         Ok(record)
     }
 
-    /// Parses a record whose bytes were already verified with another checksum.
+    /// Parses a record whose bytes were already verified with a different checksum.
     pub(super) fn without_digest(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];

@@ -33,40 +33,40 @@ const RESPONSE_TYPE: &[u8] = b"application/http; msgtype=response";
 /// Profile of `revisit` records for unchanged objects (WARC 1.1, 6.7.3).
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
-/// A target whose replies are written: its sequence number, its name, and its URL if it differs.
+/// A target whose replies are written: its sequence number, its name, and its URL if that is different.
 type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// Identifier of a record, without its brackets.
 type Uuid = [u8; 36];
 
-/// Last digit of an identifier. It distinguishes records with the same hash, such as a request and its reply. Their
-/// identifiers differ only in this digit, so they compress to a few bytes.
+/// Last digit of an identifier. It distinguishes records with the same hash, such as a request and its reply. Because
+/// their identifiers differ only in this digit, they compress to a few bytes.
 #[derive(Clone, Copy)]
 enum RecordKind {
     Info,
     Resource,
     Request,
     Response,
-    /// Request for a reply received instead of an object.
+    /// Request for a reply that arrived in place of an object.
     OtherRequest,
     OtherResponse,
 }
 
 /// Writes WARC records.
 pub struct WarcEncoder {
-    /// Request template without secrets.
+    /// Template for requests, without secrets.
     template: RequestTemplate,
     uri_start: Vec<u8>,
     names_are_urls: bool,
     opened_at: Micros,
     key: u64,
     shards: u64,
-    /// Seed of the hash, so that objects of different origins have different identifiers.
+    /// Seed of the hash. It makes the identifiers of objects from different origins differ.
     seed: u64,
     members: MemberWriter,
     buffers: RecordBuffers,
 }
 
-/// Buffers for an object, reused for the next.
+/// Buffers for an object, which are reused for the next one.
 #[derive(Default)]
 struct RecordBuffers {
     date: Vec<u8>,
@@ -78,8 +78,8 @@ struct RecordBuffers {
 }
 
 impl WarcEncoder {
-    /// Creates an encoder for an origin's objects. The first record of each shard contains the time and `key`, a number
-    /// that no other encoder of the job uses.
+    /// Creates an encoder for the objects of an origin. The first record of each shard contains the time, and `key`, a
+    /// number that no other encoder of the job uses.
     pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
@@ -97,7 +97,7 @@ impl WarcEncoder {
         }
     }
 
-    /// Returns the hash from which an object's identifiers are made.
+    /// Returns the hash that the identifiers of an object are made from.
     fn hash(&mut self, object: &Object<'_>) -> u128 {
         let identity = &mut self.buffers.identity;
         identity.clear();
@@ -109,7 +109,7 @@ impl WarcEncoder {
         xxh3_128_with_seed(identity, self.seed)
     }
 
-    /// Appends the replies received instead of an object, each with its request.
+    /// Appends the replies that arrived in place of an object, each with its request.
     pub fn encode_unfetched(&mut self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         self.replies((target.sequence, target.name, target.url), target.replies, out);
     }
@@ -188,8 +188,8 @@ impl WarcEncoder {
         write_object_fields(object, &mut self.buffers.record);
     }
 
-    /// Returns the identifiers of an object's request and response records, and its parsed head. `None` if the head is
-    /// unknown.
+    /// Returns the identifiers of an object's request and response records, and the parsed head of the reply. `None` if
+    /// the head is unknown.
     fn exchange<'o>(&mut self, object: &Object<'o>) -> Option<(Uuid, Uuid, StoredHead<'o>)> {
         let head = object.facts.head.unwrap_or_default();
         let (reply, _) = parse_head(head).filter(|(_, length)| *length == head.len())?;
@@ -197,7 +197,8 @@ impl WarcEncoder {
         Some((uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response), reply))
     }
 
-    /// Completes the open record with this block, and writes it as a gzip member without loading the body into memory.
+    /// Completes the open record with this block and writes it as a gzip member. The body is never in memory as a
+    /// whole.
     fn close_with_file(&mut self, block: &FileBlock<'_>, out: &mut dyn Write) -> io::Result<()> {
         let record = &mut self.buffers.record;
         let (whole, payload) = block.digests()?;
@@ -210,7 +211,7 @@ impl WarcEncoder {
         member.finish().map(drop)
     }
 
-    /// Returns the URL of an object that is not requested from the origin by its name.
+    /// Returns the object's own URL, unless the object is requested from the origin by its name.
     fn own_url<'o>(&self, object: &Object<'o>) -> Option<HttpUrl<'o>> {
         let named = self.names_are_urls.then_some(object.name);
         HttpUrl::parse(object.facts.url.or(named)?)
@@ -242,7 +243,7 @@ impl WarcEncoder {
         let record = &mut self.buffers.record;
         self.members.write(record, out);
         record.clear();
-        // Do not keep the memory of a large object for the rest of the job.
+        // Do not keep the memory of a large object for the whole job.
         record.shrink_to(BODY_MEMORY_BYTES_MAX);
     }
 }
@@ -317,7 +318,7 @@ impl RecordBuffers {
         dates::write_utc_micros(at, &mut self.date);
     }
 
-    /// Starts a record with the common fields.
+    /// Starts a record with the fields that all records have.
     fn open(&mut self, kind: &str, content_type: &[u8], id: &Uuid) {
         let record = &mut self.record;
         record.clear();
@@ -330,8 +331,8 @@ impl RecordBuffers {
     }
 }
 
-/// Returns the texts with which the request and reply records of nearly all objects start. Records of targets with
-/// their own URLs share a shorter start.
+/// Returns the texts with which nearly all request and reply records of objects start. If targets have their own URLs,
+/// the common start of their records is shorter.
 pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
     let known = if names_are_urls { b"http" } else { uri_start };
     [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
@@ -341,7 +342,8 @@ pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2]
     })
 }
 
-/// Appends the start of a record up to the end of its URI. Many records share this text, so they compress faster.
+/// Appends the start of a record up to the end of its URI. Many records share this text, which makes them faster to
+/// compress.
 fn write_beginning(kind: &str, content_type: &[u8], uri: &[u8], record: &mut Vec<u8>) {
     record.extend_from_slice(VERSION);
     write_field("WARC-Type", &[kind.as_bytes()], record);
@@ -365,7 +367,7 @@ fn write_digests(block: &DigestText, payload: Option<&DigestText>, length: u64, 
     record.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Block of a record whose body is in a file. Everything after the head is the payload.
+/// Block of a record whose body is in a file. The payload is everything after the head.
 struct FileBlock<'a> {
     head: &'a [u8],
     /// Bytes before the body. Not empty if the head announces chunks.
@@ -403,7 +405,7 @@ impl FileBlock<'_> {
     }
 }
 
-/// Completes the fields of a record and appends its block. The payload starts with part `payload`.
+/// Completes the fields of a record and appends its block. The payload starts with the part whose index is `payload`.
 fn close(block: &[&[u8]], payload: Option<usize>, record: &mut Vec<u8>) {
     let payload = payload.map(|from| digest(&block[from..]));
     let length = block.iter().map(|part| part.len() as u64).sum();
@@ -427,7 +429,7 @@ fn write_object_fields(object: &Object<'_>, record: &mut Vec<u8>) {
     }
 }
 
-/// Writes a field with trusted parts as its value.
+/// Writes a field whose value consists of trusted parts.
 fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(name.as_bytes());
     record.extend_from_slice(b": ");
@@ -437,7 +439,7 @@ fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(b"\r\n");
 }
 
-/// Writes an untrusted value. Escapes all but printable ASCII.
+/// Writes an untrusted value. Everything except printable ASCII is escaped.
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
@@ -447,7 +449,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an untrusted URI. Escapes spaces too.
+/// Writes an untrusted URI. Spaces are escaped as well.
 fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     for byte in uri {
         match byte {
@@ -457,7 +459,7 @@ fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a hash as a version 8 UUID (RFC 9562, 5.8).
+/// Returns a hash as a UUID of version 8 (RFC 9562, section 5.8).
 fn uuid(hash: u128, kind: RecordKind) -> Uuid {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = hash.to_be_bytes();

@@ -5,13 +5,13 @@ use libdeflater::{CompressionLvl, Compressor};
 use super::small_deflate::SmallDeflate;
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// Level of libdeflate. Level 6 does not make small records smaller, and takes two fifths longer.
+/// Compression level of libdeflate. Level 6 does not make small records any smaller but takes two fifths longer.
 const LEVEL: i32 = 1;
 /// The header that libdeflate writes: deflate, no time, the fastest level, an unknown system.
 pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
-/// Writes records as gzip members. Small ASCII records are compressed with a fixed code. Other records are compressed
-/// with libdeflate, which clears 128 KiB before it starts and computes a code for each record
+/// Writes records as gzip members. Small ASCII records are compressed with a fixed code. All others are compressed with
+/// libdeflate, which clears 128 KiB before it starts and computes a code for each record
 /// (docs/internals/decisions/0035).
 pub(super) struct MemberWriter {
     small: SmallDeflate,
@@ -19,7 +19,7 @@ pub(super) struct MemberWriter {
 }
 
 impl MemberWriter {
-    /// Creates a writer for records, many of which begin with one of these texts.
+    /// Creates a writer for records. Many of them begin with one of these texts.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         MemberWriter {
             small: SmallDeflate::new(beginnings),
@@ -34,7 +34,7 @@ impl MemberWriter {
         }
     }
 
-    /// Writes a small record. Returns `false` and appends nothing if the record contains a byte without a code.
+    /// Writes a small record. If the record contains a byte that has no code, returns `false` and appends nothing.
     fn write_small(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&HEADER);
@@ -50,7 +50,7 @@ impl MemberWriter {
     fn write_any(&mut self, record: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let mut room = self.compressor.gzip_compress_bound(record.len());
-        // The estimate is an upper bound, so the loop ends in the first round.
+        // The estimate is an upper bound, so the first round is always the last.
         let length = loop {
             out.resize(start + room, 0);
             match self.compressor.gzip_compress(record, &mut out[start..]) {
@@ -77,7 +77,7 @@ mod tests {
         out.split_off(6)
     }
 
-    /// Reads the member with two libraries, which must agree on content, checksum, size and end.
+    /// Reads the member with two libraries. They must agree on the content, checksum, size and end.
     fn assert_comes_back(record: &[u8]) {
         let packed = member(record);
         let mut content = vec![0; record.len()];
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(reader.into_inner(), b"next");
     }
 
-    /// Returns bytes without repetitions. They are the same in each run.
+    /// Returns bytes without repetitions, which are the same in each run.
     fn noise(length: usize) -> Vec<u8> {
         let block = |number: u64| xxhash_rust::xxh3::xxh3_128_with_seed(b"noise", number).to_le_bytes();
         (0..).flat_map(block).take(length).collect()

@@ -5,9 +5,9 @@ use libdeflater::{DecompressionError, Decompressor};
 use crate::pack::Damage;
 use fetchmill_model::limits::MIB;
 
-/// Maximum compression ratio of deflate.
+/// Highest compression ratio of deflate.
 const RATIO_MAX: usize = 1032;
-/// Buffer size for the first attempt to decompress a member of unknown size, such as a request.
+/// Size of the buffer for the first attempt to decompress a member of unknown size, such as a request.
 const GUESS_BYTES: usize = 4096;
 /// Size of the trailer of a member: checksum and size.
 const FOOTER_BYTES: usize = 8;
@@ -16,10 +16,10 @@ const KEPT_BYTES_MAX: usize = MIB;
 
 const DAMAGE: Damage = Damage("a gzip member is damaged");
 
-/// Reads many members, most of which are small. Compares each with its checksum.
+/// Reads many members, most of them small. Verifies the checksum of each.
 pub(super) struct MemberReader {
     inflater: Decompressor,
-    /// Content of the last member. It may be shorter than the buffer, which is used again.
+    /// Content of the last member, at the start of the buffer. The buffer may be longer and is reused.
     buffer: Vec<u8>,
 }
 
@@ -56,12 +56,12 @@ fn inflate<'m>(
 ) -> Result<(usize, &'m [u8]), Damage> {
     // The size is stored modulo 4 GiB, so larger contents cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // This is the size of the last member. It is exact for a single member, and often sufficient for the first of two.
+    // This is the size of the last member. It is exact if there is only one, and often sufficient for the first of two.
     let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
     let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
     loop {
         if buffer.len() < room {
-            // The system provides zeroed pages, and untouched pages take no memory.
+            // The system provides zeroed pages, and pages that are never touched take no memory.
             *buffer = vec![0; room];
         }
         match inflater.gzip_decompress(members, buffer) {
@@ -77,8 +77,8 @@ fn inflate<'m>(
     }
 }
 
-/// Returns the bytes after a member. libdeflate does not report where the member ends, but the member's trailer can be
-/// computed from the content.
+/// Returns the bytes after a member. libdeflate does not report where a member ends, but its trailer can be computed
+/// from the content.
 fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
     let mut footer = [0; FOOTER_BYTES];
     footer[..4].copy_from_slice(&libdeflater::crc32(content).to_le_bytes());

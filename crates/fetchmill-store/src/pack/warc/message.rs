@@ -1,4 +1,5 @@
-//! A reply as an HTTP message: its parsed head, and the single chunk that holds the body if the head announces chunks.
+//! A reply as an HTTP message. Parses the head, and handles the single chunk that contains the body if the head
+//! announces chunks.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -8,14 +9,14 @@ use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use fetchmill_model::object::Seconds;
 use fetchmill_model::text::dates;
 
-/// Bytes after the single chunk: its line end, and the last chunk.
+/// Bytes that follow the single chunk: its line end, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
-/// The complete chunked body if the body is empty.
+/// The whole chunked body if the body is empty.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// Hexadecimal digits of a `u64`.
+/// Number of hexadecimal digits of a `u64`.
 const CHUNK_DIGITS_MAX: usize = 16;
 
-/// Fields of a head about its object.
+/// Those fields of a head that describe the object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredHead<'a> {
     pub(super) status: u16,
@@ -26,8 +27,8 @@ pub(super) struct StoredHead<'a> {
     pub(super) last_modified: Option<Seconds>,
 }
 
-/// Parses the head at the start of a message. Returns it with its length, or `None` if there is no head. If a field
-/// occurs several times, the first one counts.
+/// Parses the head at the start of a message. Returns the head and its length, or `None` if there is no head. If a
+/// field occurs several times, the first one counts.
 pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
@@ -74,7 +75,7 @@ impl<'a> StoredHead<'a> {
     }
 }
 
-/// Returns the bytes before and after a chunked body of this length. `start` is the buffer for the bytes before it.
+/// Returns the bytes before and after a chunked body of this length. `start` is a buffer for the bytes before the body.
 pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static [u8]) {
     start.clear();
     if length == 0 {
@@ -85,7 +86,7 @@ pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static
     (start, CHUNK_END)
 }
 
-/// Returns the body in the single chunk. `None` for anything but the format of [`chunk_around`].
+/// Returns the body in the single chunk. `None` if the format is not exactly that of [`chunk_around`].
 pub(super) fn unchunked(payload: &[u8]) -> Option<&[u8]> {
     if payload == LAST_CHUNK {
         return Some(b"");

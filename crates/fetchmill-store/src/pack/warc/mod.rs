@@ -1,22 +1,23 @@
-//! WARC 1.1: the request and the response of each object as sent over the wire, each in a gzip member.
+//! WARC 1.1: the request and the response of each object as they were sent over the wire, each in a gzip member of its
+//! own.
 //!
 //! # Rules
-//! - An object's two members form one record of a pack, so neither exists without the other. With `--keep-failed`, the
-//!   members of the redirects before the object follow in the same record.
-//! - The head of a reply is kept byte for byte. The client has removed any chunking. If the head announces chunks, the
-//!   body is written as a single chunk, so that the message matches its head. Digests cover that message, as `warcio
-//!   check` expects.
-//! - A reply received instead of an object is not a record of a pack. Such replies are in separate files
-//!   ([`crate::results`]). If the body is truncated, the record has `WARC-Truncated`. A 304 is a `revisit`.
-//! - An object with an unknown head is a `resource` record. No head is invented.
+//! - The two members of an object form one record of a pack, so neither exists without the other. With `--keep-failed`,
+//!   the members of the redirects that led to the object follow in the same record.
+//! - The head of a reply is kept byte for byte. The client has already removed any chunked framing. If the head
+//!   announces chunks, the body is written as a single chunk, so that the message matches its head. Digests cover this
+//!   message, as `warcio check` expects.
+//! - A reply that arrived in place of an object is not a record of a pack. Such replies are in separate files
+//!   ([`crate::results`]). If the body is truncated, the record contains `WARC-Truncated`. A 304 is a `revisit`.
+//! - An object whose head is unknown is a `resource` record. Heads are never invented.
 //! - No secrets of a request are stored, and untrusted bytes never become part of a field's syntax.
-//! - A record's identifier is computed from its contents, so an object always gets the same identifier.
+//! - The identifier of a record is computed from its contents, so an object always gets the same identifier.
 //!
-//! If an object has a URL besides its name, `WARC-Target-URI` contains that URL. `Fetchmill-Url` contains it unchanged,
-//! so that it can be restored. The request record is for this URL.
+//! If an object has a URL besides its name, `WARC-Target-URI` contains that URL, and the request record is for it.
+//! `Fetchmill-Url` contains the URL unchanged, so that it can be restored.
 //!
 //! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fetchmill's own
-//! fields. A reader cannot derive the name from a URI without knowing the prefix and suffix.
+//! fields. To derive the name from a URI, a reader would need to know the prefix and the suffix.
 
 mod cdxj;
 mod decode;
@@ -38,20 +39,20 @@ use sha1::{Digest as _, Sha1};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 
-/// Origin of a shard's objects.
+/// Origin of the objects in a shard.
 #[derive(Debug, Clone)]
 pub struct WarcOrigin {
-    /// Template that reproduces the requests as sent. Its secrets are not stored.
+    /// Template that reproduces the requests as they were sent, but without secrets in the stored form.
     pub template: RequestTemplate,
-    /// Scheme, host and port, as `http://host:port` without user and password.
+    /// Scheme, host and port, as in `http://host:port`, without user and password.
     pub uri_start: String,
-    /// Whether an object's name is its URL unless the object has a separate URL, as for a list. A name that is not a
+    /// Whether the name of an object is its URL if the object has no separate one, as in a list. A name that is not a
     /// URL is requested from the origin.
     pub names_are_urls: bool,
 }
 
 impl WarcOrigin {
-    /// Creates the origin for the objects of a list, which have their own origins. All requests have these fields.
+    /// Creates the origin for the objects of a list, each of which has its own origin. All requests have these fields.
     pub fn of_list(fields: &[(&str, &str)]) -> Result<Self> {
         let template = RequestTemplate::new("localhost", "/", "", fields)?;
         Ok(WarcOrigin { template, uri_start: "http://localhost".into(), names_are_urls: true })
@@ -60,12 +61,12 @@ impl WarcOrigin {
 
 /// First line of a record.
 const VERSION: &[u8] = b"WARC/1.1\r\n";
-/// Bytes after a record's block.
+/// Bytes that follow the block of a record.
 const RECORD_END: &[u8] = b"\r\n\r\n";
-/// Content type of a resource with an unknown type.
+/// Content type of a resource whose type is unknown.
 const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 
-/// Returns the digest of bytes as a field value.
+/// Returns the digest of some bytes, in the form of a field value.
 fn digest(parts: &[&[u8]]) -> DigestText {
     let mut sha1 = Sha1::new();
     for part in parts {

@@ -1,19 +1,19 @@
-//! Deflate (RFC 1951) for small ASCII records. It uses one block with a fixed code, so that no statistics and no code
-//! are computed for a record of a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
+//! Deflate (RFC 1951) for small ASCII records. Each record is one block with a fixed code, so no statistics and no code
+//! have to be computed for a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
 
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// Start of a block. It marks the last block, and contains the code lengths [`LITERAL_LENGTHS`] and
-/// [`DISTANCE_LENGTHS`] as encoded in section 3.2.7.
+/// Start of a block. It marks the block as the last one, and contains the code lengths [`LITERAL_LENGTHS`] and
+/// [`DISTANCE_LENGTHS`], encoded as in section 3.2.7.
 const BLOCK_START: [u8; 52] = [
     0xe5, 0x55, 0xe7, 0x76, 0xd3, 0x30, 0x14, 0xfe, 0x8d, 0xcf, 0xf1, 0x3b, 0x88, 0xb2, 0xa1, 0xb2, 0x25,
     0x79, 0x8b, 0x52, 0x48, 0x93, 0x8e, 0x74, 0x93, 0xba, 0x14, 0xca, 0x54, 0xe4, 0x1b, 0xc7, 0xd4, 0xb1,
     0x8d, 0x2d, 0x03, 0x61, 0x3d, 0x3b, 0xc7, 0x69, 0xa0, 0xec, 0xbd, 0xd1, 0x1e, 0xf7, 0x7e, 0x77, 0x69,
     0x00,
 ];
-/// Number of used bits in the last byte of the block's start.
+/// Number of bits used in the last byte of the block's start.
 const BLOCK_START_BITS: u32 = 410 % 8;
-/// Code length in bits for each byte below 128, or 0 for a byte without a code.
+/// Code length in bits for each byte below 128. 0 means that the byte has no code.
 const LITERAL_LENGTHS: &[u8; 128] = b"0000000009600600000000000000000059899999999985665556666666598989\
                                       9787788887888888897868989989999995756476769867666966569997999990";
 /// Code lengths for the end of the block and the length classes of matches.
@@ -21,29 +21,29 @@ const LENGTH_LENGTHS: &[u8; 29] = b"90678799899999999999999999999";
 /// Code lengths for the distance classes that occur in small records.
 const DISTANCE_LENGTHS: &[u8; 22] = b"5555555555443444445555";
 
-/// Minimum and maximum match length: one hashed word, and the longest length of the second-to-last class. The last
-/// class consists of the length 258 alone, which has no code here.
+/// Minimum and maximum length of a match: one hashed word, and the longest length in the second-to-last class. The last
+/// class contains only the length 258, which has no code here.
 const MATCH_MIN: usize = 4;
 const MATCH_MAX: usize = 257;
-/// Length represented by the first class.
+/// Length that the first class represents.
 const LENGTH_FIRST: usize = 3;
-/// Size of the hash table as a power of two. The table takes 2 KiB, which are copied per record.
+/// Size of the hash table, as a power of two. The table takes 2 KiB, which are copied for each record.
 const HASH_BITS: u32 = 10;
 /// Maximum code length in bits.
 const BITS_MAX: usize = 9;
 /// Number of bytes per store. A writer needs this much space after its end.
 const STORE_BYTES: usize = 8;
-/// Number of literals combined before a store. They fit next to the bits left from the previous store, which are fewer
-/// than eight.
+/// Number of literals that are combined before a store. They fit together with the bits that the previous store left,
+/// which are fewer than eight.
 const LITERALS_AT_ONCE: usize = 6;
 
 const _: () = assert!(LITERALS_AT_ONCE * BITS_MAX + 7 < STORE_BYTES * u8::BITS as usize);
 
-/// Code of a symbol. Its first bit is the lowest.
+/// Code of a symbol. The lowest bit comes first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Code {
     bits: u16,
-    /// Number of bits, or 0 if the symbol has no code.
+    /// Number of bits. 0 means that the symbol has no code.
     count: u8,
 }
 
@@ -52,7 +52,7 @@ struct Code {
 pub(super) struct SmallDeflate {
     codes: Codes,
     beginnings: Vec<Beginning>,
-    /// Initial state for records that have none of the known beginnings.
+    /// Initial state for records that start with none of the known texts.
     nothing: Beginning,
 }
 
@@ -65,7 +65,7 @@ struct Codes {
     distances: [Code; DISTANCE_LENGTHS.len()],
 }
 
-/// A text with which many records start, compressed once for all of them.
+/// A text that many records start with, compressed once for all of them.
 #[derive(Debug)]
 struct Beginning {
     text: Vec<u8>,
@@ -79,8 +79,8 @@ struct Beginning {
 /// Finds repetitions in a record.
 #[derive(Debug, Clone)]
 struct MatchFinder {
-    /// Last position of each word, by hash. An unused entry refers to the first word, which is harmless because words
-    /// are compared.
+    /// Last position of each word, by hash. An unused entry refers to the first word. This does no harm, because the
+    /// words are compared.
     seen: [u16; 1 << HASH_BITS],
     /// Position of the next word to look for.
     position: usize,
@@ -89,7 +89,7 @@ struct MatchFinder {
 }
 
 impl SmallDeflate {
-    /// Creates a compressor for records that often start with one of these texts. The first matching text is used.
+    /// Creates a compressor for records that often start with one of these texts. The first text that matches is used.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         let codes = Codes::new();
         let short = beginnings.iter().filter(|text| text.len() <= WARC_SMALL_RECORD_BYTES_MAX);
@@ -100,8 +100,8 @@ impl SmallDeflate {
         }
     }
 
-    /// Appends the compressed record. Returns `false` and appends nothing if the record is too long or contains a byte
-    /// without a code.
+    /// Appends the compressed record. If the record is too long or contains a byte that has no code, returns `false`
+    /// and appends nothing.
     pub(super) fn write(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         if record.len() > WARC_SMALL_RECORD_BYTES_MAX || !has_codes(record) {
             return false;
@@ -151,8 +151,9 @@ impl Beginning {
 }
 
 impl MatchFinder {
-    /// Writes everything up to the last match. Every word is recorded, but a match is searched for only at every second
-    /// one. Matches that start one byte earlier are still found, so only four-byte matches in between are missed.
+    /// Writes everything up to the last match. Every word is recorded, but matches are searched for only at every
+    /// second one. Matches that start one byte earlier are still found, so only four-byte matches in between are
+    /// missed.
     #[inline]
     fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
         let (mut position, mut written) = (self.position, self.written);
@@ -176,7 +177,7 @@ impl MatchFinder {
         (self.position, self.written) = (position, written);
     }
 
-    /// Records a word's position. Returns its previous position, or an arbitrary one.
+    /// Records the position of a word. Returns its previous position, or an arbitrary one.
     #[inline]
     fn note(&mut self, word: u32, position: usize) -> usize {
         usize::from(std::mem::replace(&mut self.seen[hash(word)], position as u16))
@@ -226,19 +227,19 @@ impl Codes {
     }
 }
 
-/// Returns whether all bytes have a code: printable characters, tab, CR and LF.
+/// Returns whether all bytes have a code. These are printable characters, tab, CR and LF.
 #[inline]
 fn has_codes(record: &[u8]) -> bool {
     record.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Returns the maximum compressed size. A match takes up to 28 bits and covers at least four bytes.
+/// Returns the largest possible compressed size. A match takes up to 28 bits and covers at least four bytes.
 fn packed_max(bytes: usize) -> usize {
     BLOCK_START.len() + (bytes + 1) * BITS_MAX / 8 + 1 + STORE_BYTES
 }
 
-/// Writes a value as its class and the remaining bits. The class consists of the value's highest bit and the next
-/// `kept` bits.
+/// Writes a value as its class and its low bits. The class is determined by the value's highest bit and the next `kept`
+/// bits.
 #[inline]
 fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>) {
     let value = value as u32;
@@ -264,14 +265,14 @@ fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     length + before[length..].iter().zip(&here[length..]).take_while(|(one, other)| one == other).count()
 }
 
-/// Returns the four bytes at a position, if there are four.
+/// Returns the four bytes at a position. `None` if there are fewer.
 #[inline]
 fn word_at(record: &[u8], position: usize) -> Option<u32> {
     let word = record.get(position..position + MATCH_MIN)?.first_chunk()?;
     Some(u32::from_le_bytes(*word))
 }
 
-/// Returns the table index of a word: the highest bits of a product (Knuth's method).
+/// Returns the index of a word in the table: the highest bits of a product (Knuth's method).
 #[inline]
 fn hash(word: u32) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
@@ -313,7 +314,7 @@ impl<'o> BitWriter<'o> {
         self.count += count;
     }
 
-    /// Stores whole bytes, which leaves fewer than eight bits.
+    /// Stores whole bytes. Fewer than eight bits remain.
     #[inline]
     fn store(&mut self) {
         self.out[self.stored..][..STORE_BYTES].copy_from_slice(&self.bits.to_le_bytes());
@@ -333,7 +334,7 @@ impl<'o> BitWriter<'o> {
 mod tests {
     use super::*;
 
-    /// Returns which share of all bit sequences the codes use.
+    /// Returns the share of all bit sequences that the codes use.
     fn share(codes: &[Code]) -> f64 {
         codes.iter().filter(|code| code.count > 0).map(|code| 0.5_f64.powi(code.count.into())).sum()
     }
