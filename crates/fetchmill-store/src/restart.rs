@@ -1,11 +1,11 @@
 //! Restarts a destination: removes the files of its job, and then the job itself.
 //!
-//! A fact in the journal says that the removal has begun. From then on the job cannot continue: each later run first
-//! completes the removal. The last step is one transaction that empties the journal. Until then, everything that shows
-//! which files belong to the job stays where it is, so the removal can be repeated after a kill.
+//! A fact in the journal says that the removal has begun. From then on, the job cannot continue: each later run
+//! completes the removal first. The last step is one transaction that empties the journal. Until then, everything that
+//! shows which files belong to the job stays where it is, so that the removal can be repeated after a kill.
 //!
-//! Only files that the job has put in place are removed. If a shard is still among the open shards, or an object is
-//! still in the stage, then a file with its final name does not belong to the job.
+//! Only files that the job has moved into place are removed. A shard may still be among the open shards, and an object
+//! may still be in the stage. In these cases, a file with the final name does not belong to the job.
 
 use std::path::Path;
 
@@ -22,14 +22,15 @@ use fetchmill_model::outcome::{Runs, SealedShard, ShardEnd};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Counts of removed files.
+/// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Number of files.
     pub files: u64,
     /// Size of the files.
     pub bytes: u64,
-    /// Number of files that have the name of a file of the job but were not removed, because they differ from it.
+    /// Number of files that were not removed although they are named like files of the job, because they differ from
+    /// those.
     pub left: u64,
 }
 
@@ -40,9 +41,9 @@ impl Removed {
     }
 }
 
-/// Removes a destination's job if `is_asked`, or if an earlier run has begun to remove it. Returns `None` if there is
-/// nothing to remove. The caller must hold the lock. `command` is the command of the new job: if the removal is killed,
-/// `resume` must not fetch the removed job again.
+/// Removes the job of a destination if `is_asked`, or if an earlier run has begun to remove it. Returns `None` if there
+/// is nothing to remove. The caller must hold the lock. `command` is the command of the new job. If the removal is
+/// killed, it keeps `resume` from fetching the removed job again.
 pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
     if !place.journal_path().exists() || !is_asked && !is_restarting(place)? {
         return Ok(None);
@@ -62,7 +63,7 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
         None => Some(UnplacedObjects::find(place, &journal)?),
         Some(_) => None,
     };
-    // From here on the job cannot continue, so everything above must be readable.
+    // From here on, the job cannot continue, so everything above must be readable.
     journal.begin_restart(command)?;
     let removed = match format.extension() {
         None => remove_objects(place, &journal, &unplaced.unwrap_or_default())?,
@@ -77,8 +78,8 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
     Ok(Some(removed))
 }
 
-/// Removes folders that the journal no longer needs after it was emptied. If a kill prevents this, the next run removes
-/// their contents as data without a receipt.
+/// Removes folders that are not needed any more once the journal is empty. If a kill prevents this, the next run
+/// removes their contents as data without a commit record.
 fn remove_folders(place: &JobLocation) -> Result<()> {
     let hidden = ShardFolder::new(&place.dest, "", true);
     let of_state = [place.failures_path(), place.manifests_path(), place.stage_path()];
@@ -88,7 +89,7 @@ fn remove_folders(place: &JobLocation) -> Result<()> {
     Ok(())
 }
 
-/// Removes shards, their manifests and indexes, and the files about targets without an object.
+/// Removes shards, their manifests and indexes, and the files that describe targets without an object.
 fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: UnfetchedFiles) -> Result<Removed> {
     let open_path = shard_folder.open_path();
     let is_placed = |open: &str| !open_path.join(open).exists();
@@ -120,7 +121,7 @@ fn remove_shards(journal: &Journal, shard_folder: &ShardFolder, files: Unfetched
     Ok(removed)
 }
 
-/// Removes a file unless it is missing or its size differs from what was stored.
+/// Removes a file, unless it is missing or its size differs from what was stored.
 fn remove_file(path: &Path, stored: &ShardEnd, removed: &mut Removed) -> Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !found.is_file() || found.len() != stored.end {
@@ -159,12 +160,12 @@ fn remove_objects(place: &JobLocation, journal: &Journal, unplaced: &UnplacedObj
     Ok(removed)
 }
 
-/// Objects that have a row but were not put in place, because something else had their name or because the job was
+/// Objects that have a row but were not moved into place, because something else had their name or because the job was
 /// killed first.
 #[derive(Default)]
 struct UnplacedObjects {
-    /// Targets that failed, including those that wait for another attempt. Takes one bit per target of the job: 125 kB
-    /// for a million.
+    /// Targets that failed, including those that wait for another attempt. Takes one bit per target of the job, which
+    /// is 125 kB for a million targets.
     failed: Bits,
     /// Objects of committed windows, and the stage in which they may still be.
     staged: Vec<(Runs, Stage)>,

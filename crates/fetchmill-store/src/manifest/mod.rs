@@ -1,8 +1,8 @@
 //! The manifest of a shard: a file next to the shard with one row per object.
 //!
-//! With a manifest, a few reads find a name among ten million, and `ls` lists objects without reading bodies. The manifest
-//! tells `verify` which objects should exist. It also contains the names of damaged or lost objects, so that these can be
-//! planned again.
+//! With a manifest, a few reads find a name among ten million, and `ls` lists objects without reading bodies. From a
+//! manifest, `verify` learns which objects should exist. A manifest also contains the names of damaged or lost objects,
+//! so that these can be planned again.
 //!
 //! While its shard is open, the manifest is a log of frames (`frame`). The commit record contains its length, and
 //! anything after that is ignored. On sealing, a hash table and a directory of the frames are appended (`index`):

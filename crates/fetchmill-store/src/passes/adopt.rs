@@ -1,4 +1,4 @@
-//! Takes over the destination of a finished job for a sync. The stored objects of the job become the first base.
+//! Takes over the destination of a finished job for a sync. The objects that the job stored become the first base.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use fetchmill_model::name;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::parse_utc_to_the_second;
 
-/// Contents of a job's state folder apart from `job.sqlite`, which is removed last.
+/// Contents of a job's state folder without `job.sqlite`, which is removed last.
 const OF_A_JOB: [&str; 8] =
     ["manifests", "failures", "stage", "open", "index", "job.sqlite-wal", "job.sqlite-shm", "state"];
 
-/// A destination to take over, and its first base.
+/// A destination that is taken over, and its first base.
 #[derive(Clone, Copy)]
 pub(super) struct Adoption<'a> {
     pub(super) place: &'a JobLocation,
@@ -35,7 +35,8 @@ pub(super) struct Adoption<'a> {
     pub(super) filters: &'a str,
 }
 
-/// Takes over a job's destination. Returns the number of objects. After a kill, another call continues.
+/// Takes over the destination of a job. Returns the number of objects. If the process is killed, another call
+/// continues.
 pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     let Adoption { place, format, .. } = *adoption;
     let status = read_status(place)?;
@@ -55,14 +56,14 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     Ok(count)
 }
 
-/// Writes the base that a takeover would write, and leaves the job unchanged. Returns the number of objects.
+/// Writes the base that a takeover would write, but leaves the job unchanged. Returns the number of objects.
 pub(super) fn preview(adoption: &Adoption<'_>) -> Result<u64> {
     let status = read_status(adoption.place)?;
     must_fit(adoption.place, adoption.format, &status)?;
     make_base(adoption, &status)
 }
 
-/// Writes the first base, unless it is there already. Returns the number of objects.
+/// Writes the first base if it does not exist yet. Returns the number of objects.
 fn make_base(adoption: &Adoption<'_>, status: &Status) -> Result<u64> {
     let Adoption { place, format, base, source, filters } = *adoption;
     let rules = JobRules::of(place)?;
@@ -70,7 +71,7 @@ fn make_base(adoption: &Adoption<'_>, status: &Status) -> Result<u64> {
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
         db.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
-        // Use the start of the job as the time. Objects were fetched later, so they can only be newer.
+        // Use the start of the job as the time. The objects were fetched later, so they can only be newer.
         let started_at =
             status.started_at.as_deref().and_then(|text| parse_utc_to_the_second(text.as_bytes()));
         let adopted = Adopted { db: &db, base, checked_at: started_at.unwrap_or_default() as i64 };
@@ -97,7 +98,7 @@ fn make_base(adoption: &Adoption<'_>, status: &Status) -> Result<u64> {
     Ok(count as u64)
 }
 
-/// Checks whether a sync can take over a job's destination.
+/// Fails if a sync cannot take over the destination of a job.
 fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> {
     let shown = place.dest.display();
     let refuse = |why: &str| {
@@ -162,7 +163,7 @@ impl Adopted<'_> {
                     if name::to_path(row.name, &mut path).is_err() {
                         continue;
                     }
-                    // A missing file will be fetched. A file of another size was changed by something else.
+                    // A missing file will be fetched. A file of a different size was changed by something else.
                     let Some(PathState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
                     let length = row.length as i64;
                     let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
@@ -220,14 +221,14 @@ impl Adopted<'_> {
     }
 }
 
-/// Removes the failures of the job. They are outdated once a pass has fetched some of the targets.
+/// Removes the records of the job's failures. They are outdated once a pass has fetched some of these targets.
 fn remove_failures(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
     take_back_unfetched(journal, &ShardFolder::new(&place.dest, extension, true), UnfetchedFiles::Failures)?;
     journal.forget_unfetched()
 }
 
-/// Removes indexes that the job has only by default. A sync rewrites shards and does not update their indexes.
+/// Removes indexes that the job has only by default. A sync rewrites shards without updating their indexes.
 fn remove_indexes(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
     let shard_folder = ShardFolder::new(&place.dest, extension, true);
@@ -244,7 +245,7 @@ fn remove_folder(path: &Path) -> Result<()> {
     durable::remove_folder(path).map_err(|error| Error::storage("remove", path, error))
 }
 
-/// Removes the state of the job, because the base now contains it.
+/// Removes the state of the job, because the base contains it now.
 fn forget_job(place: &JobLocation) -> Result<()> {
     for name in OF_A_JOB {
         let path = place.state.join(name);

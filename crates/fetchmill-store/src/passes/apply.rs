@@ -1,5 +1,5 @@
-//! Applies each planned object at the end of a pass. Files are moved to their places and removed one by one
-//! ([`super::placed_files`]). Shards were already swapped ([`super::synced_shards`]).
+//! Applies each planned object at the end of a pass. Files are moved into place and removed one by one
+//! ([`super::placed_files`]). Shards have already been swapped ([`super::synced_shards`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::journal::sqlite_error_of;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::FailureKind;
 
-/// Number of objects between two checks of the time, whose rows are in memory.
+/// Number of objects between two checks of the time. Their rows are in memory.
 const SLICE: i64 = 500;
 /// Outcomes of the planned objects, for [`super::conclude`].
 const TABLE: &str = "
@@ -34,7 +34,7 @@ WHERE p.action != ?1 AND (?2 IS NULL OR p.name > ?2) ORDER BY p.name LIMIT ?3";
 pub(super) struct Application {
     pub(super) db: Connection,
     path: std::path::PathBuf,
-    /// `None` if the objects are in shards.
+    /// The files of the destination. `None` if the objects are in shards.
     files: Option<PlacedFiles>,
     stage: ApplyStage,
     last: Option<Vec<u8>>,
@@ -153,8 +153,8 @@ impl Application {
     }
 }
 
-/// Returns the outcome of an object that its job did not store. An object that was skipped after a conditional request
-/// has not changed.
+/// Returns the outcome of an object that the job did not store. An object that was skipped after a conditional request
+/// is unchanged.
 fn not_stored(object: &PlannedObject, outcome: &str) -> Applied {
     match outcome {
         "skipped" => Applied::of("unchanged"),

@@ -1,10 +1,10 @@
-//! Decides whether a listed object may differ from the one in the destination. Only this module contains that rule.
+//! Decides whether a listed object may differ from the one in the destination. No other module decides this.
 
 use rusqlite::{Row, Rows};
 
 use super::listing::ListedObject;
 
-/// Tolerance for a listed time in seconds. Listed times have a resolution of one second and may be rounded.
+/// Tolerance for a listed time, in seconds. Listed times have a resolution of one second and may be rounded.
 const TIME_SLACK: i64 = 2;
 /// Columns read by [`BaseObject::of_row`].
 pub(super) const BASE_COLUMNS: &str = "name, url, listed_size, listed_etag, listed_modified, etag, modified, length, \
@@ -48,15 +48,17 @@ impl BaseObject {
         rows.next()?.map(BaseObject::of_row).transpose()
     }
 
-    /// Returns whether an unchanged modification time proves that the object is unchanged. If an object was written in
-    /// the second in which it was fetched, it may have been written again in that second. A server that derives ETags
-    /// from times and sizes would not notice that either, so no conditional request is sent (RFC 9110, 8.8.2.2).
+    /// Returns whether an unchanged modification time proves that the object is unchanged. An object that was written
+    /// in the same second in which it was fetched may have been written once more in that second. A server that derives
+    /// ETags from times and sizes would not notice this either, so no conditional request is sent (RFC 9110, section
+    /// 8.8.2.2).
     fn is_settled(&self) -> bool {
         let times = [self.listed_modified, self.modified];
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
     }
 
-    /// Returns the `ETag` in the form used in listings. `None` for a weak one, because it does not identify the bytes.
+    /// Returns the `ETag` in the form that listings use. `None` if it is weak, because a weak one does not identify the
+    /// bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
             return self.listed_etag.as_deref();
@@ -66,14 +68,14 @@ impl BaseObject {
     }
 }
 
-/// Action for a listed object.
+/// What to do with a listed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// Do nothing, because the object is the same as in the destination.
     Unchanged,
     /// Fetch the object, because it is new or has changed.
     Fetch,
-    /// Send a conditional request, because the listing does not show whether it has changed.
+    /// Send a conditional request, because the listing does not show whether the object has changed.
     Ask,
 }
 

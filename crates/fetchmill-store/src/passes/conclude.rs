@@ -1,4 +1,4 @@
-//! Ends a pass by updating the base to the destination's new contents, in one transaction.
+//! Ends a pass by updating the base to the new contents of the destination, in one transaction.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,13 +24,13 @@ pub struct SyncLedger {
     pub absent: u64,
     /// Objects that could not be fetched or moved into place.
     pub failed: u64,
-    /// Rows with a name that was listed before.
+    /// Rows whose name was listed before.
     pub skipped: u64,
     /// Files that were removed.
     pub removed: u64,
-    /// Files that are gone from the source but were changed locally and so are kept.
+    /// Files that are gone from the source but are kept, because they were changed locally.
     pub not_removed: u64,
-    /// Files that are gone from the source but kept, because deletion was not requested.
+    /// Files that are gone from the source but are kept, because deletion was not requested.
     pub kept: u64,
     /// Total size of the fetched objects in bytes.
     pub bytes: u64,
@@ -58,7 +58,7 @@ DELETE FROM failures;
 INSERT INTO failures SELECT name, result, kind, detail FROM temp.applied
 WHERE result IN ('absent', 'failed', 'not_removed')";
 
-/// Updates the base and returns the pass's results.
+/// Updates the base and returns the results of the pass.
 pub(super) fn conclude(
     db: &Connection,
     path: &Path,

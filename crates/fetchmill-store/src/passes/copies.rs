@@ -1,4 +1,5 @@
-//! A separate database of the rewritten shards and the shards that they replace. The database is complete or absent.
+//! A separate database that describes the rewritten shards and the shards that they replace. It is either complete or
+//! absent.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use crate::journal::{read_file_name, sqlite_error_of};
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{SealedShard, ShardEnd, ShardNumber};
 
-/// `replaced.copy` is the row of the copy with the remaining objects. NULL if no object remains.
+/// `replaced.copy` is the row of the copy that contains the remaining objects. It is NULL if no object remains.
 const TABLES: &str = "
 CREATE TABLE copies (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
@@ -49,7 +50,7 @@ impl CopiesWriter {
         Ok(self.db.last_insert_rowid())
     }
 
-    /// Records a shard that `copy` replaces. Without `copy`, no object of the shard remains.
+    /// Records a shard that `copy` replaces. `copy` is `None` if no object of the shard remains.
     pub(super) fn note_replaced(&self, number: ShardNumber, copy: Option<i64>) -> Result<()> {
         let done = self.db.execute("INSERT INTO replaced VALUES (?, ?)", params![number as i64, copy]);
         done.map(drop).map_err(|error| sqlite_error_of(&self.made, &error))
@@ -63,7 +64,7 @@ impl CopiesWriter {
 
 /// Contents of the database.
 pub(super) struct Copies {
-    /// Rewritten shards, with the shards that each replaces.
+    /// Rewritten shards, each with the shards that it replaces.
     pub(super) sealed: Vec<SealedShard>,
     /// Shards of which no object remains.
     pub(super) emptied: Vec<ShardNumber>,

@@ -8,18 +8,18 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// Cache size of a database in KiB, which bounds the memory of a pass for any number of objects. Sorting uses the same
-/// amount again.
+/// Cache size of a database in KiB. It limits the memory of a pass, however many objects there are. Sorting needs the
+/// same amount once more.
 const CACHE_KIB: i64 = 64 * 1024;
 /// Key of the fact that names that are not UTF-8 are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
-/// Key of the fact that names derived from URLs are decoded.
+/// Key of the fact that names that come from URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
-/// Version of the format. It is incremented when an older fetchmill cannot read the base.
+/// Version of the format. It is incremented whenever an older fetchmill cannot read the base.
 const VERSION: i64 = 2;
 
 /// `length` and `mtime_ns` describe the file. If the file has other values, something else has changed it. `shard` is
-/// the number of the shard with the object. It is NULL for objects stored as files, and in version 1.
+/// the number of the shard that contains the object. It is NULL for objects stored as files, and in version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS failures (
     name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Opens the base for writing. Creates it if it is missing.
+/// Opens the base for writing, creating it if it is missing.
 pub(super) fn open_base(path: &Path) -> Result<Connection> {
     let open = || {
         let _ = crate::durable::keep_private(path);
@@ -55,12 +55,12 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Opens the base for reading. If there is none, or its tables were not created before a kill, opens an empty one.
+/// Opens the base for reading. If there is none, or if a kill came before its tables were created, opens an empty one.
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
     if path.exists() {
-        // Open for writing if possible. After a kill, the next writer must roll back an unfinished transaction, and
-        // SQLite does not let readers do that.
+        // Open for writing if possible. After a kill, an unfinished transaction must be rolled back, and SQLite lets
+        // only writers do that.
         let open = || {
             let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -90,7 +90,7 @@ fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     )))
 }
 
-/// Creates a file to be written from scratch. It counts only after [`finish`] has given it its name.
+/// Creates a file that is written from scratch. The file counts only once [`finish`] has given it its name.
 pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     crate::durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
     let make = || {
@@ -125,17 +125,17 @@ pub(super) fn read(path: &Path) -> Result<Connection> {
 
 /// Attaches another file to a connection.
 pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
-    // The path is not necessarily UTF-8. SQLite takes the bytes unchanged.
+    // The path may not be UTF-8. SQLite takes the bytes unchanged.
     let attached = db.execute(&format!("ATTACH ? AS {name}"), [path.as_os_str().as_bytes()]);
     attached.map(drop).map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Returns a fact from a database, if it exists.
+/// Returns a fact from a database. `None` if the fact is not stored.
 pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     db.query_row("SELECT value FROM facts WHERE key = ?", [key], |row| row.get(0)).optional()
 }
 
-/// Returns whether names that are not UTF-8 are stored as bytes, as in a new base. fetchmill 0.1.0 used the URLs as
+/// Returns whether names that are not UTF-8 are stored as bytes, as in every new base. fetchmill 0.1.0 used the URLs as
 /// names, and its bases still do.
 pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
@@ -146,13 +146,13 @@ pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
 }
 
-/// Returns whether file names derived from URLs are decoded, as in a new base. Older releases left them encoded, and
-/// their bases still do.
+/// Returns whether file names that come from URLs are decoded, as in every new base. Older releases left them encoded,
+/// and their bases still do.
 pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
 }
 
-/// Records that file names derived from URLs are decoded.
+/// Records that file names that come from URLs are decoded.
 pub(super) fn set_decoded_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, DECODED_NAMES, "1")
 }

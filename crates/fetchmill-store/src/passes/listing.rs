@@ -1,4 +1,4 @@
-//! Reads the listing of a source, as written by `fetchmill list`, sorted by name.
+//! Reads the listing of a source, as `fetchmill list` wrote it, sorted by name.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,10 +21,10 @@ CREATE TABLE listed (
     name BLOB NOT NULL, url TEXT, size INTEGER, etag TEXT, modified INTEGER)";
 const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER BY name, rowid";
 
-/// A listed object. Values not provided by the source are `None`.
+/// A listed object. Values that the source does not provide are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// Name of the object. If the source does not name it, see [`ListedNames`].
+    /// Name of the object. If the source gives it no name, see [`ListedNames`].
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
@@ -34,16 +34,16 @@ pub(super) struct ListedObject {
     pub(super) modified: Option<i64>,
 }
 
-/// A destination's rules for object names.
+/// The rules by which a destination names objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListedNames {
-    /// Whether an object without a name is named by its URL, as in shards. Otherwise the name is `host/path?query`, as
-    /// for files.
+    /// Whether the name of an object that has none is its URL, as in shards. Otherwise the name is `host/path?query`,
+    /// as for files.
     pub(super) of_urls: bool,
-    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases, it is
+    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases, it stays
     /// encoded.
     pub(super) are_decoded: bool,
-    /// Whether names that are not UTF-8 are used. fetchmill 0.1.0 used the URLs of such objects, and its destinations
+    /// Whether names that are not UTF-8 are used. For such objects, fetchmill 0.1.0 used the URLs, and its destinations
     /// still do.
     pub(super) of_bytes: bool,
 }
@@ -58,7 +58,7 @@ impl ListedNames {
     }
 }
 
-/// Returns the next object. `None` after the last.
+/// Returns the next object. `None` after the last one.
 pub(super) type NextListed<'n> = dyn FnMut() -> Result<Option<ListedObject>> + 'n;
 
 /// Rows of a listing file, in file order.
@@ -108,7 +108,7 @@ impl ListingFile {
     }
 }
 
-/// Rows of an unsorted listing, sorted by `SQLite`, which uses files if there are many.
+/// Rows of an unsorted listing. `SQLite` sorts them, in files if there are many.
 pub(super) struct SortedListing {
     db: Connection,
     path: std::path::PathBuf,
@@ -130,7 +130,7 @@ impl SortedListing {
         Ok(SortedListing { db, path: path.to_owned() })
     }
 
-    /// Passes the rows to `read` in name order. If a name is listed several times, only its first row is passed.
+    /// Passes the rows to `read`, ordered by name. If a name is listed several times, only its first row is passed.
     pub(super) fn read<T>(&self, read: impl FnOnce(&mut NextListed<'_>) -> Result<T>) -> Result<T> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.path, &error);
         let mut query = self.db.prepare(SORTED).map_err(fail)?;

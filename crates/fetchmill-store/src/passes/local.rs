@@ -1,4 +1,4 @@
-//! The files of a folder, found by the names of objects. All operations stay beneath the folder and follow no link.
+//! The files of a folder, found by the names of objects. All operations stay beneath the folder and never follow links.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::durable::{self, PathState};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
 
-/// The folder, and the subfolder used last.
+/// The folder, and the subfolder that was used last.
 #[derive(Debug)]
 pub(crate) struct LocalFolder {
     root: OwnedFd,
     root_path: PathBuf,
-    /// The folder used last. Names come in order, so it is often the right one.
+    /// The folder that was used last. Names come in order, so this is often the right folder.
     open: Option<(Vec<u8>, OwnedFd)>,
 }
 
@@ -37,7 +37,8 @@ impl LocalFolder {
         Error::storage(action, self.root_path.join(name::for_display(path)), error)
     }
 
-    /// Returns the parent folder of a path, created if it is missing and `makes` is set, and the rest of the path.
+    /// Returns the parent folder of a path, and the last part of the path. If the folder is missing and `makes` is set,
+    /// creates it.
     fn folder<'p>(&mut self, path: &'p [u8], makes: bool) -> durable::ErrnoResult<(OwnedFd, &'p [u8])> {
         let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
             return Ok((self.root.try_clone().map_err(|error| io_errno(&error))?, path));
@@ -69,7 +70,7 @@ impl LocalFolder {
         }
     }
 
-    /// Moves a file from another folder to the same path here. Replaces an existing file.
+    /// Moves a file from another folder to the same path here, replacing any existing file.
     pub(super) fn take(&mut self, from: &mut LocalFolder, path: &[u8]) -> Result<MoveResult> {
         let moved = from.folder(path, false).and_then(|(from, leaf)| {
             let (to, _) = self.folder(path, true)?;
@@ -84,7 +85,7 @@ impl LocalFolder {
         }
     }
 
-    /// Removes a file, and its parent folders that become empty.
+    /// Removes a file, and its parent folders if they become empty.
     pub(crate) fn remove(&mut self, path: &[u8]) -> Result<()> {
         self.open = None;
         let removed = durable::remove_beneath(self.root.as_fd(), path);

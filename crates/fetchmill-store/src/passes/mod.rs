@@ -1,13 +1,13 @@
 //! Passes of a sync: compare the contents of a destination with the listing of its source, and bring the destination up
 //! to date.
 //!
-//! The **base** (`base.sqlite`) records the contents after the last pass. It has one row per object, and is updated in
-//! one transaction at the end of a pass. The **plan** (`pass.sqlite`) contains the differences. Its file is complete or
-//! absent. An ordinary job fetches the objects into a folder next to these files, and renames move them to their
-//! places. At any moment, each object is therefore either old or new, and every step can be repeated after a kill
-//! ([decision 38](../../../../docs/internals/decisions/0038-a-sync-stages-what-it-fetches.md)).
+//! The **base** (`base.sqlite`) records the contents after the last pass. It has one row per object, and one
+//! transaction updates it at the end of a pass. The **plan** (`pass.sqlite`) contains the differences. Its file is
+//! either complete or absent. An ordinary job fetches the objects into a folder next to these files, and renames move
+//! them into place. As a result, each object is either old or new at any moment, and every step can be repeated after a
+//! kill ([decision 38](../../../../docs/internals/decisions/0038-a-sync-stages-what-it-fetches.md)).
 //!
-//! If objects are in shards, the shards with unwanted objects are first rewritten. Then one transaction of the
+//! If objects are in shards, those with unwanted objects are rewritten first. After that, a single transaction of the
 //! destination's journal swaps them ([decision
 //! 47](../../../../docs/internals/decisions/0047-a-sync-exchanges-shards-at-once.md)).
 

@@ -1,4 +1,4 @@
-//! Outcomes of a pass's requests, read from the journal and manifests of the job that made them.
+//! Outcomes of the requests of a pass, read from the journal and the manifests of the job that sent them.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{FailureKind, Outcome, ShardNumber};
 
 /// `shard` is the number of the object's shard, or NULL for a file. `failed` contains all targets that were not stored:
-/// absent and failed ones, and those skipped by conditional requests.
+/// absent and failed ones, and those that conditional requests skipped.
 const TABLES: &str = "
 CREATE TABLE fetched (
     name BLOB PRIMARY KEY, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, etag BLOB, modified INTEGER,
@@ -24,7 +24,7 @@ CREATE TABLE fetched (
 CREATE TABLE failed (name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Collects the outcomes in a separate file, which is empty if there was no job.
+/// Collects the outcomes in a separate file. The file is empty if there was no job.
 pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
     let made = path.with_extension("tmp");
     let db = database::create(&made, TABLES)?;
@@ -59,7 +59,7 @@ fn read_fetched(place: &JobLocation, db: &Connection, made: &Path) -> Result<()>
     })
 }
 
-/// Calls `each` with the rows of each of a job's manifests and the number of its shard.
+/// Calls `each` for each manifest of a job, with its rows and the number of its shard.
 pub(super) fn for_each_manifest(
     place: &JobLocation,
     mut each: impl FnMut(ManifestRows, Option<ShardNumber>) -> Result<()>,
@@ -77,8 +77,8 @@ pub(super) fn for_each_manifest(
     })
 }
 
-/// Returns the outcome and the kind. A skipped object counts as unchanged only if the server said so, because an
-/// archived object is skipped for another reason.
+/// Returns the outcome and the kind. A skipped object counts as unchanged only if the server said so. An archived
+/// object is also skipped, but for a different reason.
 fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
     const NOT_MODIFIED: u16 = 304;
     match row.status {

@@ -1,8 +1,7 @@
-//! Moves fetched files to their places, and removes files that are gone from the source, each with one rename or
-//! unlink.
+//! Moves fetched files into place, and removes files that are gone from the source, with one rename or unlink per file.
 //!
-//! If a staged file is missing, it was already moved to its place. If a file to remove is missing, it was already
-//! removed. After a kill, all steps can therefore be repeated from the start.
+//! If a staged file is missing, it was already moved into place. If a file that should be removed is missing, it was
+//! already removed. This means that all steps can be repeated from the start after a kill.
 
 use std::path::Path;
 
@@ -31,15 +30,15 @@ impl PlacedFiles {
         })
     }
 
-    /// Removes the file of an object that is gone.
+    /// Removes the file of an object that is gone from the source.
     pub(super) fn remove(&mut self, object: &PlannedObject) -> Result<Applied> {
         let mut path = Vec::new();
         if name::to_path(&object.name, &mut path).is_err() {
             return Ok(no_name());
         }
         let is_as_left = match self.dest.state(&path)? {
-            // If there is a folder at the path, the file is already gone. An object of this pass may be below that
-            // folder.
+            // If there is a folder at the path, the file is already gone. The folder may contain an object of this
+            // pass.
             None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
             Some(PathState::File { size, mtime_ns }) => {
                 self.overwrites_local
@@ -54,7 +53,7 @@ impl PlacedFiles {
         Ok(Applied::of("removed"))
     }
 
-    /// Moves a fetched object to its place.
+    /// Moves a fetched object into place.
     pub(super) fn place(&mut self, object: &PlannedObject, length: i64) -> Result<Applied> {
         let mut path = Vec::new();
         if name::to_path(&object.name, &mut path).is_err() {
@@ -66,7 +65,7 @@ impl PlacedFiles {
         };
         let present = self.dest.state(&path)?;
         let Some(PathState::File { mtime_ns, .. }) = staged else {
-            // The file was moved to its place before a kill.
+            // The file was already moved into place before a kill.
             return Ok(match present {
                 Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
                     Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }

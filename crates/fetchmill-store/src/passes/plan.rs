@@ -1,4 +1,4 @@
-//! The plan of a sync pass: which objects to fetch, check and remove. The plan's file is either complete or absent.
+//! The plan of a sync pass: which objects to fetch, check and remove. The file is either complete or absent.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -22,23 +22,23 @@ CREATE TABLE planned (
     if_none_match BLOB, if_modified_since INTEGER) WITHOUT ROWID;
 ";
 
-/// Planned action for an object. Unchanged objects have no row.
+/// What to do with an object. Unchanged objects have no row in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlannedAction {
-    /// Fetch it.
+    /// Fetch the object.
     Fetch = 1,
-    /// Fetch it unless the server reports that it has not changed.
+    /// Fetch the object unless the server reports that it has not changed.
     Ask = 2,
-    /// Remove it, because it is gone from the source.
+    /// Remove the object, because it is gone from the source.
     Remove = 3,
-    /// Leave its file alone, because it was changed by something else.
+    /// Leave the object's file alone, because something else changed it.
     LeaveLocal = 4,
-    /// Do nothing, because it has no URL.
+    /// Do nothing, because the object has no URL.
     NoUrl = 5,
 }
 
 impl PlannedAction {
-    /// Parses an action's name as used in the program.
+    /// Parses the name of an action as callers write it.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "fetch" => Some(PlannedAction::Fetch),
@@ -68,15 +68,15 @@ pub struct PlanOptions {
     pub delete: bool,
     /// Whether to check each file.
     pub check_local: bool,
-    /// Whether to replace files that were changed by something else.
+    /// Whether to replace files that something else changed.
     pub overwrite_local: bool,
-    /// Prefixes of names that are not removed, because their folder could not be listed. Encoded with
+    /// Prefixes of names that must not be removed, because their folder could not be listed. Encoded with
     /// [`name::to_text`].
     pub protected: Vec<String>,
-    /// Whether names that are not UTF-8 are stored as bytes. Plans of older releases have URLs for them.
+    /// Whether names that are not UTF-8 are stored as bytes. Plans of older releases contain URLs instead.
     #[serde(default)]
     pub byte_names: bool,
-    /// Whether names derived from URLs are decoded. In plans of older releases, they are encoded.
+    /// Whether names that come from URLs are decoded. In plans of older releases, they are encoded.
     #[serde(default)]
     pub decoded_names: bool,
 }
@@ -96,13 +96,13 @@ pub struct PlanCounts {
     pub remove: u64,
     /// Objects that are gone from the source but kept.
     pub kept: u64,
-    /// Rows with a name that was listed before.
+    /// Rows whose name was listed before.
     pub skipped: u64,
     /// See [`PlannedAction::NoUrl`].
     pub without_url: u64,
     /// See [`PlannedAction::LeaveLocal`].
     pub local: u64,
-    /// Objects among `local` that are gone from the source. Only a dry run counts them here.
+    /// Number of objects in `local` that are gone from the source. Counted only in a dry run.
     #[serde(default)]
     pub gone_local: u64,
     /// Objects in the base.
@@ -113,11 +113,11 @@ pub struct PlanCounts {
 pub(super) struct PlanPlace<'p> {
     /// Path of the plan.
     pub(super) path: &'p Path,
-    /// Destination. It does not have to exist.
+    /// The destination, which does not have to exist.
     pub(super) dest: &'p Path,
     pub(super) names: ListedNames,
-    /// Whether this is the plan of a dry run, and the objects are files. Such a plan also shows which files a pass would
-    /// not change when it applies the plan.
+    /// Whether this is the plan of a dry run for objects stored as files. Such a plan also shows which files a real
+    /// pass would leave unchanged when it applies the plan.
     pub(super) is_dry_of_files: bool,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn make(
     Ok(counts)
 }
 
-/// Returns a plan's options and counts.
+/// Returns the options and the counts of a plan.
 pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     let db = database::read(path)?;
     let damaged = || Error::Journal(format!("{} is damaged; remove it to compare again", path.display()));
@@ -155,7 +155,7 @@ pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     Ok((options, counts))
 }
 
-/// Returns names with this action in order, starting after `after`.
+/// Returns the names for which this action is planned, in order, starting after `after`.
 pub(super) fn names(
     path: &Path,
     action: PlannedAction,
@@ -173,12 +173,12 @@ pub(super) fn names(
     read().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// A plan being written.
+/// A plan that is being written.
 struct PlanWriter<'o> {
     db: Connection,
     made: std::path::PathBuf,
     options: &'o PlanOptions,
-    /// Prefixes of names that are not removed.
+    /// Prefixes of names that must not be removed.
     protected: Vec<Vec<u8>>,
     dest: Option<LocalFolder>,
     is_dry_of_files: bool,
@@ -217,8 +217,8 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted. The rows
-    /// written so far are then unusable.
+    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted. In this case,
+    /// the rows written so far are unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();
         let fail = |error: rusqlite::Error| sqlite_error_of(&made, &error);
@@ -256,7 +256,7 @@ impl<'o> PlanWriter<'o> {
         Ok(Some(self.counts))
     }
 
-    /// Handles an object in the base that the source does not list.
+    /// Handles an object of the base that the source no longer lists.
     fn gone(&mut self, base: &BaseObject) -> Result<()> {
         self.counts.base += 1;
         let is_protected = self.protected.iter().any(|start| base.name.starts_with(start));
@@ -273,7 +273,7 @@ impl<'o> PlanWriter<'o> {
         self.write(&listed, PlannedAction::Remove, None)
     }
 
-    /// Handles an object listed by the source.
+    /// Handles an object that the source lists.
     fn listed(&mut self, listed: &ListedObject, base: Option<&BaseObject>) -> Result<()> {
         self.counts.base += u64::from(base.is_some());
         if listed.url.is_none() {
@@ -315,8 +315,8 @@ impl<'o> PlanWriter<'o> {
         self.write(listed, PlannedAction::LeaveLocal, None)
     }
 
-    /// Returns whether a file is at the object's path that the pass would neither replace nor remove. Only a dry run
-    /// checks this here. A pass checks it when it applies the plan ([`super::placed_files`]).
+    /// Returns whether a file that the pass would neither replace nor remove is at the object's path. Only a dry run
+    /// checks this here. A real pass checks it when applying the plan ([`super::placed_files`]).
     fn is_in_the_way(&mut self, name: &[u8], base: Option<&BaseObject>) -> Result<bool> {
         if !self.is_dry_of_files {
             return Ok(false);
@@ -352,7 +352,7 @@ impl<'o> PlanWriter<'o> {
         })
     }
 
-    /// Writes a row. `base` provides the condition of the request.
+    /// Writes a row. `base` provides the condition for the request.
     fn write(&self, listed: &ListedObject, action: PlannedAction, base: Option<&BaseObject>) -> Result<()> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.made, &error);
         let mut insert =
@@ -371,7 +371,7 @@ impl<'o> PlanWriter<'o> {
     }
 }
 
-/// State of a file relative to the base.
+/// State of a file compared with the base.
 enum LocalFile {
     Same,
     Missing,

@@ -1,4 +1,4 @@
-//! The requests of a pass: a manifest list with extra columns for conditional requests.
+//! The requests of a pass: a list with the columns of a manifest, and more columns for conditional requests.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,12 +17,12 @@ use fetchmill_model::row::{LISTED_COLUMNS, ListRow, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::http_date;
 
-/// Columns that follow those of a manifest list.
+/// Columns that follow those of a manifest.
 const CONDITIONS: [&str; 2] = ["if_none_match", "if_modified_since"];
 const QUERY: &str = "SELECT name, url, size, etag, modified, if_none_match, if_modified_since FROM planned
                      WHERE action IN (?1, ?2) ORDER BY name";
 
-/// Writes the list and returns the number of rows. The file is complete or absent.
+/// Writes the list and returns the number of rows. The file is either complete or absent.
 pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
     let made = path.with_extension("tmp");
     let fail = |error: std::io::Error| Error::storage("write", &made, error);

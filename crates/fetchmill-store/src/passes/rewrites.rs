@@ -1,8 +1,8 @@
-//! Rewrites shards of a destination before a pass changes anything. Removes objects that were fetched again or are
+//! Rewrites shards of a destination before a pass changes anything. This removes objects that were fetched again or are
 //! gone, and merges small shards.
 //!
 //! The new shards are written to the folder of open shards. A separate file describes them and the shards that they
-//! replace. It is either complete or absent. If it is absent, all rewrites are repeated.
+//! replace. This file is either complete or absent. If it is absent, all rewrites are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -50,7 +50,7 @@ struct RewriteGroup {
     objects: u64,
 }
 
-/// Files used for rewrites.
+/// Files that rewrites use.
 pub(super) struct RewritePaths<'p> {
     pub(super) base: &'p Path,
     pub(super) plan: &'p Path,
@@ -60,7 +60,7 @@ pub(super) struct RewritePaths<'p> {
 }
 
 impl Rewrites {
-    /// Determines which shards to rewrite. Discards an earlier run's unfinished work.
+    /// Determines which shards to rewrite. Discards the unfinished work of an earlier run.
     pub(super) fn begin(paths: &RewritePaths<'_>, kept: &SyncedShards) -> Result<Self> {
         let shard_folder = kept.shard_folder();
         shard_folder.prepare()?;
@@ -124,7 +124,7 @@ impl Rewrites {
         Ok(true)
     }
 
-    /// Writes the description of the new shards. From now on they are valid.
+    /// Writes the description of the new shards. From then on, they are valid.
     pub(super) fn finish(self) -> Result<()> {
         self.made.finish()
     }
@@ -133,13 +133,13 @@ impl Rewrites {
         let mut copy = None;
         for shard in &group.shards {
             let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;
-            // A body's checksum does not cover the other fields of its record.
+            // The checksum of a body does not cover the other fields of its record.
             check_prefix(reader.path(), &shard.sealed.data).map_err(|why| damaged(reader.path(), &why))?;
             let mut wanted = Wanted { db: &self.db, base: &self.base, shard: shard.number, reader: &reader };
             copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
         }
         let copy = copy.ok_or_else(|| contradiction(&self.base))?.seal(Vec::new())?;
-        // Check this before the copy causes any removal.
+        // Check this before the copy can cause any removal.
         if copy.objects != group.objects {
             return Err(contradiction(&self.base));
         }

@@ -1,4 +1,4 @@
-//! The contents of a synced destination, the plan of the current pass, and the lock that prevents a concurrent sync.
+//! The contents of a synced destination, the plan of the current pass, and the lock that keeps other syncs out.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use fetchmill_model::name::STATE_FOLDER;
 /// Summary of the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseSummary {
-    /// Number of the last pass, or 0 if the destination was taken over from a job.
+    /// Number of the last pass. 0 if the destination was taken over from a job.
     pub pass: u64,
     /// Source of the targets.
     pub source: String,
@@ -49,16 +49,16 @@ pub struct PassFailure {
     pub detail: Option<String>,
 }
 
-/// Destination of a sync and the format of its objects.
+/// Destination of a sync, and the format of its objects.
 #[derive(Debug, Clone)]
 pub struct SyncDestination {
     /// The folder.
     pub path: PathBuf,
-    /// Files, or shards.
+    /// Format of the objects: files or shards.
     pub format: Format,
-    /// Shard size in bytes. `None` selects the default of the format.
+    /// Shard size in bytes. `None` means the default of the format.
     pub shard_bytes: Option<u64>,
-    /// Whether the folder may contain files that neither a job nor a sync has written.
+    /// Whether the folder may contain files that neither a job nor a sync wrote.
     pub accepts_foreign: bool,
 }
 
@@ -66,16 +66,16 @@ pub struct SyncDestination {
 pub struct SyncStore {
     dest: PathBuf,
     format: Format,
-    /// `None` if objects are stored as files, or with `scratch`.
+    /// `None` if objects are stored as files, or in a dry run.
     shards: Option<SyncedShards>,
     /// State folder below the destination.
     folder: PathBuf,
-    /// Folder of the plan: the state folder, or `scratch`.
+    /// Folder that contains the plan: the state folder, or `scratch`.
     plan_folder: PathBuf,
     is_scratch: bool,
     rewrites: Option<Rewrites>,
     application: Option<Application>,
-    /// `None` with `scratch`.
+    /// `None` in a dry run.
     lock: Option<JobLock>,
 }
 
@@ -86,8 +86,8 @@ impl std::fmt::Debug for SyncStore {
 }
 
 impl SyncStore {
-    /// Opens the destination of a sync. Creates it if it is missing. With `scratch`, nothing in the destination
-    /// changes, and plans are made in that folder.
+    /// Opens the destination of a sync, creating it if it is missing. With `scratch`, nothing in the destination
+    /// changes, and plans are written to that folder.
     pub fn open(destination: &SyncDestination, scratch: Option<&Path>) -> Result<Self> {
         let SyncDestination { path: dest, format, shard_bytes, accepts_foreign } = destination;
         let folder = dest.join(STATE_FOLDER).join("sync");
@@ -110,7 +110,8 @@ impl SyncStore {
         })
     }
 
-    /// Returns the path of the base. In a dry run, the scratch folder has the base of a job that would be taken over.
+    /// Returns the path of the base. In a dry run, the scratch folder contains the base of a job that would be taken
+    /// over.
     fn base_path(&self) -> PathBuf {
         let preview = self.plan_folder.join("base.sqlite");
         if self.is_scratch && preview.exists() { preview } else { self.folder.join("base.sqlite") }
@@ -166,7 +167,8 @@ impl SyncStore {
         Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
-    /// Takes over the objects stored by the `get` job. Returns their number. With `scratch`, the job does not change.
+    /// Takes over the objects that the `get` job stored, and returns their number. With `scratch`, the job stays
+    /// unchanged.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
         if self.is_scratch {
             let place = JobLocation::look(&self.dest, None)?;
@@ -184,7 +186,7 @@ impl SyncStore {
         }
     }
 
-    /// Returns the numbers with which the next pass's job starts. `None` if objects are stored as files.
+    /// Returns the numbers with which the job of the next pass starts. `None` if objects are stored as files.
     pub fn next_numbers(&self) -> Result<Option<NextNumbers>> {
         self.shards.as_ref().map(SyncedShards::next_numbers).transpose()
     }
@@ -219,7 +221,7 @@ impl SyncStore {
         Ok(plan::describe(&self.plan_path())?.1)
     }
 
-    /// Returns up to `count` names with this action in order, starting after `after`.
+    /// Returns up to `count` names for which this action is planned, in order, starting after `after`.
     pub fn names(&self, action: PlannedAction, after: Option<&[u8]>, count: usize) -> Result<Vec<Vec<u8>>> {
         plan::names(&self.plan_path(), action, after, count)
     }
@@ -229,8 +231,8 @@ impl SyncStore {
         requests::write(&self.plan_path(), path)
     }
 
-    /// Prepares the changes for up to `time`. Nothing in the destination changes yet. Returns whether everything is
-    /// prepared.
+    /// Prepares the changes for up to `time`. Returns whether all of them are prepared. The destination stays
+    /// unchanged.
     pub fn prepare(&mut self, fetched: Option<&Path>, time: Duration) -> Result<bool> {
         self.must_change()?;
         let outcomes = self.outcomes_path();
@@ -257,7 +259,7 @@ impl SyncStore {
         Rewrites::begin(&paths, shards)
     }
 
-    /// Applies the objects of the finished job in `fetched`, for up to `time`. Returns whether everything is done.
+    /// Applies the objects of the finished job in `fetched`, for up to `time`. Returns whether all of them are applied.
     pub fn apply(&mut self, fetched: Option<&Path>, overwrites_local: bool, time: Duration) -> Result<bool> {
         self.must_change()?;
         let mut application = match self.application.take() {
@@ -289,7 +291,7 @@ impl SyncStore {
         Ok(application)
     }
 
-    /// Returns how many planned objects were applied, and their total number.
+    /// Returns how many planned objects have been applied, and how many there are in total.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let counts = self.planned()?;
         let total = counts.fetch + counts.ask + counts.remove + counts.local + counts.without_url;
@@ -309,7 +311,7 @@ impl SyncStore {
         Ok(ledger)
     }
 
-    /// Returns objects that the last pass could not update, starting after `after`.
+    /// Returns the objects that the last pass could not update, starting after `after`.
     pub fn failures(&self, after: Option<&[u8]>, count: usize) -> Result<Vec<PassFailure>> {
         let path = self.base_path();
         let db = database::look_at_base(&path)?;

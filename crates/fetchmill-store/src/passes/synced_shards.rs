@@ -1,4 +1,4 @@
-//! The shards of a synced destination. A pass replaces them in one journal transaction.
+//! The shards of a synced destination. A pass replaces them in a single journal transaction.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -19,13 +19,13 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// `arrived` maps the number of a fetched shard in its job to its number in the destination. `moved` maps the number of
-/// a replaced shard to that of the rewritten one.
+/// `arrived` maps the number that a fetched shard has in its job to its number in the destination. `moved` maps the
+/// number of a replaced shard to the number of the rewritten one.
 const NUMBERS: &str = "
 CREATE TEMP TABLE arrived (staged INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TEMP TABLE moved (old INTEGER PRIMARY KEY, number INTEGER NOT NULL)";
 
-/// Numbers with which a pass's job starts, if objects are in shards.
+/// Numbers with which the job of a pass starts, if objects are in shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextNumbers {
     /// First sequence number of the job.
@@ -37,7 +37,7 @@ pub struct NextNumbers {
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct SyncedShards {
-    /// Holds the journal's lock, which tells concurrent readers that shards may vanish.
+    /// Holds the journal's lock. It tells concurrent readers that shards may vanish.
     place: JobLocation,
     format: Format,
     shard_bytes: u64,
@@ -65,7 +65,7 @@ impl SyncedShards {
         self.shard_bytes
     }
 
-    /// Returns the contents of the journal. `None` until a pass has added something.
+    /// Returns the contents of the journal. `None` until a pass has added something to it.
     fn snapshot(&self) -> Result<Option<JournalSnapshot>> {
         if self.place.journal_path().exists() {
             JournalSnapshot::read(&self.place).map(Some)
@@ -78,13 +78,13 @@ impl SyncedShards {
         Ok(self.snapshot()?.map(|snapshot| snapshot.shards).unwrap_or_default())
     }
 
-    /// Returns the columns of objects besides the standard ones.
+    /// Returns the columns that objects have besides the standard ones.
     pub(super) fn columns(&self) -> Result<ExtraColumns> {
         let snapshot = self.snapshot()?;
         Ok(snapshot.map(|snapshot| ExtraColumns::of_identity(&snapshot.identity)).unwrap_or_default())
     }
 
-    /// Returns the numbers with which the next pass's job starts.
+    /// Returns the numbers with which the job of the next pass starts.
     pub(super) fn next_numbers(&self) -> Result<NextNumbers> {
         let Some(snapshot) = self.snapshot()? else {
             return Ok(NextNumbers { first_sequence: 0, has_url: true });
@@ -93,7 +93,7 @@ impl SyncedShards {
         Ok(NextNumbers { first_sequence: snapshot.next_sequence, has_url })
     }
 
-    /// Adds the shards of the finished job in `fetched`, and replaces shards with their rewritten copies. May be
+    /// Adds the shards of the finished job in `fetched`, and replaces shards with their rewritten copies. This may be
     /// repeated after a kill.
     pub(super) fn swap(&self, options: &PlanOptions, fetched: Option<&Path>, copies: &Path) -> Result<()> {
         let pass = options.number;
@@ -105,7 +105,7 @@ impl SyncedShards {
         if journal.last_pass()? < Some(pass) {
             let Copies { sealed, emptied } = Copies::read(copies)?;
             let mut swap = ShardSwap { pass, sealed, emptied, ..ShardSwap::default() };
-            // Replies recorded by the previous pass do not belong to this one.
+            // Replies that the previous pass recorded do not belong to this pass.
             take_back_unfetched(&journal, &self.shard_folder(), UnfetchedFiles::Replies)?;
             if let Some(staged) = &staged {
                 self.take(staged)?;
@@ -119,7 +119,7 @@ impl SyncedShards {
         tidy(&self.place)
     }
 
-    /// Opens the journal and creates it if it is missing.
+    /// Opens the journal, creating it if it is missing.
     fn open_journal(&self, staged: Option<&StagedShards>, source: &str) -> Result<Journal> {
         let mut journal = Journal::open_any(&self.place, true)?;
         if journal.last_pass()?.is_none() {
@@ -143,7 +143,7 @@ impl SyncedShards {
             let path = UnfetchedFiles::Replies.path(&staged.folder, file, number);
             move_into(&path, &folder.open_path(), &file.data.path)?;
         }
-        // The job that fetched these shards has perhaps not made them durable.
+        // The job that fetched these shards may not have made them durable.
         let opened = durable::open_folder(&self.place.dest);
         opened
             .and_then(|opened| durable::sync_file_system(opened.as_fd()))
@@ -176,7 +176,7 @@ impl SyncedShards {
     }
 }
 
-/// Creates the same tables for a destination without shards, and leaves them empty.
+/// Creates the same tables for a destination without shards. The tables stay empty.
 pub(super) fn no_numbers(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(NUMBERS)
 }
@@ -197,7 +197,7 @@ impl StagedShards {
     }
 }
 
-/// Moves a file. If it is missing, it was moved before a kill.
+/// Moves a file. If the file is missing, it was already moved before a kill.
 fn move_into(from: &Path, folder: &Path, name: &str) -> Result<()> {
     let to = folder.join(name);
     if !from.exists() && to.exists() {

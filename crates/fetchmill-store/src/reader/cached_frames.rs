@@ -1,7 +1,7 @@
 //! A cache of decoded manifest frames and their names.
 //!
-//! On its second use, a frame gets a name table. From then on, its names are found without searching the tables of all
-//! manifests.
+//! When a frame is used for the second time, it gets a name table. From then on, its names are found without searching
+//! the tables of all manifests.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::hidden::HiddenRows;
 use crate::manifest::{FoundRow, Frame, Manifest};
 use fetchmill_model::error::Result;
 
-/// Maximum number of frames searched for a name.
+/// Maximum number of frames that are searched for a name.
 const FRAMES_MAX: usize = 64;
-/// Memory per row without its name: its stored numbers, its decoded numbers, and its share of the name table, which is
-/// at most half full and grows by doubling.
+/// Memory per row without its name. This is its stored numbers, its decoded numbers, and its share of the name table.
+/// The table is at most half full and grows by doubling.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
-/// Frames of a limited total size, most recently used first. Belongs to one thread.
+/// Frames up to a total size, most recently used first. Belongs to one thread.
 #[derive(Debug)]
 pub(super) struct CachedFrames {
     frames: Vec<CachedFrame>,
     bytes: usize,
     bytes_max: usize,
-    /// Random hash key, so that no one can choose colliding names. Names are untrusted.
+    /// Random key of the hash function, so that nobody can choose colliding names. Names are untrusted.
     key: RandomState,
     decoded: u64,
 }
@@ -41,7 +41,7 @@ impl CachedFrames {
         CachedFrames { frames: Vec::new(), bytes: 0, bytes_max, key: RandomState::new(), decoded: 0 }
     }
 
-    /// Returns an upper estimate of the number of cached bytes.
+    /// Returns an upper bound for the number of cached bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -51,8 +51,8 @@ impl CachedFrames {
         self.decoded
     }
 
-    /// Finds the row with this name in cached frames that have a name table. Returns the shard and the row. Hidden rows
-    /// are not in the tables.
+    /// Finds the row with this name in cached frames that have a name table. Returns the shard and the row. The tables
+    /// do not contain hidden rows.
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(usize, FoundRow)> {
         let hash = self.key.hash_one(name);
         let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
@@ -62,7 +62,7 @@ impl CachedFrames {
         Some((shard, row))
     }
 
-    /// Returns a manifest frame of a shard. Decodes it if it is not cached.
+    /// Returns a manifest frame of a shard, decoding it if it is not cached.
     pub(super) fn frame(
         &mut self,
         shard: usize,
@@ -88,7 +88,7 @@ impl CachedFrames {
         Ok(frame)
     }
 
-    /// Returns the position of a row's record, if its frame is cached.
+    /// Returns the position of a row's record. `None` if the row's frame is not cached.
     pub(super) fn place_of(&self, shard: usize, row: u64) -> Option<u64> {
         self.frames.iter().filter(|cached| cached.shard == shard).find_map(|cached| {
             let position = row.checked_sub(cached.frame.first_row())?;
@@ -96,8 +96,8 @@ impl CachedFrames {
         })
     }
 
-    /// Builds the name table of the first frame. The hidden rows must be known, because they determine which row a name
-    /// refers to.
+    /// Builds the name table of the first frame. The hidden rows must be known by now, because they determine which row
+    /// a name refers to.
     fn add_names(&mut self, hidden: Option<&HiddenRows>) {
         let (Some(hidden), Some(front)) = (hidden, self.frames.first_mut()) else { return };
         if front.names.is_none() {
@@ -128,8 +128,8 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Maps the names of a frame to rows. An entry is the row's position plus one, or 0 if empty. The entry is at or after
-/// the position of the name's hash.
+/// Maps the names of a frame to rows. An entry is the position of the row plus one, or 0 if empty. It is at the
+/// position of the name's hash or after it.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

@@ -1,4 +1,4 @@
-//! Lookups by name with a cache of decoded data, for callers that request many nearby objects.
+//! Lookups by name with a cache of decoded data, for callers that request many objects close to each other.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 use fetchmill_model::object::StoredObject;
 
-/// Share of the cache for manifest frames: 1 / `FRAMES_PART`. The rest is for Parquet rows.
+/// Manifest frames may use 1 / `FRAMES_PART` of the cache. The remaining part is for Parquet rows.
 const FRAMES_PART: usize = 4;
 
-/// Lookups of one thread. They return the same results and errors as [`Destination::find`].
+/// Lookups of one thread. The results and errors are the same as those of [`Destination::find`].
 #[derive(Debug)]
 pub struct CachedLookups {
     destination: Arc<Destination>,
@@ -23,12 +23,12 @@ pub struct CachedLookups {
     rows: CachedRows,
 }
 
-/// Cost of the lookups so far.
+/// What the lookups have cost so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupCounts {
     /// Decoded manifest frames.
     pub frames: u64,
-    /// Decoded batches of Parquet rows. A row read separately counts as a batch.
+    /// Decoded batches of Parquet rows. A row that is read separately counts as a batch.
     pub batches: u64,
     /// Size of the cache in bytes.
     pub bytes: usize,
@@ -51,7 +51,7 @@ impl CachedLookups {
         Arc::ptr_eq(&self.destination, destination)
     }
 
-    /// Returns the cost of the lookups so far.
+    /// Returns what the lookups have cost so far.
     pub fn counts(&self) -> LookupCounts {
         LookupCounts {
             frames: self.frames.decoded(),
@@ -60,7 +60,7 @@ impl CachedLookups {
         }
     }
 
-    /// Returns the object with this name, verified.
+    /// Returns the object with this name after verifying it.
     pub fn find(&mut self, name: &[u8]) -> Result<Option<FoundObject>> {
         let Storage::Shards(shards) = &self.destination.stored else {
             return self.destination.find(name);

@@ -1,7 +1,7 @@
 //! A cache of decoded Parquet rows, in batches.
 //!
-//! Reading a single row means decoding a page of each column. So nearby rows are read by a scan that continues where it
-//! stopped and decodes each page only once. Other rows are read separately.
+//! To read a single row, a page of each column has to be decoded. For this reason, rows that are close together are
+//! read by a scan, which continues where it stopped and decodes each page only once. Other rows are read separately.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,21 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Maximum distance between nearby rows. It exceeds the number of requests that a client has in flight.
+/// Maximum distance between rows that count as close together. It exceeds the number of requests that a client has in
+/// flight.
 const NEAR_ROWS: u64 = 256;
 /// Maximum number of rows that a scan may skip after its last batch.
 const AHEAD_ROWS: u64 = 2048;
-/// Maximum number of open scans. Each keeps a page and a dictionary per column in memory: a few MiB, or more if a body
-/// is larger.
+/// Maximum number of open scans. Each one keeps a page and a dictionary per column in memory. This takes a few MiB, or
+/// more if a body is larger.
 const SCANS_MAX: usize = 2;
 /// An object and its stored CRC-32C.
 type StoredRow = (StoredObject, u32);
 
-/// Number of rows that are read separately after damage, or if a batch is too large for the cache.
+/// Number of rows that are read separately after damage, or because a batch is too large for the cache.
 const ALONE_ROWS: u64 = 1024;
 
-/// Batches of a limited total size, most recently used first. Belongs to one thread.
+/// Batches up to a total size, most recently used first. Belongs to one thread.
 #[derive(Debug)]
 pub(super) struct CachedRows {
     batches: Vec<CachedBatch>,
@@ -70,13 +71,13 @@ impl CachedRows {
         self.bytes
     }
 
-    /// Returns the number of batches decoded so far. A row read separately counts as a batch.
+    /// Returns the number of batches decoded so far. A row that is read separately counts as a batch.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded
     }
 
-    /// Returns a shard's row as an object with its stored checksum. Neither is verified. `None` if the row must be read
-    /// separately.
+    /// Returns a row of a shard as an object with its stored checksum, without verifying either. `None` if the row must
+    /// be read separately.
     pub(super) fn read(
         &mut self,
         shard: usize,
@@ -94,13 +95,13 @@ impl CachedRows {
         self.read_on(row)
     }
 
-    /// Marks this row and those after it to be read separately, because their batch could not be used.
+    /// Marks this row and those after it to be read separately, because their batch cannot be used.
     pub(super) fn read_alone_from(&mut self, shard: usize, row: u64) {
         self.scans.retain(|scan| scan.shard != shard);
         self.alone.entry(shard).or_default().only = (row, row.saturating_add(ALONE_ROWS));
     }
 
-    /// Returns whether a scan will soon reach this row. If so, moves the scan to the front.
+    /// Returns whether a scan will soon reach this row. If so, moves this scan to the front.
     fn goes_on(&mut self, shard: usize, row: u64) -> bool {
         let comes =
             |scan: &OpenScan| scan.shard == shard && (scan.next..scan.next + AHEAD_ROWS).contains(&row);
@@ -111,7 +112,7 @@ impl CachedRows {
         found.is_some()
     }
 
-    /// Starts a scan if a nearby row was requested earlier.
+    /// Starts a scan if a row close to this one was requested earlier.
     fn start(
         &mut self,
         shard: usize,
@@ -132,7 +133,7 @@ impl CachedRows {
         Ok(true)
     }
 
-    /// Reads batches of the first scan, up to the one with this row.
+    /// Reads batches of the first scan, up to the one that contains this row.
     fn read_on(&mut self, row: u64) -> std::result::Result<Option<StoredRow>, ObjectError> {
         while let Some(scan) = self.scans.first_mut()
             && let Some(batch) = scan.batches.next()

@@ -1,20 +1,20 @@
-//! Copies selected rows of a shard to another.
+//! Copies selected rows of a shard to another shard.
 
 use super::{ObjectError, ShardReader};
 use crate::sink::{Format, Rewrite, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Selects the rows of a shard to copy.
+/// Selects which rows of a shard to copy.
 pub(crate) trait CopiedRows {
     /// Returns whether to leave out a row.
     fn is_left_out(&mut self, row: u64, name: &[u8]) -> Result<bool>;
 
-    /// Records a selected row that cannot be read. If this succeeds, the copy continues without the row.
+    /// Records a selected row that cannot be read. If this returns `Ok`, the copy continues without the row.
     fn note_damaged(&mut self, row: u64, name: &[u8], what: String) -> Result<()>;
 }
 
-/// Appends the rows to `copy`, which the first row creates. `None` if there are no rows.
+/// Appends the rows to `copy`, which is created for the first row. `None` if there are no rows.
 pub(crate) fn copy_shard(
     shard_folder: &ShardFolder,
     columns: &ExtraColumns,
@@ -55,7 +55,7 @@ impl ShardCopy<'_> {
                 if wanted.is_left_out(at, row.name)? {
                     continue;
                 }
-                // Decode the record as an object too, so that nothing unverified is copied.
+                // Also decode the record as an object, so that nothing is copied without verification.
                 match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
                     Ok(Some(record)) => self.opened()?.push_record(&row, &record)?,
                     Ok(None) => return Err(Error::Internal("a shard with records has rows".into())),

@@ -1,4 +1,4 @@
-//! The contents of a shard: appended records, or a Parquet file.
+//! The contents of a shard, which are appended records or a Parquet file.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,12 +14,13 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use fetchmill_model::object::StoredObject;
 
-/// Maximum number of bytes in a record per byte of a name or body. JSON writes `\u0000` for one byte, and repeats a
-/// name that is not text in hexadecimal.
+/// Maximum number of bytes that a record takes per byte of a name or body. JSON writes `\u0000` for a single byte, and
+/// repeats a name in hexadecimal if it is not text.
 const RECORD_GROWTH_MAX: u64 = 8;
-/// Maximum number of bytes in a record per byte of a name, because each sidecar contains the escaped name.
+/// Maximum number of bytes that a record takes per byte of a name. Each sidecar repeats the escaped name.
 const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
-/// Maximum size of the rest of a record: the heads of request and reply, facts from a list, and the format's own bytes.
+/// Maximum size of everything else in a record: the heads of request and reply, facts from a list, and what the format
+/// itself adds.
 const RECORD_HEAD_BYTES_MAX: u64 =
     16 * HEAD_BYTES_MAX as u64 + 2 * RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
@@ -36,9 +37,9 @@ pub(super) enum ShardData {
 #[derive(Debug)]
 pub(super) struct RecordFile {
     file: File,
-    /// Actual length. A truncated shard is shorter than it should be.
+    /// Actual length. If the shard was truncated, this is shorter than its recorded length.
     length: u64,
-    /// Position where the last record must end.
+    /// Position at which the last record must end.
     end: u64,
     format: Format,
     decoder: Box<dyn Decoder>,
@@ -56,7 +57,7 @@ impl RecordFile {
         self.end
     }
 
-    /// Reads a row's object. Its record ends at `end`.
+    /// Reads the object of a row. `end` is where its record ends.
     pub(super) fn read(
         &self,
         row: &ManifestRow<'_>,
@@ -68,14 +69,14 @@ impl RecordFile {
         self.decode(row, &record)
     }
 
-    /// Reads a row's record unchanged, for a shard that replaces this one.
+    /// Reads the record of a row unchanged, for a shard that replaces this one.
     pub(super) fn raw(&self, row: &ManifestRow<'_>, end: u64) -> std::result::Result<Vec<u8>, ObjectError> {
         let mut record = vec![0; self.record_length(row, end)?];
         self.fill(row.place, &mut record)?;
         Ok(record)
     }
 
-    /// Returns the length of a row's record. Fails if there can be no record at this position.
+    /// Returns the length of a row's record. Fails if no record can be at this position.
     pub(super) fn record_length(
         &self,
         row: &ManifestRow<'_>,
@@ -95,7 +96,7 @@ impl RecordFile {
         Ok(length as usize)
     }
 
-    /// Decodes a row's object from its record.
+    /// Decodes the object of a row from its record.
     pub(super) fn decode(
         &self,
         row: &ManifestRow<'_>,
@@ -134,7 +135,7 @@ fn trailer_bytes(format: Format) -> u64 {
     trailer.len() as u64
 }
 
-/// Returns the decoder for a format with appended records.
+/// Returns the decoder for a format that appends records.
 fn decoder(format: Format) -> Result<Box<dyn Decoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarDecoder)),

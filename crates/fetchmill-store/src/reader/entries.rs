@@ -1,8 +1,8 @@
-//! Derives an object's page entry from its stored name.
+//! Derives the page entry of an object from its stored name.
 //!
-//! For a server's listing, the entry is the name. For a list, the entry contains a URL and possibly more, which a
-//! manifest does not store. It can be derived only if the name is the URL, or the URL without the scheme shared by the
-//! whole list. The URL in a damaged record is not used, because it may be damaged itself.
+//! For the listing of a server, the entry is the name. For a list, the entry contains a URL and possibly other values,
+//! which a manifest does not store. It can be derived only if the name is the URL, or the URL without the scheme that
+//! the whole list shares. The URL in a damaged record is never used, because it may be damaged itself.
 
 use std::borrow::Cow;
 
@@ -26,8 +26,8 @@ pub fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
 }
 
-/// Returns the request for the objects unless it was a plain `GET` of their URLs, even if they have been exported
-/// since.
+/// Returns the request with which the objects were fetched, even if they have been exported since. `None` if it was a
+/// plain `GET` of their URLs.
 pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     let said = snapshot.part(REQUEST_PART);
     match said {
@@ -36,18 +36,18 @@ pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     }
 }
 
-/// Returns whether names do not include the folder in which they were listed, even if the objects have been exported
-/// since. Such names do not show where the objects are on the server.
+/// Returns whether names lack the folder in which they were listed, even if the objects have been exported since. Such
+/// names do not show where the objects are on the server.
 pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 
-/// Rule for deriving an object's entry from its name.
+/// How to derive the entry of an object from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryOfName {
     /// Part of the entry before the name.
     before: &'static str,
-    /// Whether the name was derived from a URL and decoded.
+    /// Whether the name comes from a URL and was decoded.
     is_decoded: bool,
 }
 
@@ -55,7 +55,7 @@ impl EntryOfName {
     /// The name is the URL.
     pub(super) const URL: EntryOfName = EntryOfName { before: "", is_decoded: false };
 
-    /// Returns the rule for a job's objects. `None` if their entries cannot be derived.
+    /// Returns the rule for the objects of a job. `None` if their entries cannot be derived.
     pub(super) fn of(snapshot: &JournalSnapshot) -> Option<Self> {
         let is_decoded = are_of_list(snapshot)
             && !is_export(snapshot)
@@ -70,12 +70,12 @@ impl EntryOfName {
     }
 }
 
-/// Returns the part of an entry before its name. `None` if the entry cannot be derived.
+/// Returns the part of an entry before the name. `None` if the entry cannot be derived.
 fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if are_stripped(snapshot) && !is_export(snapshot) {
         return None;
     }
-    // An export reads its objects by their numbers.
+    // An export reads objects by their numbers.
     if snapshot.part("listing") == KEYS && !is_export(snapshot) {
         return Some(NOTHING_KNOWN);
     }
@@ -85,11 +85,11 @@ fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if !are_of_list(snapshot) || is_export(snapshot) {
         return Some("");
     }
-    // The job was started before traits were recorded.
+    // The job was started by a release that did not record traits.
     if snapshot.traits == EntryTraits::default() {
         return None;
     }
-    // The columns of a transform and a hash do not come from the list.
+    // The columns of a transform or a hash do not come from the list.
     let made =
         transform_columns(snapshot.part(TRANSFORM)).len() + usize::from(!snapshot.part(HASH).is_empty());
     let has_own = snapshot.traits.key || snapshot.traits.request;

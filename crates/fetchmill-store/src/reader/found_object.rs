@@ -4,14 +4,14 @@ use super::position::Position;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Maximum size of a page's names, not counting the last one. A listing of ten thousand long names must fit into a
+/// Maximum size of the names of a page, without the last one. A listing of ten thousand long names must fit into a
 /// reply that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
 /// An object with its sequence number and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundObject {
-    /// Sequence number of the target. `None` for `files`, which does not store it.
+    /// Sequence number of the target. `None` for `files`, which does not store sequence numbers.
     pub sequence: Option<Sequence>,
     /// CRC-32C of the body.
     pub crc32c: u32,
@@ -26,7 +26,7 @@ pub struct ListedName {
     pub name: Vec<u8>,
     /// Size of the body in bytes. `None` for `files` unless lengths were requested.
     pub length: Option<u64>,
-    /// Sequence number of the target. `None` for `files`, which does not store it.
+    /// Sequence number of the target. `None` for `files`, which does not store sequence numbers.
     pub sequence: Option<Sequence>,
 }
 

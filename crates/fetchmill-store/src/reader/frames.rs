@@ -1,4 +1,4 @@
-//! Reads a damaged manifest. Damage to a frame affects only its own rows.
+//! Reads a manifest that may be damaged. Damage to a frame affects only the rows of that frame.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use fetchmill_model::error::{Error, Result};
 pub(crate) struct ManifestRead {
     /// Number of rows that could be read.
     pub rows: u64,
-    /// Reason why some rows could not be read, if there were any.
+    /// Why some rows could not be read. `None` if all could be read.
     pub damage: Option<String>,
 }
 
 /// Callback for each frame.
 pub(crate) type EachFrame<'e> = &'e mut dyn FnMut(&Frame) -> Result<()>;
 
-/// Calls `each` with the frames of a manifest up to `end`. `None` reads all of a sealed manifest.
+/// Calls `each` with the frames of a manifest up to `end`. If `end` is `None`, reads the whole of a sealed manifest.
 pub(crate) fn for_each_frame(
     path: &Path,
     end: Option<u64>,
@@ -78,7 +78,7 @@ fn read_log(
     Ok(read)
 }
 
-/// Returns an error's cause without its advice. The advice is to verify, which is already happening.
+/// Returns the cause in an error without its advice. The advice would be to verify, which is already happening.
 pub(crate) fn one_cause(error: &Error) -> String {
     match error {
         Error::Storage { source, .. } => source.to_string(),

@@ -1,8 +1,8 @@
-//! Repeated names: of all rows with the same name, only the one with the lowest sequence number is visible.
+//! Repeated names. If several rows have the same name, only the row with the lowest sequence number is visible.
 //!
-//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name. The comparison is
-//! done in shard order, so that even a million comparisons read each part of a manifest only once. The result takes one
-//! bit per row, for shards with a hidden row.
+//! The sorted hash tables of all manifests are merged, and rows with equal hashes are compared by name. The comparison
+//! goes through the shards in order, so that even a million comparisons read each part of a manifest only once. The
+//! result takes one bit per row, but only for shards that contain a hidden row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,9 +14,9 @@ use crate::manifest::HashChunks;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::Sequence;
 
-/// Number of rows compared together, which take about 60 bytes each.
+/// Number of rows that are compared at a time. They take about 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;
-/// Number of bits in a table entry that contain the row. The other bits contain the hash.
+/// Number of bits in a table entry that hold the row. The other bits hold the hash.
 const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
 /// Hidden rows of all shards.
@@ -59,15 +59,15 @@ impl HiddenRows {
     }
 }
 
-/// A row with the same hash as another.
+/// A row whose hash is also that of another row.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Group of rows with the same hash.
+    /// Group of rows that have the same hash.
     group: usize,
     shard: usize,
     row: u64,
     sequence: Sequence,
-    /// Two keyed hashes of the name. Different names have different hashes, even if an attacker chose the names.
+    /// Two keyed hashes of the name. Different names have different hashes, even if an attacker chose them.
     name: [u64; 2],
 }
 
@@ -79,7 +79,7 @@ struct HiddenRowSearch<'a> {
 }
 
 impl HiddenRowSearch<'_> {
-    /// Reads the entries of all tables in hash order.
+    /// Reads the entries of all tables, ordered by hash.
     fn merge(&mut self) -> Result<()> {
         let mut tables: Vec<HashChunks<'_>> =
             self.shards.iter().map(|shard| shard.manifest().hashes()).collect();
@@ -115,8 +115,8 @@ impl HiddenRowSearch<'_> {
         self.compare(group)
     }
 
-    /// Of all candidates with the same name, hides all but the first. Visible rows of the last group remain candidates,
-    /// because more of its rows may follow.
+    /// Hides all candidates with the same name except the first one. Visible rows of the last group remain candidates,
+    /// because more rows of this group may follow.
     fn compare(&mut self, last_group: usize) -> Result<()> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.sort_unstable_by_key(|candidate| (candidate.shard, candidate.row));

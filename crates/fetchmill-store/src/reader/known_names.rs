@@ -1,4 +1,5 @@
-//! The names known to a job, regardless of the outcomes of their targets. A restarted listing leaves them out.
+//! The names that a job already knows, regardless of the outcomes of their targets. A restarted listing leaves them
+//! out.
 
 use rusqlite::{Connection, params};
 
@@ -13,9 +14,9 @@ use fetchmill_model::target::entry::Naming;
 
 /// Cache size of the database in KiB.
 const CACHE_KIB: i64 = 8 * 1024;
-/// Maximum number of attempts to read a running job's shards, because the job may merge shards meanwhile.
+/// Maximum number of attempts to read the shards of a running job, which may merge shards in the meantime.
 const ATTEMPTS: u32 = 5;
-/// Targets by number, so that a target counts only once, even if both a manifest and the journal have its row.
+/// Targets by number. A target must count only once, even if it has a row both in a manifest and in the journal.
 const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
 /// Number of targets per name.
 const COUNTS: &str = "
@@ -24,20 +25,20 @@ INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// The names known to a job. An unnamed file in the job's state folder contains a 16-byte digest of each name. It takes
-/// about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
+/// The names that a job already knows. A file without a name in the job's state folder contains a 16-byte digest of
+/// each one. It takes about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
 }
 
 impl KnownNames {
-    /// Collects the names, even while the job runs. Names listed meanwhile may be missing. Names are compared as
-    /// listed.
+    /// Collects the names, even while the job runs. Names listed in the meantime may be missing. Names are compared in
+    /// the form in which they were listed.
     pub fn gather(place: &JobLocation, naming: Naming) -> Result<Self> {
         let gathering = Self::create(place)?;
         let mut out = Vec::new();
-        // Read the pending names before the stored ones, because a target stops being pending when its outcome is
+        // Read the pending names before the stored ones, because a target stops being pending once its outcome is
         // durable.
         for_each_pending_entry(place, |sequence, entry| {
             gathering.add(sequence, naming.name_of(sequence, entry, &mut out))
@@ -115,7 +116,8 @@ impl KnownNames {
         check(insert.execute(params![sequence as i64, digest(name)])).map(drop)
     }
 
-    /// Removes one target with this name. Returns whether there was one. A name listed twice belongs to two targets.
+    /// Removes one target with this name. Returns whether there was one. A name that was listed twice belongs to two
+    /// targets.
     pub fn take(&self, name: &[u8]) -> Result<bool> {
         let take = "UPDATE known SET targets = targets - 1 WHERE digest = ? AND targets > 0";
         Ok(check(check(self.db.prepare_cached(take))?.execute([digest(name)]))? > 0)

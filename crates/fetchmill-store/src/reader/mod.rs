@@ -1,5 +1,5 @@
-//! Reads a job's stored data in place: an object by name, all names, or all objects. Sealed data is readable even while
-//! the job runs.
+//! Reads the stored data of a job in place: an object by name, all names, or all objects. Sealed data can be read even
+//! while the job runs.
 //!
 //! Packs are never unpacked. A lookup searches the manifests of all shards, a listing reads only manifests, and a scan
 //! reads shards from start to end. If a name is stored several times, all three use the object with the lowest sequence
@@ -64,7 +64,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// The stored data of a job. Can be shared between threads.
+/// The stored data of a job. It can be shared between threads.
 #[derive(Debug)]
 pub struct Destination {
     format: Format,
@@ -79,7 +79,7 @@ enum Storage {
 }
 
 impl Destination {
-    /// Opens a job's destination in its current state. Data sealed later is not visible.
+    /// Opens a job's destination in its current state. Data that is sealed later is not visible.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::find(dest, state)?;
         let status = read_status(&place)?;
@@ -120,12 +120,12 @@ impl Destination {
         self.format
     }
 
-    /// Returns the columns of objects besides the standard ones.
+    /// Returns the columns that objects have besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
-    /// Returns the object with this name, verified.
+    /// Returns the object with this name after verifying it.
     pub fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         match &self.stored {
             Storage::Shards(shards) => shards.find(name),
@@ -133,7 +133,7 @@ impl Destination {
         }
     }
 
-    /// Returns the size of the object with this name, without reading it.
+    /// Returns the size of the object with this name without reading the object.
     pub fn length_of(&self, name: &[u8]) -> Result<Option<u64>> {
         match &self.stored {
             Storage::Shards(shards) => Ok(shards.find_row(name)?.map(|(_, row)| row.length)),
@@ -141,8 +141,8 @@ impl Destination {
         }
     }
 
-    /// Returns up to `max` distinct names in storage order, starting at a position. For `files`, this is path order.
-    /// `with_lengths` also determines the size of each file.
+    /// Returns up to `max` distinct names in storage order, starting at a position. For `files`, this is the order of
+    /// paths. If `with_lengths` is set, also determines the size of each file.
     pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
         match &self.stored {
             Storage::Shards(shards) => shards.names(from, max),
@@ -150,7 +150,7 @@ impl Destination {
         }
     }
 
-    /// Returns the number of names. For packs, this reads the manifests' tables, and for `files` all folders.
+    /// Returns the number of names. Reads the tables of the manifests for packs, and all folders for `files`.
     pub fn count(&self) -> Result<u64> {
         match &self.stored {
             Storage::Shards(shards) => shards.count(),

@@ -1,4 +1,4 @@
-//! Errors when reading an object, and the checks that detect them.
+//! Errors in reading an object, and the checks that detect them.
 
 use crate::manifest::ManifestRow;
 use crate::pack::Damage;
@@ -6,7 +6,7 @@ use crate::pack::parquet::ShardError;
 use fetchmill_model::error::Error;
 use fetchmill_model::object::StoredObject;
 
-/// Reason why an object cannot be returned.
+/// Why an object cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The record differs from what was written. The string describes the difference.
@@ -37,7 +37,7 @@ pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result
     Err(ObjectError::Damaged(what.to_owned()))
 }
 
-/// Adds the encoding from the manifest row to the object, unless the record had one.
+/// Adds the encoding from the manifest row to the object, unless the record already contained one.
 pub(super) fn note_encoding(row: &ManifestRow<'_>, object: &mut StoredObject) {
     if !row.content_encoding.is_empty() && object.content_encoding.is_none() {
         object.content_encoding = Some(row.content_encoding.to_vec());

@@ -1,4 +1,4 @@
-//! All objects of a destination in storage order.
+//! All objects of a destination, in storage order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::{Destination, FoundObject, Position, Storage, of_file};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Number of file names looked up at a time.
+/// Number of file names that are looked up at a time.
 const NAMES_AT_ONCE: usize = 1000;
 
 /// Iterates over all names and their objects. Ends with an error at the first damaged object.
 #[derive(Debug)]
 pub struct Objects {
     destination: Arc<Destination>,
-    /// Position of the first part that has not been opened yet. `None` if there is none.
+    /// Position of the first part that is not open yet. `None` if there is none.
     next: Option<Position>,
     is_started: bool,
     open: Option<OpenPart>,
@@ -30,12 +30,12 @@ enum OpenPart {
 }
 
 impl Objects {
-    /// Iterates from a position.
+    /// Starts the iteration at a position.
     pub fn new(destination: Arc<Destination>, from: Option<Position>) -> Self {
         Objects { destination, next: from, is_started: false, open: None }
     }
 
-    /// Returns the columns of the objects besides the standard ones.
+    /// Returns the columns that the objects have besides the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         self.destination.columns()
     }
@@ -105,7 +105,7 @@ impl OpenPart {
             }
             (OpenPart::Files(names), Storage::Tree(tree)) => {
                 while let Some(name) = names.pop_front() {
-                    // A file may have been removed after it was listed.
+                    // The file may have been removed after it was listed.
                     if let Some(object) = tree.find(&name)? {
                         return Ok(Some(of_file(object)));
                     }

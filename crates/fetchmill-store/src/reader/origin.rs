@@ -1,4 +1,4 @@
-//! Requests for a job's objects at their origin.
+//! Requests for the objects of a job at their origin.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Start of an export's source. The exported job's source follows.
+/// Start of the source of an export. The source of the exported job follows.
 pub const EXPORT_OF: &str = "export of ";
 
-/// Location from which a job's objects can be requested.
+/// Where the objects of a job can be requested.
 #[derive(Debug, Clone)]
 pub enum ObjectOrigin {
     /// All objects are at one origin and are requested by name.
     Origin(ObjectRequests),
-    /// Each object is at its own URL, which is stored with it or derived from its name. This applies to objects from a
-    /// list.
+    /// Each object has its own URL, which is stored with the object or derived from its name. This applies to objects
+    /// from a list.
     Own(EntryOfName),
 }
 
 impl ObjectOrigin {
-    /// Returns the job's origin, or the one given by the user. Fails if a comparison with that origin would be
+    /// Returns the job's origin, or the one that the user gave. Fails if a comparison with that origin would be
     /// meaningless.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
@@ -121,7 +121,8 @@ pub struct ObjectRequests {
 }
 
 impl ObjectRequests {
-    /// Derives the job's requests from its identity. With `source`, the objects are requested there instead.
+    /// Derives the requests of the job from its identity. If `source` is given, the objects are requested there
+    /// instead.
     pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
         let part = |name: &str| identity.get(name).map_or("", String::as_str);
         let own = part("source").trim_start_matches(EXPORT_OF);
@@ -143,7 +144,7 @@ impl ObjectRequests {
         })
     }
 
-    /// Returns the path of an object's request.
+    /// Returns the path with which an object is requested.
     pub fn path(&self, name: &[u8]) -> String {
         let mut encoded = Vec::new();
         name::encode(name, &mut encoded);
@@ -151,7 +152,7 @@ impl ObjectRequests {
     }
 }
 
-/// Returns the origin for request records, from the identity of the job that made them.
+/// Returns the origin for request records. `identity` is that of the job that sent the requests.
 pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
     if let Some(place) = bucket_place(identity) {
         let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;

@@ -5,7 +5,7 @@ use fetchmill_model::outcome::ShardNumber;
 /// Position of the next name, or after the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
-    /// The next row of a shard.
+    /// At this row of a shard.
     Row(ShardNumber, u64),
     /// After this path below the destination.
     Behind(Vec<u8>),

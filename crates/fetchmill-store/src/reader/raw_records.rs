@@ -1,4 +1,4 @@
-//! Reads the records of a shard unchanged, from start to end, and compares the whole file with its checksum.
+//! Reads the records of a shard unchanged, from start to end, and verifies the checksum of the whole file.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use super::object_error::ObjectError;
 use crate::manifest::ManifestRow;
 use fetchmill_model::limits::MIB;
 
-/// Size of a read. A larger record is in memory as a whole.
+/// Size of a read. A record that is larger is in memory as a whole.
 const READ_BYTES: usize = MIB;
 
-/// The part of a shard that is in memory. It only moves forward, so that every byte is included in the checksum.
+/// The part of a shard that is in memory. It only moves forward, so that the checksum covers every byte.
 #[derive(Debug)]
 pub(super) struct RawRecords {
     records: Arc<RecordFile>,
     start: u64,
     bytes: Vec<u8>,
-    /// CRC-32C of everything up to the end of the part.
+    /// CRC-32C of everything up to the end of this part.
     crc32c: u32,
 }
 
@@ -30,7 +30,7 @@ impl RawRecords {
         self.records.end()
     }
 
-    /// Returns the record of a row, which must follow the records read so far. It ends at `end`.
+    /// Returns the record of a row. It must come after the records read so far, and ends at `end`.
     pub(super) fn read(&mut self, row: &ManifestRow<'_>, end: u64) -> Result<&[u8], ObjectError> {
         self.records.record_length(row, end)?;
         while end > self.bytes_end() {
@@ -42,7 +42,7 @@ impl RawRecords {
             .ok_or_else(|| ObjectError::Damaged("its record is at an impossible position".into()))
     }
 
-    /// Reads the rest of the file. Returns the checksum of the whole file.
+    /// Reads the file up to its end. Returns the checksum of the whole file.
     pub(super) fn finish(mut self) -> Result<u32, ObjectError> {
         while self.records.bytes_from(self.bytes_end()) > 0 {
             self.advance(u64::MAX, 0)?;
@@ -58,7 +58,7 @@ impl RawRecords {
         place.checked_sub(self.start).map_or(usize::MAX, |position| position as usize)
     }
 
-    /// Drops the bytes before `place`, and reads more, at least up to `end`.
+    /// Drops the bytes before `place` and reads more, at least up to `end`.
     fn advance(&mut self, place: u64, end: u64) -> Result<(), ObjectError> {
         let dropped = self.position(place).min(self.bytes.len());
         self.bytes.drain(..dropped);

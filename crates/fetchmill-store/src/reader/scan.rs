@@ -1,4 +1,4 @@
-//! Reads a shard from start to end with large reads, for `verify`, `export` and Arrow.
+//! Reads a shard from start to end with large reads. `verify`, `export` and Arrow use this.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Size of a read. A larger record is read by itself.
+/// Size of a read. A record that is larger is read on its own.
 const READ_BYTES: usize = MIB;
-/// Number of Parquet rows that are read one by one after damage, so that only damaged rows are lost.
+/// Number of Parquet rows that are read one by one after damage, so that only the damaged rows are lost.
 const SALVAGED_ROWS: u64 = 1024;
 
 /// A row and its object.
@@ -41,15 +41,15 @@ pub struct LostObject {
     pub what: String,
 }
 
-/// Iterates over a shard's rows in order. An error concerns a single manifest frame, and the next item comes from the
-/// next frame.
+/// Iterates over the rows of a shard, in order. An error concerns a single manifest frame. The item after it comes from
+/// the next frame.
 #[derive(Debug)]
 pub struct Scan {
     manifest: Arc<Manifest>,
     data: ScanCursor,
     next_frame: usize,
     frame: Option<Arc<Frame>>,
-    /// Frame read ahead. Its first row shows where the last record of `frame` ends.
+    /// Frame that was read ahead. Its first row shows where the last record of `frame` ends.
     ahead: Option<Result<Arc<Frame>>>,
     position: usize,
 }
@@ -87,7 +87,7 @@ impl Scan {
         Some(self.manifest.frame(self.next_frame - 1).map(Arc::new))
     }
 
-    /// Moves to the next frame. Returns `None` after the last.
+    /// Moves to the next frame. Returns `None` after the last one.
     fn advance(&mut self) -> Option<Result<()>> {
         (self.frame, self.position) = (None, 0);
         let next = self.ahead.take().or_else(|| self.read_frame())?;
@@ -95,7 +95,7 @@ impl Scan {
         Some(next.map(|frame| self.frame = Some(frame)))
     }
 
-    /// Returns the end of the record at a position. `None` if the frame that would show it is damaged.
+    /// Returns the end of the record at a position. `None` if the frame that would show the end is damaged.
     fn record_end(&self, frame: &Frame, position: usize) -> Option<u64> {
         if position + 1 < frame.len() {
             return Some(frame.row(position + 1).place);

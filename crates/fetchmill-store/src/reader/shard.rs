@@ -1,8 +1,8 @@
-//! Reads a sealed shard in place: one object by its row, or all of them in order.
+//! Reads a sealed shard in place: a single object by its row, or all objects in order.
 //!
 //! An object must match the name, length and checksum in its manifest row. Otherwise it counts as damaged. The shard
-//! itself is opened only for its first object. So a lookup among hundreds of shards opens hundreds of manifests but
-//! only one shard.
+//! itself is opened only when its first object is read. So a lookup among hundreds of shards opens hundreds of
+//! manifests but only one shard.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::outcome::ShardNumber;
 
-/// A sealed shard read in place. Can be shared between threads.
+/// A sealed shard that is read in place. It can be shared between threads.
 #[derive(Debug)]
 pub struct ShardReader {
     number: ShardNumber,
@@ -34,12 +34,12 @@ pub struct ShardReader {
     /// CRC-32C of the shard.
     crc32c: u32,
     data: OnceLock<ShardData>,
-    /// The last frame used, because rows are often read in order.
+    /// The frame that was used last. It is kept because rows are often read in order.
     frame: Mutex<Option<Arc<Frame>>>,
 }
 
 impl ShardReader {
-    /// Opens a shard's manifest. The shard itself is opened with its first object.
+    /// Opens the manifest of a shard. The shard itself is opened when its first object is read.
     pub fn open(shard_folder: &ShardFolder, format: Format, shard: &Shard) -> Result<Self> {
         let open = shard_folder.open_path();
         let paths = [shard_folder.shard_path(shard.number), open.join(&shard.sealed.data.path)];
@@ -72,7 +72,7 @@ impl ShardReader {
         self.format
     }
 
-    /// Returns the manifest, which describes the expected contents.
+    /// Returns the manifest, which describes the contents that the shard should have.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -92,7 +92,7 @@ impl ShardReader {
         Ok(object)
     }
 
-    /// Returns the Parquet file with the rows. `None` if the shard has records instead.
+    /// Returns the Parquet file that contains the rows. `None` if the shard contains records instead.
     pub(super) fn parquet(&self) -> Result<Option<&ParquetShard>> {
         Ok(match self.data()? {
             ShardData::Parquet(shard) => Some(shard),
@@ -112,12 +112,12 @@ impl ShardReader {
         Ok(Some(object))
     }
 
-    /// Opens the shard itself, so that it stays readable even if it is removed.
+    /// Opens the shard itself, so that it stays readable even if its file is removed.
     pub(super) fn hold(&self) -> Result<()> {
         self.data().map(drop)
     }
 
-    /// Reads a row's record unchanged. `None` if the format has rows instead.
+    /// Reads the record of a row unchanged. `None` if the format has rows instead of records.
     pub fn read_record(
         &self,
         number: u64,
@@ -130,7 +130,7 @@ impl ShardReader {
     }
 
     /// Calls `each` with the place and the unchanged record of every row, in order, until it returns `false`. After the
-    /// last record, compares the shard with its checksum. Returns whether all rows were read. Does nothing if the format
+    /// last record, verifies the checksum of the shard. Returns whether all rows were read. Does nothing if the format
     /// has rows instead of records.
     pub fn for_each_record(
         &self,
@@ -158,7 +158,7 @@ impl ShardReader {
         }
     }
 
-    /// Reads a frame of the manifest. After the last one, returns an empty frame.
+    /// Reads a frame of the manifest. The frame after the last one is empty.
     fn frame_at(&self, index: usize) -> Result<Frame> {
         if index < self.manifest.frames() { self.manifest.frame(index) } else { Ok(Frame::default()) }
     }
@@ -168,7 +168,7 @@ impl ShardReader {
         Ok(Scan::new(Arc::clone(&self.manifest), self.data()?))
     }
 
-    /// Returns an error with the names of the shard and the object, for callers that cannot tolerate a lost object.
+    /// Returns an error that names the shard and the object, for callers that cannot tolerate a lost object.
     pub fn error(&self, name: &[u8], error: ObjectError) -> Error {
         match error {
             ObjectError::Failed(error) => error,
@@ -200,7 +200,7 @@ impl ShardReader {
         Ok(frame)
     }
 
-    /// Returns the end of a row's record, which is the start of the next record.
+    /// Returns the end of a row's record, which is where the next record starts.
     fn record_end(&self, row: u64, records: &RecordFile) -> Result<u64> {
         if row + 1 >= self.manifest.rows() {
             return Ok(records.end());
@@ -214,7 +214,7 @@ impl ShardReader {
             return Ok(data);
         }
         let data = at_either(&self.paths, |path| self.open_data(path))?;
-        // Another thread may have opened the shard first, but both values are equivalent.
+        // Another thread may have opened the shard first, but the two values are equivalent.
         Ok(self.data.get_or_init(|| data))
     }
 
@@ -239,7 +239,7 @@ fn damaged(path: &Path, what: &str) -> Error {
     ))
 }
 
-/// Opens a file at its final path, or at its path before the rename. The rename may happen between the attempts.
+/// Opens a file at its final path, or at its path before the rename. The rename may happen between the two attempts.
 fn at_either<T>(paths: &[PathBuf; 2], open: impl Fn(&Path) -> Result<T>) -> Result<T> {
     let [last, before] = paths;
     for path in [last, before, last] {

@@ -12,14 +12,14 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Number of shards, starting with the smallest, that are opened immediately when a running job is read. The job may
-/// merge and remove them, but open files stay readable.
+/// Number of shards that are opened immediately when a running job is read, smallest first. The job may merge and
+/// remove these shards, but open files stay readable.
 const HELD_MAX: usize = 256;
-/// Maximum number of times the journal is read again because a shard was merged before it could be opened.
+/// Maximum number of times that the journal is read. It is read again if a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;
-/// Number of descriptors used for purposes other than shards.
+/// Number of descriptors that are needed for anything other than shards.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Number of descriptors per shard: its manifest and its data.
+/// Number of descriptors per shard: one for its manifest and one for its data.
 const DESCRIPTORS_A_SHARD: u64 = 2;
 /// Number of manifests above which several threads open them. On a cold disk, opening a manifest takes one or two disk
 /// accesses.
@@ -27,7 +27,7 @@ const OPENED_ALONE: usize = 8;
 /// Number of threads that open manifests.
 const OPENING_THREADS: usize = 8;
 
-/// Function that returns a manifest frame, given the positions of the shard and the frame.
+/// Function that returns a manifest frame. Its arguments are the positions of the shard and of the frame.
 type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>;
 
 /// See the [module documentation](self).
@@ -42,8 +42,8 @@ pub(super) struct SealedShards {
 }
 
 impl SealedShards {
-    /// Opens the shards that `read` finds in the journal. `may_vanish` means that a running job may replace some
-    /// meanwhile.
+    /// Opens the shards that `read` finds in the journal. If `may_vanish` is set, a running job may replace some of
+    /// them in the meantime.
     pub(super) fn open(
         shard_folder: &ShardFolder,
         format: Format,
@@ -92,7 +92,7 @@ impl SealedShards {
             return Ok(reader);
         }
         let reader = Arc::new(ShardReader::open(&self.shard_folder, self.format, shard)?);
-        // Another thread may have been faster, but both readers are equivalent.
+        // Another thread may have been faster, but the two readers are equivalent.
         Ok(cell.get_or_init(|| reader))
     }
 
@@ -114,12 +114,12 @@ impl SealedShards {
         })
     }
 
-    /// Returns the row with this name and the lowest sequence number.
+    /// Returns the row that has the lowest sequence number of all rows with this name.
     pub(super) fn find_row(&self, name: &[u8]) -> Result<Option<(usize, FoundRow)>> {
         self.find_row_in(name, &mut |_, manifest, index| manifest.frame(index).map(Arc::new))
     }
 
-    /// Like [`SealedShards::find_row`], with frames that the caller may have cached.
+    /// Like [`SealedShards::find_row`], but takes frames that the caller may have cached.
     pub(super) fn find_row_in(
         &self,
         name: &[u8],
@@ -186,8 +186,8 @@ impl SealedShards {
         Ok(page)
     }
 
-    /// Returns the shard and row at which to continue a listing. If the shard no longer exists, continues with the
-    /// next.
+    /// Returns the shard and the row at which a listing continues. If the shard no longer exists, continues with the
+    /// next one.
     pub(super) fn place_of(&self, from: Option<&Position>) -> (usize, u64) {
         let Some(Position::Row(number, row)) = from else { return (0, 0) };
         let index = self.sealed.partition_point(|shard| shard.number < *number);
@@ -195,12 +195,12 @@ impl SealedShards {
         (index, if is_there { *row } else { 0 })
     }
 
-    /// Returns the rows that earlier rows with the same name hide, if they are already known.
+    /// Returns the hidden rows if they are already known. A row is hidden if an earlier row has the same name.
     pub(super) fn known_hidden(&self) -> Option<&HiddenRows> {
         self.hidden.get()
     }
 
-    /// Returns the rows with a name that is stored earlier.
+    /// Returns the hidden rows. A row is hidden if an earlier row has the same name.
     pub(super) fn hidden(&self) -> Result<&HiddenRows> {
         if let Some(hidden) = self.hidden.get() {
             return Ok(hidden);
@@ -222,7 +222,8 @@ impl SealedShards {
     }
 }
 
-/// Raises the soft limit on descriptors if it is too low for the shards. If that fails, opening a shard will fail.
+/// Raises the soft limit on descriptors if it is too low for the shards. If this is not possible, opening a shard will
+/// fail later.
 fn raise_descriptors(shards: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

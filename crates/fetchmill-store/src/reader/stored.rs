@@ -1,4 +1,4 @@
-//! Iterates over all stored data of a job. As long as the job does not change, the order does not change.
+//! Iterates over all stored data of a job. The order stays the same until the job changes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     manifests
 }
 
-/// Returns the names under which `files` has stored these targets of a window, from the latest row of each target. Rows
-/// that cannot be read are skipped.
+/// Returns the names under which `files` has stored these targets of a window. Uses the latest row of each target, and
+/// skips rows that cannot be read.
 pub fn latest_names(
     place: &JobLocation,
     manifests: &[ShardEnd],
@@ -56,7 +56,7 @@ pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
     durable::open_folder(&place.dest).map_err(|error| Error::storage("open the folder", &place.dest, error))
 }
 
-/// Function that is called with each object and its number in the order. It returns whether to continue.
+/// Called with each object and its number in the order. Returns whether to continue.
 pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
 
 /// Calls `each` with every object, starting at a number. Fails at a damaged object.
@@ -121,8 +121,8 @@ fn each_in_shard(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Calls `each` with every file. First marks targets without a stored object as seen. If a target has several rows,
-/// only the latest counts.
+/// Calls `each` with every file, after marking targets that have no stored object as seen. If a target has several
+/// rows, only the latest one counts.
 fn each_file(place: &JobLocation, snapshot: &JournalSnapshot, from: u64, each: EachObject<'_>) -> Result<()> {
     let mut seen = Bits::new(snapshot.next_sequence)?;
     for shard in &snapshot.failures {

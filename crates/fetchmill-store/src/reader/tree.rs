@@ -1,8 +1,8 @@
-//! The files below the destination of a `files` job, in path order.
+//! The files below the destination of a `files` job, ordered by path.
 //!
-//! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder of a million files is
-//! read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page only
-//! needs to read its own names. The job's own files are skipped, and so are files whose paths do not correspond to
+//! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder with a million files
+//! is read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page
+//! only has to read its own names. The walk skips the job's own files, and files whose paths do not correspond to
 //! names.
 
 use std::collections::VecDeque;
@@ -104,7 +104,8 @@ impl FileTree {
         Ok(None)
     }
 
-    /// Returns a copy of the cached walk, because the same page may be requested again.
+    /// Returns a copy of the cached walk. The original stays in the cache, because the same page may be requested
+    /// again.
     fn kept(&self, path: &[u8]) -> Option<TreeWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == path).map(|(_, walk)| walk.clone())
@@ -151,7 +152,7 @@ fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut FolderEn
     }
 }
 
-/// Returns the type of an entry. Some file systems do not store it in the folder.
+/// Returns the type of an entry. Some file systems do not store the type in the folder.
 fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
@@ -160,10 +161,10 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     }
 }
 
-/// A position in the tree, right before a file.
+/// A position in the tree, just before a file.
 #[derive(Debug, Clone, Default)]
 struct TreeWalk {
-    /// Path of the innermost folder. Ends with `/`, except for the root.
+    /// Path of the innermost folder. It ends with `/`, unless the folder is the root.
     path: Vec<u8>,
     stack: Vec<TreeLevel>,
 }
@@ -183,7 +184,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// Returns the walk that continues after a path, which need not exist any more.
+    /// Returns the walk that continues after a path. The path may no longer exist.
     fn behind(path: &[u8], tree: &FileTree) -> Result<Self> {
         let mut walk = TreeWalk::start(tree)?;
         for segment in path.split_inclusive(|byte| *byte == b'/') {
@@ -197,7 +198,7 @@ impl TreeWalk {
         Ok(walk)
     }
 
-    /// Moves to the next file but does not take it. Returns `false` at the end.
+    /// Moves to the next file without taking it. Returns `false` at the end.
     fn settle(&mut self, tree: &FileTree) -> Result<bool> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -225,7 +226,7 @@ impl TreeWalk {
         }
     }
 
-    /// Enters a subfolder of the innermost folder. Returns `false` if it no longer exists.
+    /// Enters a subfolder of the innermost folder. Returns `false` if the subfolder no longer exists.
     fn enter(&mut self, name: &[u8], tree: &FileTree) -> Result<bool> {
         self.path.extend_from_slice(name);
         let entries = tree.read(&self.path)?;
@@ -238,7 +239,8 @@ impl TreeWalk {
     }
 }
 
-/// Sorted names of a folder, in one allocation. Folder names end with `/`, so that whole paths are sorted bytewise.
+/// Sorted names of a folder, in a single allocation. Folder names end with `/`, so that whole paths are sorted
+/// bytewise.
 #[derive(Debug, Default)]
 struct FolderEntries {
     names: Vec<u8>,
@@ -247,7 +249,7 @@ struct FolderEntries {
 
 impl FolderEntries {
     fn push(&mut self, name: &[u8], is_folder: bool) {
-        // NAME_MAX is 255 bytes.
+        // Names have at most 255 bytes (`NAME_MAX`).
         self.places.push((self.names.len(), (name.len() + usize::from(is_folder)) as u16));
         self.names.extend_from_slice(name);
         if is_folder {

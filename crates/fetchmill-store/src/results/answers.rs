@@ -1,4 +1,4 @@
-//! Reads results files: the site and the answer of each row.
+//! Reads results files: the site and the answer in each row.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use fetchmill_model::source::list::{ListFormat, TableReader};
 /// Columns to read, which identify the site and its answer.
 const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];
 
-/// Reads the rows of a file in sequence.
+/// Reads the rows of a file one after another.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     shown: String,
@@ -20,14 +20,14 @@ pub(super) struct AnswerReader {
 /// Site and answer of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowAnswer<'a> {
-    /// Key, otherwise URL.
+    /// The key, or the URL if there is no key.
     pub(super) site: &'a [u8],
     pub(super) status: &'a [u8],
     pub(super) kind: &'a [u8],
 }
 
 impl AnswerReader {
-    /// Opens a file. The name determines the format.
+    /// Opens a file. Its name determines the format.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let Some(format) = ResultsFormat::of(&path.to_string_lossy(), None) else {
@@ -50,7 +50,7 @@ impl AnswerReader {
             .map_err(|error| foreign(&shown, &error))
     }
 
-    /// Returns the next row. `None` after the last.
+    /// Returns the next row. `None` after the last one.
     pub(super) fn next_row(&mut self) -> Result<Option<RowAnswer<'_>>> {
         if !self.table.next_record().map_err(|error| foreign(&self.shown, &error))? {
             return Ok(None);

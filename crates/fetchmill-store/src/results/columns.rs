@@ -14,7 +14,7 @@ use crate::pack::parquet::{KeptBuilder, kept_fields};
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues, Value};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Approximate memory per row without its strings.
+/// Approximate memory per row, without its strings.
 const ROW_BYTES: usize = 128;
 
 /// Returns the columns of the results, including those kept from the list.
@@ -24,7 +24,7 @@ pub(super) fn schema(own: ColumnTypes, kept: &ExtraColumns) -> SchemaRef {
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
 
-/// Returns the field for a string in a [`ColumnKind::Texts`] list.
+/// Returns the field for each string of a [`ColumnKind::Texts`] list.
 fn element() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Utf8, false))
 }
@@ -68,7 +68,7 @@ impl Builder {
         }
     }
 
-    /// Appends a value. A value that does not fit its column becomes null, such as a length above 2^63.
+    /// Appends a value. A value that does not fit its column, such as a length above 2^63, becomes null.
     fn push(&mut self, value: Value<'_>) {
         match (self, value) {
             (Builder::Text(builder), Value::Text(text)) => builder.append_value(text),
@@ -109,7 +109,7 @@ impl Builder {
     }
 }
 
-/// The batch being built.
+/// The batch that is being built.
 pub(super) struct Builders {
     own: Vec<Builder>,
     kept: Vec<KeptBuilder>,

@@ -1,9 +1,9 @@
-//! The end of a job that writes rows: creates the results file and the summary from the shards with the rows.
+//! The end of a job that writes rows. Creates the results file and the summary from the shards that contain the rows.
 //!
-//! The file is written and synced under a temporary name next to the final one. Then the journal records that it is
-//! complete, the file is renamed without replacing another one, and the job is finished. A killed run leaves the file
-//! unfinished, complete or renamed. The next run rewrites an unfinished file, renames a complete one, and keeps a
-//! renamed one.
+//! The file is written and synced under a temporary name next to its final name. After that, the journal records that
+//! the file is complete, the file is renamed without replacing another one, and the job is finished. If a run is
+//! killed, the file is unfinished, complete or renamed. The next run rewrites an unfinished file, renames a complete
+//! one, and keeps a renamed one.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -19,13 +19,13 @@ use fetchmill_model::row::{CheckRow, ListRow, RowKind, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Journal entry with the name of the file being written.
+/// Journal entry with the name of the file that is being written.
 const UNFINISHED: &str = "results_unfinished";
 /// Journal entry that marks this file as complete. It contains the summary.
 const COMPLETE: &str = "results_complete";
 /// Journal entry with the summary of a finished check.
 const SUMMARY: &str = "summary";
-/// Number of rows between checks of the stop signal.
+/// Number of rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
 
 /// A results file to write.
@@ -56,7 +56,7 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     if has_journal || path.symlink_metadata().is_err() { Ok(()) } else { Err(foreign(path)) }
 }
 
-/// Fails if the results file cannot be used. Call this when the journal is open. An unfinished job must be able to
+/// Fails if the results file cannot be used. Must be called once the journal is open. An unfinished job must be able to
 /// create its file later. Otherwise the error would appear only after a million requests.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
@@ -81,12 +81,12 @@ pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
     journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
 }
 
-/// Returns the summary of the rows so far, if a run ends before its check.
+/// Returns the summary of the rows so far, for a run that ends before its check does.
 pub fn summarize(place: &JobLocation, journal: &Journal, rows: RowKind) -> Result<Option<Summary>> {
     gather(place, journal, rows, &mut |_| Ok(()), &|| true)
 }
 
-/// Writes the results, and leaves open the transaction that will finish the job. If `goes_on` returns `false`, returns
+/// Writes the results, and leaves the transaction open that will finish the job. If `goes_on` returns `false`, returns
 /// `None` and changes nothing.
 pub fn conclude(
     place: &JobLocation,
@@ -107,7 +107,7 @@ pub fn conclude(
     Ok(summary)
 }
 
-/// Removes the shards, which are not needed once the job is finished.
+/// Removes the shards, which are not needed any more once the job is finished.
 pub fn remove_shards(place: &JobLocation) -> Result<()> {
     cut_back(&place.failures_path(), &[])
 }
@@ -170,7 +170,7 @@ fn write_rows(
 /// Callback for each row.
 type EachRow<'e> = &'e mut dyn FnMut(RowValues<'_>) -> Result<()>;
 
-/// Reads all rows in the order in which workers wrote them.
+/// Reads all rows in the order in which the workers wrote them.
 fn gather(
     place: &JobLocation,
     journal: &Journal,
@@ -229,7 +229,7 @@ fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-/// Renames a complete file to its final name. Fails if that name exists.
+/// Renames a complete file to its final name. Fails if this name already exists.
 fn put_in_place(unfinished: &Path, target: &ResultsTarget<'_>) -> Result<()> {
     let folder = folder_of(target.path);
     let fail = |error| Error::storage("rename", unfinished, error);
@@ -249,8 +249,8 @@ fn remove(path: &Path) -> Result<()> {
     durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))
 }
 
-/// Returns a unique name made from the process id and the time. It does not include the file's own name, which may
-/// already have the maximum length.
+/// Returns a unique name made from the process id and the time. It does not contain the name of the file itself, which
+/// may already have the maximum length.
 fn unfinished_name() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!(".fetchmill-{}-{}.unfinished", std::process::id(), since.as_nanos())

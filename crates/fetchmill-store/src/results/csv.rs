@@ -1,5 +1,5 @@
-//! Results as CSV: RFC 4180 with a header and line feeds. A missing value is an empty field, an empty string is `""`,
-//! and redirects are separated by spaces.
+//! Results as CSV: RFC 4180 with a header, and with line feeds as line ends. A missing value is an empty field, an
+//! empty string is `""`, and redirects are separated by spaces.
 
 use std::io::{self, Write};
 

@@ -1,9 +1,9 @@
-//! Compares two results files and finds sites that are new, gone, or have a different answer.
+//! Compares two results files and finds sites that are new, are gone, or have a different answer.
 //!
-//! Rows are compared by key, otherwise by URL. If a key or URL occurs several times, its n-th row in one file is
-//! compared with its n-th row in the other. For each row of the first file, a hash and the number of its answer are
-//! kept in memory, which takes 16 bytes. Above [`DIFF_ROWS_HELD_MAX`] rows, the files are read several times, each time
-//! for another part of the hash range.
+//! Rows are compared by key, or by URL if they have no key. If a key or URL occurs several times, its n-th row in one
+//! file is compared with its n-th row in the other. For each row of the first file, a hash and the number of its answer
+//! are kept in memory, which takes 16 bytes. With more than [`DIFF_ROWS_HELD_MAX`] rows, the files are read several
+//! times, each time for a different part of the hash range.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,13 +14,13 @@ use super::answers::{AnswerReader, RowAnswer};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
 
-/// Number of rows between checks of the stop signal.
+/// Number of rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 16 * 1024;
 
-/// Maximum length of a status and kind.
+/// Maximum total length of a status and a kind.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// Number of rows that differ between two files.
+/// How many rows differ between two files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Rows in the first file.
@@ -35,14 +35,14 @@ pub struct Difference {
     pub changed: u64,
     /// Rows with the same status and kind.
     pub unchanged: u64,
-    /// Number of changed rows per pair of old and new answer.
+    /// Number of changed rows for each pair of old and new answer.
     pub transitions: BTreeMap<(String, String), u64>,
 }
 
-/// A row that differs. The answer is `None` for a file that does not contain the row.
+/// A row that differs. An answer is `None` if the file does not contain the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'c> {
-    /// Key, otherwise URL.
+    /// The key, or the URL if there is no key.
     pub site: &'c str,
     /// Answer in the first file.
     pub before: Option<&'c str>,
@@ -50,11 +50,11 @@ pub struct Change<'c> {
     pub after: Option<&'c str>,
 }
 
-/// Callback for each change. Occasionally called with `None`, so that the caller can decide whether to continue.
+/// Callback for each change. It is occasionally called with `None`, so that the caller can decide whether to continue.
 pub type EachChange<'e> = &'e mut dyn FnMut(Option<Change<'_>>) -> Result<()>;
 
-/// Compares two files. Reports changes in the order of the second file, followed by removed rows in the order of the
-/// first.
+/// Compares two files. Reports changes in the order of the second file, and then removed rows in the order of the first
+/// one.
 pub fn diff(old: &Path, new: &Path, each: EachChange<'_>) -> Result<Difference> {
     diff_within(old, new, DIFF_ROWS_HELD_MAX, each)
 }
@@ -65,7 +65,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
     let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
-        // The parts of the hash range never contain exactly the same number of rows, so leave some room in each.
+        // The parts of the hash range never contain exactly the same number of rows, so each one needs some spare room.
         let part = HashPartition {
             number,
             parts,
@@ -97,13 +97,13 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 struct ComparedRow {
     hash: u64,
-    /// Position of the row in the file. After sorting, the first row of each hash instead holds the number of rows with
-    /// this hash that have a counterpart.
+    /// Position of the row in the file. After sorting, the first row of each hash holds something else: the number of
+    /// rows with this hash that have a counterpart.
     place: u32,
     answer: u16,
 }
 
-/// Rows of the first file whose hashes fall into this partition.
+/// Rows of the first file whose hashes fall into this part of the range.
 struct HashPartition {
     number: u64,
     parts: u64,
@@ -176,7 +176,7 @@ impl HashPartition {
         Ok(())
     }
 
-    /// Reports removed rows. For each hash, the first rows have a counterpart and the others were removed.
+    /// Reports removed rows. For each hash, the first rows have a counterpart, and the others were removed.
     fn find_removed(
         &self,
         old: &Path,
@@ -210,7 +210,7 @@ impl HashPartition {
     }
 }
 
-/// Returns the answer of the next row with this hash that has no counterpart yet, and counts it as matched.
+/// Returns the answer of the next row with this hash that has no counterpart yet, and counts this row as matched.
 fn take(held: &mut [ComparedRow], hash: u64) -> Option<u16> {
     let start = held.partition_point(|row| row.hash < hash);
     let next = start + held.get(start)?.place as usize;
@@ -224,12 +224,12 @@ fn counterparts(held: &[ComparedRow]) -> u64 {
     firsts.map(|first| u64::from(first.place)).sum()
 }
 
-/// Numbers the distinct answers, of which there are few.
+/// Assigns numbers to the distinct answers, of which there are only a few.
 #[derive(Debug, Default)]
 struct AnswerNumbers {
     numbers: HashMap<String, u16>,
     texts: Vec<String>,
-    /// The previous answer, because most rows have the same one.
+    /// The previous answer. It is kept because most rows have the same answer as the one before.
     last: String,
 }
 
@@ -267,7 +267,7 @@ impl AnswerNumbers {
 mod tests {
     use super::*;
 
-    /// Writes a file with rows of site and status.
+    /// Writes a file whose rows contain a site and a status.
     fn file(folder: &Path, name: &str, rows: &[(&str, &str)]) -> std::path::PathBuf {
         let path = folder.join(name);
         let lines = rows.iter().map(|(site, answer)| format!("{site},,{answer}\n"));

@@ -1,4 +1,4 @@
-//! Writes a results file in any format and compression.
+//! Writes a results file, in any format and with any compression.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,9 +11,9 @@ use fetchmill_model::row::{ColumnTypes, RowValues};
 use fetchmill_model::source::list::Compression;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Compression level: fast, with a sufficient ratio.
+/// Compression level. It is fast and compresses well enough.
 const GZIP_LEVEL: u32 = 6;
-/// Same level as in shards.
+/// The same level as in shards.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Writes a results file.
@@ -78,7 +78,7 @@ impl ResultsFile {
     }
 }
 
-/// Writes lines to a file, possibly compressed.
+/// Writes lines to a file, optionally compressed.
 enum TextOutput {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),

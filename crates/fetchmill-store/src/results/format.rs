@@ -1,4 +1,4 @@
-//! The format of results files, which is determined by the end of the file name.
+//! The format of results files. The end of the file name determines it.
 
 use serde::Deserialize;
 

@@ -378,7 +378,7 @@ mod tests {
                 let mut out = b"before".to_vec();
                 assert!(small.write(record, &mut out));
                 assert_eq!(unpacked(&out[6..], record.len()), record);
-                // The beginning may end within a match, which costs at most four bytes.
+                // The text may end in the middle of a match, which costs at most four bytes.
                 let mut whole = Vec::new();
                 assert!(plain.write(record, &mut whole));
                 assert!(out.len() - 6 <= whole.len() + 4, "{} {}", out.len() - 6, whole.len());

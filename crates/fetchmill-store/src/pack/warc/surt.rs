@@ -1,8 +1,9 @@
-//! The key of a URL in an archive's index, called SURT. It consists of the host's labels from last to first, followed
-//! by port, path and query, all in canonical form. So different spellings of a URL have the same key.
+//! The key of a URL in the index of a WARC file, called SURT. It consists of the host's labels from last to first,
+//! followed by the port, path and query, all in canonical form. As a result, different spellings of a URL have the same
+//! key.
 //!
-//! The rules are those of the Python package `surt`, which is used by `cdxj-indexer` and similar tools. A test compares
-//! both. One rule differs: a host that is not ASCII after unescaping stays escaped here, but `surt` converts it to
+//! The rules are those of the Python package `surt`, which `cdxj-indexer` and similar tools use. A test compares the
+//! two. One rule differs: if a host is not ASCII after unescaping, it stays escaped here, while `surt` converts it to
 //! Punycode.
 
 use std::net::Ipv4Addr;
@@ -14,7 +15,7 @@ use regex::bytes::Regex;
 use crate::pack::number::write_decimal;
 use fetchmill_model::name;
 
-/// Patterns of session ids, which do not identify a page. Each pattern removes only its last match.
+/// Patterns of session ids, which say nothing about the page. Each pattern removes only its last match.
 static QUERY_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     compiled(&[
         ("jsessionid=", "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$"),
@@ -31,7 +32,8 @@ static PATH_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     ])
 });
 
-/// A pattern of a session id, and a word that every match contains. Searching for the word takes less time.
+/// A pattern of a session id, and a word that every match contains. The word is searched for first, because that is
+/// faster.
 struct Session {
     word: Finder<'static>,
     pattern: Regex,
@@ -45,10 +47,10 @@ fn compiled(sessions: &[(&'static str, &str)]) -> Vec<Session> {
     sessions.iter().map(session).collect()
 }
 
-/// Writes the keys of URLs, many of which have the same host.
+/// Writes the keys of URLs. Many of these have the same host.
 #[derive(Debug, Default)]
 pub(super) struct SurtWriter {
-    /// Host of the previous URL, and its labels in the order of a key.
+    /// Host of the previous URL, and its labels in the order in which the key needs them.
     host: Vec<u8>,
     labels: Vec<u8>,
 }
@@ -75,7 +77,7 @@ fn labels_of(host: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 struct UrlParts<'u> {
     host: &'u [u8],
-    /// `None` for the scheme's default port.
+    /// Port of the URL. `None` for the default port of the scheme.
     port: Option<u16>,
     path: &'u [u8],
     query: &'u [u8],
@@ -129,7 +131,7 @@ impl<'u> UrlParts<'u> {
     }
 }
 
-/// Removes duplicated schemes and keeps the last.
+/// Removes repeated schemes, keeping the last one.
 fn without_doubled_scheme(mut url: &[u8]) -> &[u8] {
     let behind_scheme = |url: &'_ [u8]| -> Option<usize> {
         [&b"http://"[..], b"https://"]
@@ -160,7 +162,7 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
     without_www(&host).to_vec()
 }
 
-/// Collapses repeated dots and removes dots at both ends.
+/// Collapses repeated dots, and removes dots at both ends.
 fn with_single_dots(host: &[u8]) -> Vec<u8> {
     let mut single = Vec::with_capacity(host.len());
     let mut rest = host;
@@ -180,15 +182,15 @@ fn without_www(host: &[u8]) -> &[u8] {
     behind[digits..].strip_prefix(b".").unwrap_or(host)
 }
 
-/// Returns the address that a host stands for: a single number, or up to four decimal or octal numbers, as parsed by
-/// `inet_aton`.
+/// Returns the address that a host stands for: a single number, or up to four decimal or octal numbers, as `inet_aton`
+/// parses them.
 fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
     if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
         // Numbers of any length are taken modulo 2^32.
         let digit = |value: u32, byte: &u8| value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
         return Some(Ipv4Addr::from(host.iter().fold(0, digit)));
     }
-    // If the first number is octal, all are.
+    // If the first number is octal, all of them are.
     let most = if host.starts_with(b"0") { b'7' } else { b'9' };
     let is_number = |byte: &u8| (b'0'..=most).contains(byte) || *byte == b'.';
     if !host.iter().all(is_number) {
@@ -196,7 +198,7 @@ fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
     }
     let numbers = host.split(|byte| *byte == b'.').map(number).collect::<Option<Vec<u32>>>()?;
     let (last, leading) = numbers.split_last()?;
-    // The last number fills the rest of the four bytes.
+    // The last number fills the remaining bytes of the four.
     let room = 4_usize.checked_sub(leading.len()).filter(|room| *room > 0)?;
     let is_fit = leading.iter().all(|number| *number < 256) && u64::from(*last) < 1 << (8 * room);
     let start = leading.iter().fold(0, |value: u32, number| value << 8 | number);
@@ -208,8 +210,8 @@ fn number(digits: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
 
-/// Returns whether only the case of a path, and a slash at its end, may differ from [`canonical_path`]. Such a path has
-/// no escapes, no segments to be removed and no session ids, which are in parentheses.
+/// Returns whether a path can differ from [`canonical_path`] only in case and in a slash at its end. Such a path
+/// contains no escapes, no segments to remove, and no session ids, which are in parentheses.
 fn is_canonical_in_lowercase(path: &[u8]) -> bool {
     let mut last = b' ';
     let is_kept = |byte: &u8| {
@@ -249,7 +251,7 @@ fn normalized(path: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// Sorts a query's arguments.
+/// Sorts the arguments of a query.
 fn canonical_query(query: &[u8]) -> Vec<u8> {
     let query = without_sessions(&QUERY_SESSIONS, escaped_lowercase(&unescaped(query)));
     let mut arguments: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
@@ -274,8 +276,8 @@ fn without_sessions(sessions: &[Session], mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// Unescapes a string, including escapes that appear when others are removed. One pass is enough, because only the end
-/// of the text read so far can become an escape.
+/// Unescapes a string, including escapes that appear only when others are removed. A single pass is enough, because
+/// only the end of the text read so far can become an escape.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     for byte in text {
@@ -364,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Checks the keys against those returned by the Python package `surt`.
+    /// Checks the keys against those that the Python package `surt` returns.
     #[test]
     fn keys_are_those_of_the_field() {
         for (url, expected) in [
@@ -383,7 +385,7 @@ mod tests {
             ("http://x.com/(a(0123456789abcdef01234567))/p.aspx", "com,x)/p.aspx"),
             ("http://x.com/(0123456789abcdef01234567)/p.aspx/", "com,x)/p.aspx"),
             ("http://x.com/?cfid=1&cftoken=2&z", "com,x)/?z"),
-            // The `&` before a removed last parameter stays.
+            // The `&` before a last parameter that was removed stays.
             ("http://x.com/?x=1&sid=0123456789abcdef0123456789ABCDEF", "com,x)/?&x=1"),
             ("urn:x:y", "urn:x:y"),
         ] {

@@ -1,8 +1,8 @@
 //! Verifies the `files` format: each object against its manifest row, and each file against all rows.
 //!
-//! A run writes a row when it stages an object. Not every row has a file: failed targets (their name was taken) and
-//! pending targets (their window was never renamed) have none. If a target was fetched again, its last row counts. The
-//! names of manifests contain the creation time.
+//! A run writes a row when it stages an object. Some rows have no file, because the target failed (its name was taken)
+//! or is pending (its window was never renamed). If a target was fetched more than once, its last row counts. The names
+//! of manifests contain the time of their creation.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,9 +27,10 @@ use fetchmill_model::name::{STATE_FOLDER, to_path};
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Number of rows passed to a thread at a time: 1,024 names of a few dozen bytes.
+/// Number of rows that a thread gets at a time. Their names take a few dozen bytes each.
 const BATCH_ROWS: usize = 1024;
-/// Maximum number of path hashes in memory, which take 64 MiB. If there are more, the destination is walked again.
+/// Maximum number of path hashes in memory, which take 64 MiB. If there are more, the destination is walked several
+/// times.
 const HASHES_MAX: u64 = 8 << 20;
 /// Maximum depth of folders that can belong to the job.
 const DEPTH_MAX: usize = fetchmill_model::limits::NAME_SEGMENTS_MAX;
@@ -41,7 +42,8 @@ struct FileBatch {
     rows: Vec<(Sequence, u64, u32)>,
 }
 
-/// Reads all manifests, and reads the listed files in several threads. `lost` collects the targets to fetch again.
+/// Reads all manifests, and reads the files that they list in several threads. `lost` collects the targets to fetch
+/// again.
 pub(super) fn check(
     place: &JobLocation,
     snapshot: &JournalSnapshot,
@@ -80,7 +82,7 @@ fn send_rows(
             watch.find(Finding::file(FindingKind::Damaged, &shown(manifest), why).beyond_repair());
         }
         let send = |batch: FileBatch| {
-            // Threads end early only because of an error, which is reported when they are joined.
+            // Threads end early only after an error, which is reported when they are joined.
             let _ = to_readers.send(batch);
         };
         frames::for_each_frame(&path, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
@@ -141,7 +143,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
     }
 }
 
-/// Returns the problem with a row's file, if any.
+/// Returns what is wrong with the file of a row. `None` if the file is intact.
 fn check_file(
     root: &OwnedFd,
     row: &ManifestRow<'_>,

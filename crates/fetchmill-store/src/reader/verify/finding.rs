@@ -12,7 +12,7 @@ pub enum FindingKind {
     Damaged,
     /// Stored more than once.
     Doubled,
-    /// Not known to any job.
+    /// Recorded by no job.
     Unknown,
 }
 
@@ -21,7 +21,7 @@ impl FindingKind {
     pub const ALL: [FindingKind; 4] =
         [FindingKind::Missing, FindingKind::Damaged, FindingKind::Doubled, FindingKind::Unknown];
 
-    /// Returns the name in reports.
+    /// Returns the name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             FindingKind::Missing => "missing",
@@ -39,15 +39,15 @@ pub struct Finding {
     pub what: FindingKind,
     /// Name of the object, or path of a file below the destination. Empty if unknown.
     pub name: Box<[u8]>,
-    /// Sequence number of the target, or of the first one if there are several.
+    /// Sequence number of the target. If there are several, this is the first one.
     pub sequence: Option<Sequence>,
     /// Shard with the problem.
     pub shard: Option<ShardNumber>,
-    /// Number of affected objects. 0 for one of the job's own files.
+    /// Number of affected objects. 0 if the problem concerns one of the job's own files.
     pub objects: u64,
     /// One-line description.
     pub detail: String,
-    /// Whether a repair can fix it.
+    /// Whether a repair can fix the problem.
     pub is_repairable: bool,
 }
 
@@ -84,7 +84,7 @@ impl Finding {
         }
     }
 
-    /// Marks the finding as impossible to repair.
+    /// Marks the problem as impossible to repair.
     pub(super) fn beyond_repair(mut self) -> Self {
         self.is_repairable = false;
         self

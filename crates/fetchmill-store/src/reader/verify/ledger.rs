@@ -1,8 +1,8 @@
-//! Verifies that every assigned sequence number is in exactly one of the manifests, the failures shards and the pending
-//! targets, and that the counters agree.
+//! Verifies that every assigned sequence number is in exactly one place: a manifest, a failures shard, or the pending
+//! targets. Also verifies the counters.
 //!
-//! All manifests are read once, in the order of their shards. If a target has two copies, the one in the shard with the
-//! lower number counts.
+//! All manifests are read once, ordered by shard. If a target has two copies, the copy in the shard with the lower
+//! number counts.
 
 use crc32c::crc32c_append;
 use std::io::Read as _;
@@ -21,7 +21,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Counts found by the verification, for comparison with the tally.
+/// Counts from the verification, to be compared with the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerCounts {
     /// Targets with a stored object.
@@ -56,7 +56,7 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Claims the target of a stored object. Returns whether this is its first object.
+    /// Claims the target of a stored object. Returns whether this is the target's first object.
     pub(super) fn claim_row(&mut self, row: &ManifestRow<'_>) -> SequenceClaim {
         match self.seen.set(row.sequence) {
             Some(true) => {
@@ -69,7 +69,7 @@ impl<'l> Ledger<'l> {
         }
     }
 
-    /// Reads the sealed shards by number, followed by the open ones.
+    /// Reads the sealed shards by number, and then the open ones.
     pub(super) fn read_shards(
         &mut self,
         shard_folder: &ShardFolder,
@@ -114,7 +114,7 @@ impl<'l> Ledger<'l> {
         };
         let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
         finding.shard = shard;
-        // An open shard counts only as a whole, so a single object cannot be repaired.
+        // An open shard counts only as a whole, so a single object in it cannot be repaired.
         finding.is_repairable = shard.is_some();
         self.watch.find(finding);
     }
@@ -138,7 +138,7 @@ impl<'l> Ledger<'l> {
             };
             for row in rows {
                 let Ok(row) = row else {
-                    // The damage was reported with the checksum. The rows after it are reported as missing.
+                    // The damage was already reported with the checksum. The rows after it are reported as missing.
                     break;
                 };
                 if self.seen.set(row.sequence) == Some(true) {
@@ -171,14 +171,15 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Counts the remaining targets as fetched, for a format that stores nothing and so leaves nothing to verify.
+    /// Counts the remaining targets as fetched. This is for a format that stores nothing, so that there is nothing to
+    /// verify.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;
         self.compare_tally();
     }
 
-    /// Reports targets that were not found anywhere, and wrong counters.
+    /// Reports targets that were not found anywhere, and counters that are wrong.
     pub(super) fn conclude(&mut self) {
         if !self.snapshot.is_synced {
             self.tell_missing();
@@ -209,7 +210,7 @@ impl<'l> Ledger<'l> {
         let JournalSnapshot { tally, next_sequence, failed_folders, is_synced, .. } = self.snapshot;
         let counted = &self.counted;
         let without_number = tally.skipped.saturating_sub(counted.skipped);
-        // The number of an object removed by a sync is not reused.
+        // The numbers of objects that a sync removed are not reused.
         let given = if *is_synced { counted.fetched } else { *next_sequence };
         let listed = given.saturating_add(without_number).saturating_add(*failed_folders);
         let rows = [
@@ -241,7 +242,7 @@ pub(super) enum SequenceClaim {
     NoTarget,
 }
 
-/// Compares the valid part of a file with its checksum.
+/// Verifies the checksum of the valid part of a file.
 pub fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Result<(), String> {
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?.take(end.end);
     let mut buffer = vec![0; MIB / 4];

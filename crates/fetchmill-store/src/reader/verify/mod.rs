@@ -1,9 +1,11 @@
 //! Verifies a destination on all processors. Checks the ledger (listed = fetched + absent + failed + skipped, each
 //! target exactly once) and all checksums. Reports objects and files that are missing, damaged, duplicated or unknown.
-//! Changes nothing, and prevents jobs from starting meanwhile. With a repair, damaged objects are planned again.
 //!
-//! The ledger takes one bit per target (125 MB for a billion), and a damaged shard takes two bits per object. Findings
-//! are handed over one by one, so they do not accumulate.
+//! A verification changes nothing, and no job can start while it runs. If a repair was requested, damaged objects are
+//! planned again.
+//!
+//! The ledger takes one bit per target (125 MB for a billion targets), and a damaged shard takes two bits per object.
+//! Findings are passed on one by one, so they do not accumulate.
 
 mod files;
 mod finding;
@@ -47,7 +49,7 @@ pub struct VerifyOptions {
     pub dest: PathBuf,
     /// Journal folder of the job, if it is separate.
     pub state: Option<PathBuf>,
-    /// Number of reading threads. `None` starts one per processor.
+    /// Number of reading threads. `None` means one per processor.
     pub threads: Option<usize>,
     /// Whether to plan damaged objects again.
     pub repair: bool,
@@ -55,7 +57,7 @@ pub struct VerifyOptions {
     pub sample: usize,
     /// Seed of the random sample.
     pub seed: u64,
-    /// Origin to compare with. `None` selects the job's own.
+    /// Origin to compare with. `None` means the job's own.
     pub against: Option<String>,
 }
 
@@ -72,7 +74,7 @@ pub struct VerifyReport {
     pub found: [u64; FindingKind::ALL.len()],
     /// Final progress.
     pub progress: VerifyProgress,
-    /// Whether the verification was stopped early, in which case it proves nothing.
+    /// Whether the verification was stopped early. If so, it proves nothing.
     pub is_interrupted: bool,
     /// Whether a repair fixed everything.
     pub is_mended: bool,
@@ -80,7 +82,7 @@ pub struct VerifyReport {
     pub repaired: Option<RepairReport>,
     /// Sampled objects.
     pub sample: Vec<SampledObject>,
-    /// Location from which the sampled objects can be requested.
+    /// Where the sampled objects can be requested.
     pub asked: Option<ObjectOrigin>,
     /// Duration of the verification.
     pub elapsed: Duration,
@@ -112,8 +114,8 @@ impl Verify {
         Ok(Verify { watch, findings, running })
     }
 
-    /// Waits up to `timeout` for the verification to end. Returns whether it has ended. The caller must keep taking
-    /// findings meanwhile.
+    /// Waits for up to `timeout` for the verification to end. Returns whether it has ended. The caller must keep taking
+    /// findings in the meantime.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
@@ -128,12 +130,12 @@ impl Verify {
         self.watch.progress()
     }
 
-    /// Stops the verification early. A repair that has started is completed.
+    /// Stops the verification early. A repair that has already started is completed.
     pub fn abort(&self) {
         self.watch.stop();
     }
 
-    /// Returns the report or the error once the verification has ended. It can be taken only once.
+    /// Returns the report or the error once the verification has ended. Only the first call returns it.
     pub fn report(&self) -> Option<Result<VerifyReport>> {
         self.running.take()
     }

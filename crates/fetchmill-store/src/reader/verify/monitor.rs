@@ -1,4 +1,4 @@
-//! State shared by a verification's threads: progress, findings, and the stop signal.
+//! State that the threads of a verification share: progress, findings, and the stop signal.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::finding::{Finding, FindingKind};
 
-/// Maximum number of findings not yet taken. Beyond that, threads with a finding wait.
+/// Maximum number of findings that nobody has taken yet. Above this number, threads that have another finding wait.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
-/// Interval at which a waiting thread checks for the stop signal.
+/// How often a waiting thread checks for the stop signal.
 const STEP: Duration = Duration::from_millis(50);
 
 /// See the [module documentation](self).
@@ -44,7 +44,7 @@ impl VerifyMonitor {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds to the number of read bytes and objects. Called once per batch.
+    /// Adds to the numbers of bytes and objects read. Called once per batch.
     pub(super) fn advance(&self, bytes: u64, objects: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.objects.fetch_add(objects, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl VerifyMonitor {
         while !self.is_stopped() {
             match self.to_reader.send_timeout(waiting, STEP) {
                 Err(SendTimeoutError::Timeout(back)) => waiting = back,
-                // No one takes findings any more, so counting is enough.
+                // Nobody takes findings any more, so it is enough to count them.
                 Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
             }
         }
@@ -76,7 +76,7 @@ impl VerifyMonitor {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of objects or files with this kind of problem.
+    /// Returns the number of objects or files that have this kind of problem.
     pub(super) fn found(&self, what: FindingKind) -> u64 {
         self.found.get(what as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }

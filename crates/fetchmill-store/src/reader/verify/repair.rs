@@ -4,8 +4,8 @@
 //! the lost targets wait. Files are renamed and removed only after that. A crash leaves either the old or the new
 //! state, and the next run or repair finishes the work.
 //!
-//! With the `files` format, damaged files are removed before the transaction, because existing files are never
-//! replaced. If a crash happens in between, the files are missing, and another repair plans their targets again.
+//! In the `files` format, damaged files are removed before the transaction, because existing files are never replaced.
+//! If a crash happens in between, the files are missing, and the next repair plans their targets again.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -40,11 +40,11 @@ pub struct RepairReport {
     pub shards: u64,
     /// Objects that cannot be fetched again because their names are lost.
     pub unnamed: u64,
-    /// List objects that cannot be fetched again because their URLs are lost. They are left unchanged.
+    /// Objects from a list that cannot be fetched again because their URLs are lost. They are left unchanged.
     pub without_url: u64,
 }
 
-/// Finishes the work of a run or repair that ended after its last transaction.
+/// Finishes the work of a run or repair that ended right after its last transaction.
 pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
     let snapshot = JournalSnapshot::read(place)?;
     let extension = Format::from_name(snapshot.part("format")).and_then(Format::extension);
@@ -56,7 +56,7 @@ pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
         let is_there = open.join(&sealed.data.path).exists() || shard_folder.shard_path(*number).exists();
         let is_named =
             open.join(&sealed.manifest.path).exists() || shard_folder.manifest_path(*number).exists();
-        // A shard that is at neither path is reported later.
+        // If a shard is at neither path, this is reported later.
         if is_there && is_named {
             shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
@@ -81,7 +81,7 @@ fn remove_replaced(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<
     journal.commit()
 }
 
-/// Repairs the reported faults.
+/// Repairs the faults that were reported.
 pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> Result<RepairReport> {
     let journal = Journal::open_any(job.place, true)?;
     let mut repair =
@@ -97,7 +97,7 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
             remove_replaced(&shard_folder, &mut repair.journal)?;
             let has_other_shards = repair.done.shards > 0 && !job.snapshot.cdxj_files.is_empty();
             if faults.lacks_files.load(Ordering::Relaxed) || has_other_shards {
-                // The files next to the shards are written at the end of a job, so the job must be finished again.
+                // The files next to the shards are written at the end of a job, so the job must be finished once more.
                 repair.journal.reopen()?;
                 repair.journal.commit()?;
             }
@@ -111,7 +111,7 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
 struct Repair<'r> {
     job: &'r VerifyRun<'r>,
     journal: Journal,
-    /// Rule for deriving entries. Without it, no target can be planned again.
+    /// How to derive entries. `None` means that no target can be planned again.
     entries: Option<EntryOfName>,
     done: RepairReport,
 }
@@ -190,15 +190,15 @@ impl Repair<'_> {
         Ok(1)
     }
 
-    /// Writes the remaining objects of a shard. Returns `None` if there are none. Records objects that have become
-    /// unreadable as lost.
+    /// Writes the remaining objects of a shard. Returns `None` if there are none. Objects that have become unreadable
+    /// are recorded as lost.
     fn rewrite(
         &self,
         shard_folder: &ShardFolder,
         reader: &ShardReader,
         faults: &mut ShardFaults,
     ) -> Result<Option<SealedShard>> {
-        // A file that is no longer a shard has lost all its rows, which are recorded.
+        // If the file is no longer a shard, all of its rows are lost, and they are recorded as such.
         if faults.lost.set_count() == reader.manifest().rows() {
             return Ok(None);
         }
@@ -207,7 +207,7 @@ impl Repair<'_> {
         copy.map(|copy| copy.seal(Vec::new())).transpose()
     }
 
-    /// Drops an open shard. It counts only as a whole, so all its objects are fetched again.
+    /// Drops an open shard. It counts only as a whole, so all of its objects are fetched again.
     fn forget_open(&mut self, shard_folder: &ShardFolder, path: &FileName) -> Result<()> {
         let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == *path) else {
             return Ok(());
@@ -262,7 +262,7 @@ impl Repair<'_> {
             if to_path(row.name, &mut path).is_err() {
                 return Ok(());
             }
-            // Anything with this name that is not a file was not created by the job.
+            // If something with this name is not a file, the job did not create it.
             let fail = |error| {
                 Error::storage(
                     "remove",
@@ -296,7 +296,8 @@ fn for_each_lost_file(
     mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
-    // Once started, finish this even if a stop is requested, because files unknown to the journal are the worst result.
+    // Once started, finish this even if a stop is requested, because files that the journal does not know are the worst
+    // result.
     for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {

@@ -1,4 +1,4 @@
-//! Verifies the ledger and the checksums of a destination in any format, with several threads.
+//! Verifies the ledger and the checksums of a destination in any format, using several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::reader::bits::Bits;
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// The job being verified, and the tools for it.
+/// The job that is being verified, and the tools for verifying it.
 pub(super) struct VerifyRun<'j> {
     pub(super) place: &'j JobLocation,
     pub(super) snapshot: &'j JournalSnapshot,

@@ -1,4 +1,4 @@
-//! A random sample of stored objects, for comparison with their origin. Every object has the same chance. From the same
+//! A random sample of stored objects, to be compared with their origin. Every object has the same chance. For the same
 //! destination, the same seed draws the same sample (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
@@ -6,7 +6,7 @@ use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::retry::Jitter;
 use fetchmill_model::target::Sequence;
 
-/// Maximum size of a sample, because its names are in memory.
+/// Maximum size of a sample. It is limited because the names are in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;
 
 /// A sampled object.
@@ -66,7 +66,7 @@ impl ObjectSample {
         }
     }
 
-    /// Returns the drawn objects ordered by sequence number.
+    /// Returns the drawn objects, ordered by sequence number.
     pub(super) fn take(mut self) -> Vec<SampledObject> {
         self.drawn.sort_by_key(|sampled| sampled.sequence);
         self.drawn

@@ -1,4 +1,4 @@
-//! Verifies sealed and open shards against the journal: first whole files, then each record.
+//! Verifies sealed and open shards against the journal. Whole files are checked first, and then each record.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ use fetchmill_model::text::file_name::FileName;
 /// Number of rows after which progress is reported.
 const ADVANCE_ROWS: u64 = 1024;
 
-/// Faults of a sealed shard, using two bits per object.
+/// Faults of a sealed shard. They take two bits per object.
 #[derive(Debug)]
 pub(super) struct ShardFaults {
     /// Rows of the manifest whose records differ from what was written.
@@ -37,14 +37,14 @@ pub(super) struct ShardFaults {
     pub(super) unreadable: u64,
 }
 
-/// Facts needed by a repair, by shard. Intact shards have no entry.
+/// What a repair needs to know about each shard. Intact shards have no entry.
 #[derive(Debug, Default)]
 pub(super) struct FoundFaults {
     /// Faults of sealed shards.
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Damaged open shards, by file name.
     pub(super) open: Mutex<Vec<FileName>>,
-    /// Whether a file that a job writes next to the shards when it finishes must be rewritten.
+    /// Whether any of the files that a job writes next to the shards when it finishes must be rewritten.
     pub(super) lacks_files: AtomicBool,
 }
 
@@ -56,7 +56,7 @@ impl FoundFaults {
         })
     }
 
-    /// Records that a row's target has another object.
+    /// Records that the target of a row has another object.
     pub(super) fn double(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.doubled.set(row);
@@ -80,7 +80,7 @@ impl FoundFaults {
     }
 }
 
-/// Returns the paths of a sealed shard and its manifest. A run may have ended before it renamed them.
+/// Returns the paths of a sealed shard and its manifest. The last run may have ended before it renamed them.
 pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, PathBuf) {
     let choose = |placed: PathBuf, open: &str| {
         let unplaced = shard_folder.open_path().join(open);
@@ -92,7 +92,7 @@ pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, Pat
     )
 }
 
-/// Returns a file's name as shown in findings.
+/// Returns the name of a file in the form that findings show.
 pub(super) fn shown(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -104,7 +104,7 @@ enum WholeFile {
     Damaged(String),
 }
 
-/// Compares a file with its checksum, up to its recorded end.
+/// Verifies the checksum of a file, up to its recorded end.
 fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonitor) -> Result<WholeFile> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -129,7 +129,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
                 watch.advance(count as u64, 0);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // If the disk cannot read a part, this counts as damage, and the verification continues.
+            // If the disk cannot read a part of the file, this counts as damage, and the verification continues.
             Err(error) => return Ok(WholeFile::Damaged(error.to_string())),
         }
     }
@@ -181,14 +181,14 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether record checksums leave some bytes of a record uncovered. If so, and the file is damaged but all
-/// record checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums cover the whole
-/// record.
+/// Returns whether the checksums of records leave some of their bytes uncovered. If so, and if the file is damaged
+/// although all of these checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums
+/// cover the whole record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
 
-/// A shard being checked record by record.
+/// A shard that is being checked record by record.
 struct ShardCheck<'c> {
     shard: &'c Shard,
     file: String,
@@ -198,7 +198,7 @@ struct ShardCheck<'c> {
 }
 
 impl ShardCheck<'_> {
-    /// Checks each record by itself. Returns the number of lost records.
+    /// Checks each record on its own. Returns the number of lost records.
     fn scan(&self, scan: Scan) -> Result<u64> {
         let (mut named, mut lost_count) = (0, 0);
         let mut cause = None;
@@ -235,7 +235,7 @@ impl ShardCheck<'_> {
         Ok(lost_count)
     }
 
-    /// Reports progress over some rows, as their share of the shard's bytes.
+    /// Reports progress for some rows, in proportion to the bytes of the shard.
     fn advance(&self, from: u64, to: u64) {
         let (end, objects) =
             (u128::from(self.shard.sealed.data.end), u128::from(self.shard.sealed.objects.max(1)));
@@ -243,7 +243,7 @@ impl ShardCheck<'_> {
         self.watch.advance(share(to).saturating_sub(share(from)), to - from);
     }
 
-    /// Reports all of the manifest's objects as lost.
+    /// Reports all objects of the manifest as lost.
     fn report_all_lost(&self, reader: &ShardReader, what: FindingKind, why: &str) -> Result<()> {
         let manifest = reader.manifest();
         let mut unnamed = None;
@@ -289,7 +289,7 @@ impl ShardCheck<'_> {
     }
 }
 
-/// Checks a whole file and reports damage. Returns `None` if it is intact.
+/// Checks a whole file and reports damage. Returns `None` if the file is intact.
 fn check_whole(
     path: &Path,
     end: &ShardEnd,
@@ -307,7 +307,7 @@ fn check_whole(
     Ok(Some(what))
 }
 
-/// Verifies a shard left open by the last run, as a whole up to its committed end.
+/// Verifies a shard that the last run left open. The shard is verified as a whole, up to its committed end.
 pub(super) fn check_open(
     shard_folder: &ShardFolder,
     open: &OpenShard,
@@ -331,8 +331,8 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Verifies a finished job's files about targets without an object, which are next to the shards. Returns whether any
-/// is damaged.
+/// Verifies the files of a finished job that describe targets without an object. They are next to the shards. Returns
+/// whether any of them is damaged.
 pub(super) fn check_unfetched(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -351,14 +351,14 @@ fn unfetched_files(snapshot: &JournalSnapshot) -> UnfetchedFiles {
     UnfetchedFiles::of(&ExtraColumns::of_identity(&snapshot.identity))
 }
 
-/// Returns the names of the files about targets without an object.
+/// Returns the names of the files that describe targets without an object.
 fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Vec<OsString> {
     let files = unfetched_files(snapshot);
     let name = |(number, file)| files.path(shard_folder, file, number).file_name().map(OsStr::to_owned);
     snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
-/// Checks the shard indexes of a finished `--cdxj` job, which are at their final paths.
+/// Checks the shard indexes of a finished `--cdxj` job. They are at their final paths.
 pub(super) fn check_cdxj(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -390,7 +390,7 @@ fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &Veri
     faults.lacks_files.store(true, Ordering::Relaxed);
 }
 
-/// Reports files that are named like the job's files but do not belong to it.
+/// Reports files that have names like those of the job's files but do not belong to the job.
 pub(super) fn find_unknown(
     dest: &Path,
     format: Format,
