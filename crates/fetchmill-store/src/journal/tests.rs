@@ -238,7 +238,7 @@ fn the_deepest_folder_comes_first() {
         journal.add_page(&ListedPage { names: Names::default(), skipped, total: None, cursor }).unwrap();
     }
 
-    // The path of a sitemap does not show its depth.
+    // The path of a sitemap does not show how deep the sitemap is.
     let deepest = journal.next_folder().unwrap().unwrap();
     assert_eq!((deepest.path.as_slice(), deepest.depth), (&b"b"[..], 2));
     journal.fail_folder(b"b", Some(403), 1, "403").unwrap();
@@ -295,7 +295,7 @@ fn the_journal_does_not_grow_with_what_is_done() {
 
     let pages: i64 = journal.db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
 
-    // A marker takes about 40 bytes a page. Names would take 4 KiB each.
+    // A marker takes about 40 bytes per page. Names would take 4 KiB per page.
     assert!(pages * 4096 < 300_000, "{} bytes", pages * 4096);
 }
 

@@ -52,7 +52,7 @@ impl Owned {
     }
 }
 
-/// Generates rows with few different names, so that some occur twice.
+/// Generates rows with few different names, so that some names occur twice.
 fn rows_strategy() -> impl Strategy<Value = Vec<Owned>> {
     let name = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),
@@ -112,7 +112,7 @@ fn add_in_frames(writer: &mut ManifestWriter, rows: &[Owned], frame_rows: usize)
     }
 }
 
-/// Returns the readable rows, and the error if there are more.
+/// Returns the rows that can be read. If there are more rows, also returns the error.
 fn read(path: &Path, end: Option<u64>) -> (Vec<Owned>, Result<()>) {
     let mut found = Vec::new();
     let mut read = || -> Result<()> {

@@ -1,5 +1,4 @@
-//! Tests of passes without a network. The tests write listings as files, and put the objects where a job would store
-//! them.
+//! Tests of passes without a network. The tests write listings as files, and put objects where a job would store them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,7 +15,7 @@ use super::synced_shards::no_numbers;
 use super::{SyncDestination, SyncLedger, SyncStore};
 use crate::sink::Format;
 
-/// The time when the objects of a base were checked. The other constants are times before this time or equal to it.
+/// When the objects of a base were checked. The other constants are times that are not later than this one.
 const CHECKED: i64 = 1_000_000;
 const OLD: Option<i64> = Some(CHECKED - 100);
 const YOUNG: Option<i64> = Some(CHECKED - 1);
@@ -50,7 +49,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
         (listed(seven, Some("a"), OLD), listed(seven, Some("a"), OLD), None, None, Unchanged),
         (listed(seven, Some("b"), OLD), listed(seven, Some("a"), OLD), None, None, Fetch),
         (listed(Some(8), Some("a"), OLD), listed(seven, Some("a"), OLD), None, None, Fetch),
-        // A listed ETag and the ETag of the reply.
+        // A listed ETag, and the ETag of the reply.
         (listed(None, Some("a"), None), listed(None, None, None), Some("\"a\""), None, Unchanged),
         (listed(None, Some("a"), None), listed(None, None, None), Some("W/\"a\""), None, Ask),
         // Sizes and times.
@@ -120,7 +119,7 @@ impl World {
         SyncStore::open(&self.destination(), None).unwrap()
     }
 
-    /// Stores fetched objects in the way a job does, and records their outcomes.
+    /// Stores fetched objects as a job does, and records their outcomes.
     fn fetch(&self, objects: &[(&str, &str)]) -> PathBuf {
         let outcomes = self.path("dest/.fetchmill/sync/outcomes.sqlite");
         super::outcomes::gather(None, &outcomes).unwrap();
@@ -186,7 +185,7 @@ fn objects_come_change_and_go_also_when_it_is_done_twice() {
         );
         assert_eq!((first.listed, first.fetched, first.bytes), (3, 3, 3));
 
-        // A folder becomes a file, and a file a folder.
+        // A folder becomes a file, and a file becomes a folder.
         let rows = [("a", "1"), ("b", "1"), ("d/e", "1")];
         let second = world.pass(2, &rows, &[("b", "B"), ("d/e", "E")], killed);
 
@@ -245,7 +244,7 @@ fn a_second_process_is_refused() {
     assert!(SyncStore::open(&world.destination(), Some(&world.path("fetched"))).is_ok());
 }
 
-/// The base of a release that stored files only.
+/// The base of a release that stored objects only as files.
 #[test]
 fn a_base_of_version_1_gets_a_column_for_shards() {
     let world = World::new();
@@ -269,7 +268,7 @@ fn a_base_of_version_1_gets_a_column_for_shards() {
     }
 }
 
-/// The process is killed after it has created the file and before it creates the tables.
+/// The process was killed after it had created the file and before it created the tables.
 #[test]
 fn a_base_without_tables_is_an_empty_one() {
     let world = World::new();
@@ -306,7 +305,7 @@ fn what_a_kill_has_left_of_a_transaction_is_undone() {
     assert_eq!(store.failures(None, 10).unwrap(), []);
 }
 
-/// Compares random listings with set operations. The names are in random order, and some occur twice.
+/// Compares random listings with set operations. The names are in random order, and some of them occur twice.
 #[test]
 fn random_listings_are_compared_as_sets_are() {
     let seed = std::env::var("FETCHMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);

@@ -1,4 +1,4 @@
-//! Tests of reading shards, whole and damaged.
+//! Tests of reading shards, both intact and damaged.
 
 mod cached_lookups;
 
@@ -30,7 +30,7 @@ fn objects(count: usize) -> Vec<StoredObject> {
     (0..count).map(|number| object(&format!("object-{number}"), &vec![number as u8; number * 7])).collect()
 }
 
-/// Writes a shard as a sink does. Sequence numbers start at `first`.
+/// Writes a shard as a sink would. Sequence numbers start at `first`.
 fn write(
     dest: &Path,
     format: Format,

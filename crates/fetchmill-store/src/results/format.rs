@@ -22,12 +22,12 @@ pub enum TableFormat {
 pub struct ResultsFormat {
     /// The table format.
     pub table: TableFormat,
-    /// The compression of the whole file. `None` for Parquet, which compresses its own columns.
+    /// The compression of the whole file. `None` for Parquet, which compresses its columns itself.
     pub compression: Option<Compression>,
 }
 
 impl TableFormat {
-    /// Returns the name used in options.
+    /// Returns the name of the format in options.
     pub fn name(self) -> &'static str {
         match self {
             TableFormat::Parquet => "parquet",
@@ -56,7 +56,7 @@ impl ResultsFormat {
             .then_some(ResultsFormat { table, compression })
     }
 
-    /// Returns the text for the journal.
+    /// Returns the text by which the journal refers to this format.
     pub fn text(self) -> &'static str {
         self.table.name()
     }

@@ -1,4 +1,4 @@
-//! Results as JSON lines: one object per row, with all columns that have a value. `null` does not occur.
+//! Results as JSON lines: one object per row, with all columns that have a value. `null` never occurs.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -8,12 +8,12 @@ use fetchmill_model::text::dates::write_utc_micros;
 
 /// Appends a row.
 pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and strings and numbers always have a JSON form.
+    // Writing to memory cannot fail, and strings and numbers can always be written as JSON.
     let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
 }
 
-/// Appends a row of a written list as a line of a manifest.
+/// Appends a row of a list that is written out, as a line of a manifest.
 pub fn write_manifest_line(row: &ListRow<'_>, line: &mut Vec<u8>) {
     let values = RowValues { values: &row.values(), kept: &row.kept };
     write_row(&LISTED_COLUMNS, values, &ExtraColumns::default(), line);

@@ -1,6 +1,6 @@
-//! Results of a check or of a list that is written out. They are a file with a row per target, created from the shards
-//! once every target has its row. This module also compares two such files, and writes files about targets without an
-//! object.
+//! Results of a check, or of a list that is written out: a file with one row per target. It is created from the shards
+//! once every target has its row. This module also compares two such files, and writes the files that describe targets
+//! without an object.
 
 mod answers;
 mod columns;

@@ -1,4 +1,4 @@
-//! Results as Parquet: one typed column for each column of a row, and row groups of a bounded size.
+//! Results as Parquet: one typed column for each column of a row, in row groups of limited size.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.to.inner_mut().to.take().ok_or_else(ended)
     }
 
-    /// Replaces an error of the library with the operating system's error that caused it, if there is one.
+    /// Replaces an error of the library with the operating system error that caused it, if there is one.
     fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
         result.map_err(|error| match self.to.inner().refused {
             Some(number) => io::Error::from_raw_os_error(number),
@@ -94,10 +94,10 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// The output file, shared with the library, so that it can be taken back at any time. The library itself would return
-/// it only after another write.
+/// The output file. It is shared with the library, so that it can be taken back at any time. The library itself would
+/// return it only after one more write.
 ///
-/// It also keeps the error number of a refused write, because the library turns the error into text.
+/// Also keeps the error number of a failed write, because the library turns the error into text.
 struct RecoverableOutput<W> {
     to: Option<W>,
     refused: Option<i32>,
@@ -149,7 +149,7 @@ mod tests {
             let write = || -> io::Result<Full> {
                 let mut writer = ParquetWriter::new(Full(room), &LISTED_COLUMNS, &ExtraColumns::default())?;
                 for number in 0..50_000_u64 {
-                    // Random data, which compression cannot shrink much.
+                    // Random data, which hardly shrinks when it is compressed.
                     let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));
                     let row = ListRow { url: Some(url.into()), ..ListRow::default() };
                     writer.push(RowValues { values: &row.values(), kept: &[] })?;

@@ -1,5 +1,5 @@
-//! The summary of a check: the number of sites for each answer, and some failed ones. If a list is written, only its
-//! rows are counted.
+//! The summary of a check: the number of sites for each answer, and some of the failed sites. For a list that is
+//! written out, only the rows are counted.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Counts the rows of a job and keeps some failed ones.
+/// Counts the rows of a job and keeps some of the failed ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows whose failure this machine may have caused.
+    /// Number of rows whose failure this machine may have caused.
     pub suspect: u64,
     counts: BTreeMap<CheckAnswer, u64>,
-    /// The first failed rows, written as in JSON lines results, without the kept columns.
+    /// The first failed rows. They are written as in JSON lines results, but without the kept columns.
     pub failed: Vec<String>,
 }
 
@@ -48,12 +48,12 @@ impl Summary {
         }
     }
 
-    /// Returns each answer with its number of rows.
+    /// Returns each answer with the number of its rows.
     pub fn counts(&self) -> impl Iterator<Item = (CheckAnswer, u64)> {
         self.counts.iter().map(|(answer, count)| (*answer, *count))
     }
 
-    /// Returns the text for the journal.
+    /// Returns the summary as text for the journal.
     pub fn to_text(&self) -> String {
         let counts = self.counts().map(|(answer, count)| (answer.name().into_owned(), count)).collect();
         let stored =
@@ -61,7 +61,7 @@ impl Summary {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// Reads the text that [`Summary::to_text`] has written.
+    /// Parses the output of [`Summary::to_text`].
     pub fn from_text(text: &str) -> Result<Self> {
         let damaged = || Error::Journal("the journal is damaged: its summary cannot be read".into());
         let StoredSummary { rows, suspect, counts, failed } =

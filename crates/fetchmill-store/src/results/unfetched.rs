@@ -1,13 +1,14 @@
-//! Writes files from a job's failures shards at the end of the job. With `--keep-failed`, these contain the rows of
-//! targets without an object. Otherwise the failures file is written if there are failures.
+//! Writes files from the failures shards of a job when the job ends. With `--keep-failed`, these files contain the rows
+//! of targets without an object. Otherwise the failures file is written, if there are any failures.
 //!
-//! The files exist if and only if the job is finished. They are written and synced among the open shards, recorded in
-//! the journal, and renamed without replacing a file. The job is finished after that. A run of an unfinished or
-//! reopened job removes the previous run's files and writes new ones at its end. So no target has two rows, and an
-//! object that a retry run fetched is not reported as missing.
+//! The files exist if and only if the job is finished. They are first written and synced among the open shards. After
+//! that, they are recorded in the journal, and renamed without replacing any file. Only then is the job finished.
 //!
-//! Memory use: a row, the file's buffer ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`]
-//! folders.
+//! A run of an unfinished or reopened job removes the files of the previous run, and writes new ones when it ends. So
+//! no target has two rows, and an object that a retry run fetched is not reported as missing.
+//!
+//! Memory use: one row, the buffer of the file ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and
+//! [`STRETCH_FOLDERS`] folders.
 
 use std::path::PathBuf;
 
@@ -20,12 +21,12 @@ use fetchmill_model::object::UnfetchedTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, UnfetchedFile};
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// Number of rows between checks of the stop signal.
+/// Number of rows between two checks of the stop signal.
 const STRETCH_ROWS: u64 = 4096;
-/// Number of folders read at a time.
+/// Number of folders that are read at a time.
 const STRETCH_FOLDERS: usize = 1024;
 
-/// Writes the files, moves them into place and returns their paths. Every target must have an outcome. If `goes_on`
+/// Writes the files, moves them into place, and returns their paths. Every target must have an outcome. If `goes_on`
 /// returns `false`, returns `None` and leaves no files.
 pub fn write_unfetched(
     place: &JobLocation,
@@ -57,8 +58,9 @@ pub fn write_unfetched(
     Ok(Some(paths))
 }
 
-/// Removes the local files, whether renamed or not. A file that was not renamed has not replaced another one. The
-/// journal keeps listing them until [`Journal::forget_unfetched`], because a bucket may have one.
+/// Removes the local files, whether they were renamed or not. If a file was not renamed, the file with its final name
+/// is not removed. The journal keeps the list of files until [`Journal::forget_unfetched`], because a bucket may
+/// contain one of them.
 pub fn take_back_unfetched(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -122,7 +124,8 @@ fn write_files(
         written.extend(replies.map_or(Ok(Vec::new()), |replies| replies.finish(false))?);
         return Ok(Some(written));
     }
-    // Write the columns even if nothing was listed, so that a reader of all files in the destination finds them.
+    // Write the columns even if nothing was listed, so that a program that reads all files of the destination finds
+    // them.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
     writer.finish(!has_shard).map(Some)
 }

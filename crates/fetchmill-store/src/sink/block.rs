@@ -1,4 +1,4 @@
-//! A block of outcomes on its way from a worker to its sink. One buffer contains all names and bodies.
+//! A block of outcomes on its way from a worker to its sink. A single buffer holds all names and bodies.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// Minimum size of a part for which the block's buffer grows by exactly the needed bytes instead of doubling.
+/// Part size from which the buffer of the block grows by exactly the bytes that are needed, rather than doubling.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Location of a body.
+/// Where a body is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
-    /// In the block.
+    /// In this range of the block.
     Inside(Range<u32>),
     /// In a staging file named after the sequence number, because the body was too large for memory.
     Spilled(u64),
-    /// Not stored. Contains the length.
+    /// Nowhere, because the body is not stored. Contains the length of the body.
     Dropped(u64),
 }
 
@@ -47,7 +47,7 @@ pub struct BlockEntry {
     pub sequence: Sequence,
     /// Outcome of the target.
     pub outcome: Outcome,
-    /// Status of the last reply, or 0 if there was none.
+    /// Status of the last reply. 0 if there was no reply.
     pub status: u16,
     /// Number of attempts made.
     pub attempts: u32,
@@ -57,7 +57,8 @@ pub struct BlockEntry {
     pub body: BlockBody,
 }
 
-/// Facts about a fetched target, except its status. The field values follow the name in the buffer, in this order.
+/// Facts about a fetched target, except its status. In the buffer, the values of the fields follow the name in this
+/// order.
 #[derive(Debug, Default, Clone, Copy)]
 struct EntryFacts {
     fetched_at: Micros,
@@ -66,14 +67,15 @@ struct EntryFacts {
     content_encoding_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// Length of the host whose robots.txt forbids the target. The host is the last part of the entry.
+    /// Length of the host whose robots.txt forbids the target. The host is at the end of the entry.
     forbidding_host_length: u16,
-    /// Length of the rest, as written by [`write_extra`], or 0 if there is none. The rest consists of the URL, kept
-    /// values, detail, the request or (if fetched) the entry, the listed name, and replies that are not objects.
+    /// Length of the additional values, as written by [`write_extra`]. 0 if there are none. These are the URL, kept
+    /// values, detail, the request (or the entry of a fetched target), the listed name, and replies that are not
+    /// objects.
     rest_length: u32,
 }
 
-/// Description of an unfetched target, as in the list of failures.
+/// Description of an unfetched target, as it appears in the list of failures.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct EntryDescription<'d> {
     /// Name of the target.
@@ -91,17 +93,17 @@ pub struct EntryDescription<'d> {
 }
 
 impl<'d> EntryDescription<'d> {
-    /// Describes a target only by name.
+    /// Creates a description that contains only the name of a target.
     pub fn named(name: &'d [u8]) -> Self {
         EntryDescription { name, ..EntryDescription::default() }
     }
 
-    /// Describes a fetched target that fails afterwards, so that the same request can be sent again.
+    /// Creates the description of a fetched target that fails afterwards. It allows the same request to be sent again.
     pub fn fetched(stored: &'d [u8], facts: &Facts<'d>) -> Self {
         let name = facts.listed.unwrap_or(stored);
         match facts.entry.map(ListEntry::read) {
-            // Use the URL from the list instead of a redirect's destination, because the request must not go anywhere
-            // else.
+            // Use the URL from the list rather than the destination of a redirect, because the request must not go
+            // anywhere else.
             Some(entry) => EntryDescription {
                 name,
                 url: Some(entry.url).filter(|url| *url != name),
@@ -177,7 +179,7 @@ impl Block {
         }
     }
 
-    /// Appends values that few targets have, unless they come from a list. Other targets store nothing here.
+    /// Appends values that few targets have, apart from those of lists. For other targets, this stores nothing.
     fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
         if rest == [None; 6] {
             return 0;
@@ -210,7 +212,7 @@ impl Block {
         });
     }
 
-    /// Adds a target of a check with its outcome and its row, a JSON line.
+    /// Adds a target of a check, with its outcome and its row, which is a JSON line.
     pub fn push_row(
         &mut self,
         sequence: Sequence,
@@ -226,7 +228,7 @@ impl Block {
         self.entries.push(BlockEntry { sequence, outcome, status, attempts, name, facts, body });
     }
 
-    /// Adds to the last entry the host whose robots.txt forbids the target. Truncates a long host.
+    /// Adds to the last entry the host whose robots.txt forbids the target. A long host is truncated.
     pub fn note_forbidding_host(&mut self, host: &str) {
         if let Some(entry) = self.entries.last_mut() {
             let host = &host.as_bytes()[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
@@ -235,7 +237,7 @@ impl Block {
         }
     }
 
-    /// Returns the host whose robots.txt forbids an entry's target.
+    /// Returns the host whose robots.txt forbids the target of an entry.
     pub fn forbidding_host(&self, entry: &BlockEntry) -> Option<&str> {
         let start = entry.name.end as usize + entry.facts.rest_length as usize;
         let host = &self.bytes[start..start + usize::from(entry.facts.forbidding_host_length)];
@@ -249,7 +251,7 @@ impl Block {
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
         if bytes.len() >= LARGE_BYTES {
-            // Avoid doubling the capacity.
+            // Do not double the capacity.
             self.bytes.reserve_exact(bytes.len());
         }
         let start = self.bytes.len() as u32;
@@ -262,7 +264,7 @@ impl Block {
         &self.entries
     }
 
-    /// Iterates over the fetched entries from position `from`, with their positions.
+    /// Iterates over the fetched entries, starting at position `from`. Each comes with its position.
     pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &BlockEntry)> {
         let entries = self.entries.iter().enumerate().skip(from);
         entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)
@@ -304,7 +306,7 @@ impl Block {
         }
     }
 
-    /// Returns the total size of the URL, the kept values, the request, and replies that are not objects.
+    /// Returns the total size of the URL, the kept values, the request, and the replies that are not objects.
     pub fn rest_bytes(&self, entry: &BlockEntry) -> u64 {
         u64::from(entry.facts.rest_length)
     }
@@ -319,7 +321,7 @@ impl Block {
         EntryDescription { name: self.name(entry), url, kept, detail, request, replies }
     }
 
-    /// Returns the body of an entry, if it is in this block.
+    /// Returns the body of an entry, if the body is in this block.
     pub fn body(&self, entry: &BlockEntry) -> &[u8] {
         match &entry.body {
             BlockBody::Inside(range) => &self.bytes[range.start as usize..range.end as usize],
@@ -337,7 +339,7 @@ impl Block {
         self.bytes.len() >= BLOCK_BYTES || self.entries.len() >= BLOCK_OUTCOMES_MAX
     }
 
-    /// Returns the memory used by the block in bytes.
+    /// Returns how many bytes of memory the block uses.
     pub fn memory(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<BlockEntry>()
     }
@@ -357,13 +359,13 @@ impl Block {
         }));
         other.bytes.clear();
         if other.bytes.capacity() > LARGE_BYTES {
-            // Free all of this memory. If part of it stayed allocated, the hole would be too small for the next buffer
+            // Free all of this memory. If part of it stayed allocated, the gap would be too small for the next buffer
             // of this size.
             other.bytes = Vec::new();
         }
     }
 
-    /// Removes everything, but keeps the memory that a full block usually needs.
+    /// Removes all entries, but keeps as much memory as a full block usually needs.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();

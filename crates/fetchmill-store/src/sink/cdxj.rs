@@ -1,4 +1,4 @@
-//! The CDXJ index of a WARC shard: its sorted lines, in a separate file next to the shard.
+//! The CDXJ index of a WARC shard: its lines, sorted, in a separate file next to the shard.
 
 use std::path::PathBuf;
 
@@ -16,15 +16,15 @@ use fetchmill_model::text::file_name::FileName;
 pub struct CdxjWriter {
     shard_folder: ShardFolder,
     lines: SortedLines,
-    /// Folder of the unnamed file with lines to be sorted.
+    /// Folder for the file without a name that holds lines to be sorted.
     folder: PathBuf,
 }
 
 impl CdxjWriter {
-    /// Start of an incomplete index file's name.
+    /// How the names of incomplete index files start.
     pub const OPEN: &str = "cdxj-";
 
-    /// Creates the writer of one shard's index.
+    /// Creates the index writer for one shard.
     pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
         let folder = shard_folder.open_path();
         let parts = durable::nameless_file(&folder)
@@ -54,7 +54,7 @@ impl CdxjWriter {
     }
 }
 
-/// Reason why a line could not be written.
+/// Why a line could not be written.
 enum LineError {
     Sorted(std::io::Error),
     Written(Error),

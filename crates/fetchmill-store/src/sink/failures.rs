@@ -1,10 +1,10 @@
-//! Failures shards. They contain a JSON line per failed or absent target, in zstd frames, with one frame per window.
-//! Targets dropped by a transform have a line too, because nothing else records that they are finished.
+//! Failures shards. They contain one JSON line per failed or absent target, in zstd frames, with one frame per window.
+//! A target that a transform dropped also has a line, because nothing else records that it is finished.
 //!
-//! Lines are appended and synced before the receipt that counts them. Bytes after the recorded end are ignored, and
-//! truncated when the job resumes. Failures are stored as data, so their number does not affect memory use.
+//! Lines are appended and synced before the commit record that counts them. Bytes after the recorded end are ignored,
+//! and truncated when the job resumes. Failures are stored as data, so their number does not affect memory use.
 //!
-//! In a check, each target has such a line, its [`fetchmill_model::row::CheckRow`].
+//! In a check, every target has such a line, which is its [`fetchmill_model::row::CheckRow`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -23,10 +23,10 @@ use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 use fetchmill_model::text::file_name::FileName;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
-/// Size of lines that are compressed into a frame.
+/// Total size of the lines that are compressed into one frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// Maximum size of a line in bytes. A page limits the name, the URL and the kept values, and JSON may take six bytes
-/// for one byte.
+/// Maximum size of a line in bytes. The name, the URL and the kept values are limited by the size of a page. JSON can
+/// take up to six bytes for a single byte.
 const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 
 /// A target that failed, was absent, or was dropped after it was fetched.
@@ -34,10 +34,10 @@ const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 pub struct FailureRow {
     /// Sequence number of the target.
     pub sequence: Sequence,
-    /// Name, if it is UTF-8.
+    /// Name of the target, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name in hexadecimal, if it is not UTF-8.
+    /// Name of the target in hexadecimal, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_hex: Option<String>,
     /// Requested URL, if it differs from the name and is UTF-8.
@@ -59,16 +59,16 @@ pub struct FailureRow {
     /// Detail of the failure for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Values of the kept columns, if all are UTF-8.
+    /// Values of the kept columns, if all of them are UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<Option<String>>>,
-    /// Values of the kept columns as written by [`write_extra`], in hexadecimal, if any is not UTF-8.
+    /// Values of the kept columns as written by [`write_extra`], in hexadecimal. Present if any value is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
-    /// Request as written by [`fetchmill_model::target::request`], in hexadecimal, if it is not a plain `GET`.
+    /// Request as written by [`fetchmill_model::target::request`], in hexadecimal. Present if it is not a plain `GET`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
-    /// Replies received instead of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
+    /// Replies that arrived in place of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies_hex: Option<String>,
 }
@@ -119,22 +119,22 @@ impl FailureRow {
         name::from_hex(self.request_hex.as_deref()?)
     }
 
-    /// Returns the replies received instead of an object.
+    /// Returns the replies that arrived in place of an object.
     pub fn replies_bytes(&self) -> Option<Vec<u8>> {
         name::from_hex(self.replies_hex.as_deref()?)
     }
 
-    /// Returns whether a transform dropped the target, so that it neither failed nor was absent.
+    /// Returns whether a transform dropped the target. If so, the target neither failed nor was absent.
     pub fn is_skipped(&self) -> bool {
         self.outcome == Outcome::SKIPPED
     }
 
-    /// Returns the name's bytes. `None` if the row is damaged.
+    /// Returns the bytes of the name. `None` if the row is damaged.
     pub fn name_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.name.as_deref(), self.name_hex.as_deref())
     }
 
-    /// Returns the URL's bytes, if it differs from the name.
+    /// Returns the bytes of the URL, if it differs from the name.
     pub fn url_bytes(&self) -> Option<Vec<u8>> {
         bytes_of(self.url.as_deref(), self.url_hex.as_deref())
     }
@@ -157,12 +157,12 @@ fn text_or_hex(bytes: Option<&[u8]>) -> (Option<String>, Option<String>) {
     (text.map(str::to_owned), hex)
 }
 
-/// Returns the bytes converted by [`text_or_hex`].
+/// Returns the bytes that [`text_or_hex`] converted.
 fn bytes_of(text: Option<&str>, hex: Option<&str>) -> Option<Vec<u8>> {
     text.map(|text| text.as_bytes().to_vec()).or_else(|| name::from_hex(hex?))
 }
 
-/// Returns kept values as strings. `None` if any is not UTF-8.
+/// Returns kept values as strings. `None` if any value is not UTF-8.
 fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
     let text = |value: Option<&[u8]>| match value {
         Some(value) => std::str::from_utf8(value).ok().map(|text| Some(text.to_owned())),
@@ -179,7 +179,7 @@ pub struct FailuresShard {
 }
 
 impl FailuresShard {
-    /// Prepares a new shard in a folder. No other shard may have its name.
+    /// Prepares a new shard in a folder. No other shard may have this name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         FailuresShard { file: AppendedFile::new(folder, name, is_durable), lines: Vec::new() }
     }
@@ -205,7 +205,7 @@ impl FailuresShard {
         self.add_row(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
     }
 
-    /// Adds a target's row in a check.
+    /// Adds the row of a target in a check.
     pub fn add_line(&mut self, line: &[u8]) -> Result<()> {
         self.lines.extend_from_slice(line);
         self.end_line()
@@ -229,7 +229,7 @@ impl FailuresShard {
         self.file.append(&frame)
     }
 
-    /// Makes the added rows durable. Returns `None` if there are none.
+    /// Makes the added rows durable. Returns `None` if no rows were added.
     pub fn checkpoint(&mut self) -> Result<Option<ShardEnd>> {
         if !self.lines.is_empty() {
             self.write_frame()?;
@@ -238,7 +238,7 @@ impl FailuresShard {
     }
 }
 
-/// Truncates shards to the ends recorded in the journal, and removes shards that are not in the journal.
+/// Truncates shards to the ends that the journal records, and removes shards that the journal does not contain.
 pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     cut_back_of(folder, shards, "")
 }
@@ -272,7 +272,7 @@ pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()
     Ok(())
 }
 
-/// Reads the lines of a shard up to its end.
+/// Reads the lines of a shard up to its recorded end.
 pub struct ShardLines {
     lines: BufReader<zstd::stream::read::Decoder<'static, BufReader<std::io::Take<File>>>>,
     path: PathBuf,
@@ -297,7 +297,7 @@ impl ShardLines {
         Ok(ShardLines { lines: BufReader::new(decoder), path, line: Vec::new() })
     }
 
-    /// Returns the next line. `None` after the last.
+    /// Returns the next line. `None` after the last one.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let count = (&mut self.lines)
@@ -314,7 +314,7 @@ impl ShardLines {
     }
 }
 
-/// Reads the rows of a shard up to its end.
+/// Reads the rows of a shard up to its recorded end.
 #[derive(Debug)]
 pub struct FailureRows(ShardLines);
 

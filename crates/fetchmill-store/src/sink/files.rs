@@ -1,12 +1,13 @@
-//! `files`: one file per object, with the object's name.
+//! `files`: one file per object, named like the object.
 //!
-//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end requests one sync of the
-//! file system, which runs while the objects of window k+1 are written. Its receipt says "window k is staged, window
-//! k-1 is finished". When the receipt is in the journal, the files of window k are renamed to their final names,
-//! without replacing any file. The sync at the end of window k+1 makes the renames durable.
+//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at the end of the window requests one
+//! sync of the file system. The sync runs while the objects of window k+1 are being written. Its commit record says
+//! "window k is staged, window k-1 is finished". Once the commit record is in the journal, the files of window k are
+//! renamed to their final names, without replacing any file. The sync at the end of window k+1 makes these renames
+//! durable.
 //!
-//! After a crash, the staged files of a committed window are renamed. If one is missing, it was renamed before the
-//! crash. All other staged files are garbage.
+//! After a crash, the staged files of a committed window are renamed. If one is missing, it was already renamed before
+//! the crash. All other staged files are garbage.
 //!
 //! An object costs a create, a write, a close and a rename. Folders in use stay open.
 
@@ -30,17 +31,18 @@ use fetchmill_model::object::Seconds;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// Maximum number of open folders. 256 would be too many with a limit of 1,024 descriptors, because connections need
-/// most of them.
+/// Maximum number of open folders. With a limit of 1,024 descriptors, 256 would be too many, because connections need
+/// most of the descriptors.
 const OPEN_FOLDERS_MAX: usize = 16;
 
-/// An object written but not in place yet. Its names are in a shared buffer, because a window has 100,000.
+/// An object that is written but not in place yet. Its names are in a shared buffer, because a window can contain
+/// 100,000 objects.
 #[derive(Debug)]
 struct StagedObject {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
-    /// Length of the listed name, which follows this name. `None` if both are the same.
+    /// Length of the listed name, which follows the name. `None` if the two names are the same.
     listed_length: Option<u32>,
     /// Length of the URL, which follows the names. `None` if there is none.
     url_length: Option<u32>,
@@ -65,20 +67,20 @@ impl StageWindow {
 pub struct FilesSink {
     places: DestinationFolder,
     stage: Arc<Stage>,
-    /// Manifest with a row per object, for `verify`. A row is written in the same window as its file.
+    /// Manifest with one row per object, for `verify`. A row is written in the same window as its file.
     manifest: ManifestWriter,
     is_durable: bool,
-    /// Whether files get the server's modification time.
+    /// Whether files get the modification time that the server sent.
     keeps_server_times: bool,
     /// Objects written since the last checkpoint.
     open: StageWindow,
-    /// Objects staged by the last checkpoint. Their receipt is on its way to the journal.
+    /// Objects that the last checkpoint staged. Their commit record is on its way to the journal.
     staged: StageWindow,
     /// Renamed objects. The next checkpoint makes the renames durable.
     renamed: Vec<Sequence>,
     renamed_bytes: u64,
-    /// Objects that could not be renamed. Their staged files are removed when the journal has the receipt that
-    /// finishes them.
+    /// Objects that could not be renamed. Their staged files are removed once the journal contains the commit record
+    /// that finishes them.
     refused: Vec<Sequence>,
     refused_before: Vec<Sequence>,
 }
@@ -101,14 +103,15 @@ impl FilesSink {
         })
     }
 
-    /// Sets whether files get the server's modification time.
+    /// Sets whether files get the modification time that the server sent.
     #[must_use]
     pub fn with_server_times(mut self, keeps_server_times: bool) -> Self {
         self.keeps_server_times = keeps_server_times;
         self
     }
 
-    /// Returns the server's modification time of an object. `None` if files do not get it, or if it is in the future.
+    /// Returns the modification time that the server sent for an object. `None` if files do not get this time, or if
+    /// the time is in the future.
     fn server_time(&self, block: &Block, entry: &BlockEntry) -> Option<Seconds> {
         let facts = block.facts(entry);
         let now = facts.fetched_at / 1_000_000;
@@ -206,7 +209,7 @@ impl Sink for FilesSink {
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         let has_unsynced = self.is_durable && self.has_unsettled();
-        // Like the stage, the manifest is in the job's state folder, so the same sync makes it durable.
+        // The manifest is in the job's state folder, as the stage is, so the same sync makes it durable.
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         let settled = Runs::from_unsorted(&mut self.renamed);
@@ -241,13 +244,13 @@ impl Sink for FilesSink {
 pub enum RenameResult {
     /// The object is in place.
     Done,
-    /// The staged file is missing, because it was renamed earlier.
+    /// The staged file is missing, because it was already renamed.
     Missing,
     /// The object cannot have this name.
     Refused(FailureKind),
 }
 
-/// Destination folder. Creates the folders in names and keeps them open.
+/// Destination folder. Creates the folders that names contain, and keeps them open.
 #[derive(Debug)]
 pub struct DestinationFolder {
     root: OwnedFd,
@@ -289,7 +292,7 @@ impl DestinationFolder {
         match renamed {
             Ok(()) => Ok(RenameResult::Done),
             Err(Errno::NOENT) if !stage.has(sequence) => Ok(RenameResult::Missing),
-            // The open folder was removed. Try once more with a new one.
+            // The open folder was removed, so try once more with a new one.
             Err(Errno::NOENT) if self.folders.remove(folder).is_some() => self.put_at(stage, sequence, path),
             Err(Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => {
                 Ok(RenameResult::Refused(FailureKind::NameTaken))
@@ -318,7 +321,7 @@ impl DestinationFolder {
         self.folders.get(path).map(AsFd::as_fd).ok_or(Errno::NOENT)
     }
 
-    /// Returns the size of the file with this name, if it exists.
+    /// Returns the size of the file with this name. `None` if there is no such file.
     pub fn size(&self, name: &[u8]) -> Option<u64> {
         let mut path = Vec::new();
         name::to_path(name, &mut path).ok()?;

@@ -1,4 +1,4 @@
-//! The storage formats of objects, with the names used in options.
+//! The formats in which objects are stored, with their names in options.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Properties, StoredParts};
 use fetchmill_model::options::words;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Storage format of objects.
+/// Format in which objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -14,13 +14,13 @@ pub enum Format {
     Files,
     /// tar files with many objects.
     Tar,
-    /// Tables with many objects.
+    /// Tables with one row per object.
     Parquet,
-    /// Web archives with many exchanges.
+    /// Web archives with the requests and responses of many objects.
     Warc,
     /// Files with one JSON line per object.
     Jsonl,
-    /// Counts and discards objects.
+    /// No storage: objects are counted and discarded.
     Null,
 }
 
@@ -29,7 +29,7 @@ impl Format {
     pub const ALL: [Format; 6] =
         [Format::Files, Format::Tar, Format::Parquet, Format::Warc, Format::Jsonl, Format::Null];
 
-    /// Returns the name used in options.
+    /// Returns the name of the format in options.
     pub fn name(self) -> &'static str {
         match self {
             Format::Files => "files",
@@ -41,12 +41,12 @@ impl Format {
         }
     }
 
-    /// Parses a format name.
+    /// Parses the name of a format.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Returns the file extension of shards. `None` for formats without shards.
+    /// Returns the file extension of shards. `None` for formats that have no shards.
     pub fn extension(self) -> Option<&'static str> {
         match self {
             Format::Tar => Some("tar"),
@@ -57,8 +57,8 @@ impl Format {
         }
     }
 
-    /// Returns the default shard size in bytes. It is smaller for Parquet, which is durable only as a whole
-    /// (docs/reference/formats.md).
+    /// Returns the default size of a shard in bytes. Parquet shards are smaller, because they become durable only as a
+    /// whole (docs/reference/formats.md).
     pub fn shard_bytes(self) -> u64 {
         match self {
             Format::Parquet => fetchmill_model::limits::PARQUET_SHARD_BYTES,
@@ -76,7 +76,7 @@ impl Format {
         }
     }
 
-    /// Returns the sink properties that engines need.
+    /// Returns the properties of the sink that engines need.
     pub fn properties(self) -> Properties {
         let keeps = match self {
             Format::Null => StoredParts::Outcomes,

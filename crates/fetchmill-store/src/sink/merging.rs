@@ -1,25 +1,25 @@
-//! Selects small shards to merge. Enough shards of similar size are merged together, so that an object is rewritten
-//! only once each time its shard grows by a factor of 16. A merged shard is never larger than a full one, in bytes or
-//! in rows.
+//! Selects small shards to merge. A merge takes enough shards of similar size that an object is rewritten only once
+//! each time its shard grows by a factor of 16. A merged shard is never larger than a full one, neither in bytes nor in
+//! rows.
 
 use std::collections::BTreeMap;
 
 use fetchmill_model::outcome::ShardNumber;
 
-/// Number of shards of similar size that are merged. Fewer are merged if they fill a shard.
+/// Number of shards of similar size that are merged at a time. Fewer are merged if they fill a shard.
 const FAN_IN: usize = 16;
-/// Fill level of a full shard. A shard that is less than half full is small.
+/// Fill level of a full shard. A shard counts as small if it is less than half full.
 const FULL: u64 = 1 << 20;
-/// Fill level below which all shards count as being of the same size, 1/4096 of a full shard.
+/// Fill level below which all shards count as equally large: 1/4096 of a full shard.
 const TIER: u64 = FULL / 4096;
-/// Maximum total fill level of small shards that wait to be merged. The merged shard is large, even if it shrinks a
-/// little.
+/// Maximum total fill level of small shards that wait for a merge. At this level, the merged shard is large even if it
+/// shrinks a little.
 const GATHERED: u64 = FULL / 4 * 3;
 
 /// Size of a full shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FullShard {
-    /// Bytes of the shard's file.
+    /// Size of the shard's file in bytes.
     pub bytes: u64,
     /// Number of objects in the shard.
     pub rows: u64,
@@ -32,7 +32,7 @@ impl FullShard {
         share(shard.bytes, self.bytes).max(share(shard.rows, self.rows))
     }
 
-    /// Returns whether a shard is small and may be merged.
+    /// Returns whether a shard is small, so that it may be merged.
     pub fn makes_small(self, shard: ShardSize) -> bool {
         self.fill(shard) < FULL / 2
     }
@@ -43,24 +43,24 @@ impl FullShard {
 pub struct ShardSize {
     /// Number of the shard.
     pub number: ShardNumber,
-    /// Bytes of the shard's file.
+    /// Size of the shard's file in bytes.
     pub bytes: u64,
     /// Number of objects in the shard.
     pub rows: u64,
 }
 
-/// Small shards by size.
+/// Small shards, grouped by size.
 #[derive(Debug)]
 pub struct SmallShards {
     full: FullShard,
-    /// Whether all small shards are merged together, at the end and whenever they add up to [`GATHERED`].
+    /// Whether all small shards are merged into one, at the end and whenever they add up to [`GATHERED`].
     is_gathering: bool,
     /// Shards with their fill levels, by tier.
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,
 }
 
 impl SmallShards {
-    /// Creates the set from the existing `shards`. A shard with this number of bytes or rows is full.
+    /// Creates the set from the existing `shards`. A shard is full if it has this number of bytes or rows.
     pub fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
         let full = FullShard { bytes, rows };
         let mut small = SmallShards { full, is_gathering: false, tiers: BTreeMap::new() };
@@ -70,13 +70,13 @@ impl SmallShards {
         small
     }
 
-    /// Merges all small shards together, whatever their sizes, when they add up to three quarters of a shard and at the
-    /// end.
+    /// Merges all small shards into one, whatever their sizes. This happens at the end, and whenever they add up to
+    /// three quarters of a shard.
     pub(super) fn gather(self) -> Self {
         SmallShards { is_gathering: true, ..self }
     }
 
-    /// Adds a shard if it is small. Returns whether it is.
+    /// Adds a shard if it is small. Returns whether it is small.
     pub fn add(&mut self, shard: ShardSize) -> bool {
         let is_small = self.full.makes_small(shard);
         if is_small {
@@ -100,7 +100,7 @@ impl SmallShards {
         self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.merges_all(is_last)
     }
 
-    /// Takes the shards to merge next. There are at least two, because each is less than half full.
+    /// Takes the shards to merge next. There are at least two of them, because each is less than half full.
     pub fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
         if self.merges_all(is_last) {
             return Some(self.take_all());

@@ -1,10 +1,12 @@
-//! Sinks store outcomes, and report which ones are durable.
+//! Sinks store outcomes and report which of them are durable.
 //!
-//! A sink runs in its own thread, next to its worker's thread, and receives whole blocks. Three steps are repeated.
-//! [`Sink::write`] writes some blocks without a sync. [`Sink::checkpoint`] syncs and returns which data is now durable.
-//! [`Sink::committed`] is called when the receipt of that checkpoint is in the journal. The order is: bytes durable,
-//! receipt, journal. A checkpoint may leave the sync to its caller ([`FileSystemSync`]). More blocks are written during
-//! such a sync, and the receipt waits for it.
+//! A sink runs on its own thread, next to its worker's thread, and receives whole blocks. It repeats three steps:
+//! 1. [`Sink::write`] writes some blocks without a sync.
+//! 2. [`Sink::checkpoint`] syncs and returns what is durable now.
+//! 3. [`Sink::committed`] is called once the commit record of this checkpoint is in the journal.
+//!
+//! The order is: durable bytes, commit record, journal. A checkpoint may leave the sync to its caller
+//! ([`FileSystemSync`]). During such a sync, more blocks are written, and the commit record waits.
 
 mod block;
 mod cdxj;
@@ -49,14 +51,14 @@ use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardE
 use fetchmill_model::target::Sequence;
 use fetchmill_model::text::file_name::FileName;
 
-/// Parts of a reply that are stored. Each level includes the previous ones.
+/// Which parts of a reply are stored. Each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredParts {
     /// Only the outcome.
     Outcomes,
     /// The body.
     Bodies,
-    /// The facts about the object in the head.
+    /// The facts about the object that are in the head.
     Facts,
     /// The head, unchanged.
     Heads,
@@ -67,20 +69,20 @@ pub enum StoredParts {
 /// Properties of a sink that engines need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// Parts that are stored. Others need not be kept.
+    /// Parts that are stored. The others need not be kept.
     pub keeps: StoredParts,
-    /// Whether names become paths. If so, a name that is not a valid path fails with the kind `name`, without a
-    /// request.
+    /// Whether names become paths. If they do, a target whose name is not a valid path fails with the kind `name`,
+    /// without a request.
     pub names_are_paths: bool,
 }
 
-/// A sync that makes the data of a checkpoint durable, and everything else on its file system.
+/// A sync that makes the data of a checkpoint durable, along with everything else on its file system.
 #[derive(Debug)]
 #[must_use = "nothing is durable before it has run"]
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. Data that is written during the sync may or may not be durable afterwards.
+    /// Waits for the disk. Data that is written while the sync runs may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())
@@ -88,10 +90,10 @@ impl FileSystemSync {
     }
 }
 
-/// Data made durable by a checkpoint.
+/// What a checkpoint has made durable.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
-    /// Objects stored for good.
+    /// Objects that are stored for good.
     pub settled: Runs,
     /// Total size of these objects in bytes.
     pub bytes: u64,
@@ -105,13 +107,13 @@ pub struct CheckpointResult {
     pub removed: Vec<ShardNumber>,
     /// See [`fetchmill_model::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
-    /// Sync to run before the result is valid and the receipt may be sent. Until [`Sink::committed`], only
+    /// Sync to run before the result is valid and the commit record may be sent. Until [`Sink::committed`], only
     /// [`Sink::write`] may be called.
     pub sync: Option<FileSystemSync>,
 }
 
 impl CheckpointResult {
-    /// Returns whether the receipt of this result would be empty.
+    /// Returns whether the commit record of this result would be empty.
     pub fn is_empty(&self) -> bool {
         let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _, sync: _ } = self;
         let is_settled = settled.is_empty() && staged.is_empty();
@@ -134,27 +136,27 @@ pub struct RefusedObject {
     pub kind: FailureKind,
 }
 
-/// Stores fetched objects. All calls come from one thread, in the order described in the module documentation. An error
-/// stops the job. The next run fetches all objects again that have no receipt in the journal.
+/// Stores fetched objects. All calls come from one thread, in the order that the module documentation describes. An
+/// error stops the job. The next run repeats all objects that have no commit record in the journal.
 pub trait Sink: Send {
-    /// Stores the fetched objects of a block from entry `from`, and returns where it stopped. Stops early only if
-    /// [`Sink::is_full`]. Does not sync. Called up to a few thousand times per second.
+    /// Stores the fetched objects of a block, starting at entry `from`, and returns where it stopped. Stops early only
+    /// if [`Sink::is_full`]. Does not sync. Called up to a few thousand times per second.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
-    /// Makes the written data durable, as far as the format allows, or returns a sync that does. Called once per commit
-    /// window, and at the end of the job with `is_last` while [`Sink::is_open`]. After that, everything is finished and
-    /// sealed.
+    /// Makes the written data durable, as far as the format allows, or returns a sync that does so. Called once per
+    /// commit window. Also called at the end of the job, with `is_last`, while [`Sink::is_open`]. After that,
+    /// everything is finished and sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// Records that the receipt of the last checkpoint is in the journal. `number` is that of a sealed shard. Staged or
-    /// sealed files may now be moved into place. Returns the objects for which that failed. The next receipt must
-    /// record them as failed.
+    /// Records that the commit record of the last checkpoint is in the journal. `number` is that of a sealed shard.
+    /// Staged or sealed files may now be moved into place. Returns the objects for which this failed. The next commit
+    /// record must report them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
-    /// Returns whether any written data still needs a checkpoint to be finished.
+    /// Returns whether any written data needs another checkpoint before it is finished.
     fn has_unsettled(&self) -> bool;
 
-    /// Returns whether a checkpoint at the end of the job would have work to do.
+    /// Returns whether a checkpoint at the end of the job would have anything to do.
     fn is_open(&self) -> bool {
         self.has_unsettled()
     }

@@ -1,4 +1,4 @@
-//! Converts a block's entry to an object that a pack stores and a manifest describes.
+//! Converts the entry of a block to an object that a pack stores and a manifest describes.
 
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 
@@ -10,13 +10,13 @@ use fetchmill_model::name::to_hex;
 use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_extra};
 
-/// Place where shards store the `ETag` and `Last-Modified` of objects.
+/// Where shards store the `ETag` and `Last-Modified` of objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Validators {
     /// In the records, if the format has fields for them.
     #[default]
     InRecords,
-    /// Also in the manifests, where a sync reads them.
+    /// In the manifests as well, where a sync reads them.
     InManifests,
 }
 
@@ -25,7 +25,7 @@ pub enum Validators {
 pub struct HashColumn {
     /// Number of columns before the hash.
     before: usize,
-    /// Values of an object including the hash.
+    /// Values of an object, including the hash.
     values: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl HashColumn {
     /// Name of the column.
     pub const NAME: &str = "sha256";
 
-    /// Returns the hash column, which is the last of `columns`.
+    /// Returns the hash column. It is the last one of `columns`.
     pub fn last_of(columns: &ExtraColumns) -> Self {
         HashColumn { before: columns.kept().len().saturating_sub(1), values: Vec::new() }
     }
@@ -51,13 +51,13 @@ impl HashColumn {
 #[derive(Debug)]
 pub(super) struct SinkObject<'o> {
     pub(super) object: Object<'o>,
-    /// Body that is too large for memory. `object` then has none.
+    /// Body, if it is too large for memory. In this case, `object` has no body.
     pub(super) body: Option<FileBody>,
 }
 
 impl<'o> SinkObject<'o> {
-    /// Creates the object of an entry. The file of a staged body loses its name. This is safe: until the receipt is in
-    /// the journal, the object would be fetched again in any case.
+    /// Creates the object of an entry. If its body is staged, the file loses its name. This is safe, because the object
+    /// would be fetched again in any case until its commit record is in the journal.
     pub(super) fn of(
         block: &'o Block,
         entry: &BlockEntry,

@@ -14,18 +14,18 @@ use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, Warc
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Settings of the files about targets without an object, which are next to a job's shards.
+/// Settings for the files that describe targets without an object. They are next to the shards of a job.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedSetup {
-    /// Whether to list such targets, in rows or in the failures file.
+    /// Whether to list such targets, as rows or in the failures file.
     pub tells_failures: bool,
-    /// Whether to also store the replies received instead of objects.
+    /// Whether to also store the replies that arrived in place of objects.
     pub keeps_replies: bool,
     /// Whether the files with these replies get indexes.
     pub is_indexed: bool,
 }
 
-/// Setup shared by all sinks of a job.
+/// Setup that all sinks of a job share.
 #[derive(Debug, Clone)]
 pub struct SinkSetup {
     /// Format of the stored objects.
@@ -34,25 +34,25 @@ pub struct SinkSetup {
     pub dest: PathBuf,
     /// Folder for the manifests of the `files` format.
     pub manifests: PathBuf,
-    /// Whether output survives a power cut and not only a kill.
+    /// Whether the output must survive a power cut rather than just a kill.
     pub is_durable: bool,
     /// Shard size in bytes.
     pub shard_bytes: u64,
     /// See [`fetchmill_model::limits::SEAL_AFTER`].
     pub seal_after: Duration,
-    /// Whether files in the `files` format get the server's modification time.
+    /// Whether files in the `files` format get the modification time that the server sent.
     pub server_times: bool,
-    /// Number of sinks, which share the memory budget.
+    /// Number of sinks. They share the memory budget.
     pub workers: usize,
-    /// Columns of objects besides the standard ones.
+    /// Columns that objects have besides the standard ones.
     pub columns: ExtraColumns,
     /// Sidecars of tar members.
     pub sidecars: Sidecars,
     /// Whether the last column is the hash of each body.
     pub is_hashed: bool,
-    /// Place of the `ETag` and `Last-Modified` of objects.
+    /// Where shards store the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
-    /// Settings of the files about targets without an object.
+    /// Settings for the files that describe targets without an object.
     pub unfetched: UnfetchedSetup,
     /// Origin of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
@@ -61,7 +61,7 @@ pub struct SinkSetup {
 }
 
 impl SinkSetup {
-    /// Returns the shard folder, if the format has shards.
+    /// Returns the shard folder. `None` if the format has no shards.
     pub fn shard_folder(&self) -> Option<ShardFolder> {
         self.format.extension().map(|extension| ShardFolder::new(&self.dest, extension, self.is_durable))
     }
@@ -71,7 +71,8 @@ impl SinkSetup {
         FullShard { bytes: self.shard_bytes, rows: fetchmill_model::limits::shard_rows_max(self.workers) }
     }
 
-    /// Opens a worker's sink. `stage` is its stage, and `small` lists shards of earlier runs that it may merge.
+    /// Opens the sink of a worker. `stage` is the worker's stage, and `small` lists shards of earlier runs that the
+    /// sink may merge.
     pub fn open(&self, worker: u32, stage: &Arc<Stage>, small: Vec<ShardSize>) -> Result<Box<dyn Sink>> {
         let Some(place) = self.shard_folder() else {
             return self.open_without_shards(worker, stage);
@@ -112,7 +113,7 @@ impl SinkSetup {
     }
 }
 
-/// Creates the encoder for a format with appended records.
+/// Creates the encoder for a format that appends records.
 pub fn new_encoder(
     format: Format,
     columns: &ExtraColumns,
@@ -132,7 +133,7 @@ pub fn new_encoder(
 pub(super) fn new_warc_encoder(origin: Option<WarcOrigin>) -> Result<WarcEncoder> {
     let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // A number that no other encoder for this origin uses, in this process or others.
+    // A number that no other encoder for this origin uses, in this process or any other.
     let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
     Ok(WarcEncoder::new(&origin, since.as_micros() as u64, key))
 }

@@ -1,6 +1,6 @@
-//! `tar`, `warc` and `jsonl`: records appended to a shard. A checkpoint syncs the shard and its manifest and returns
-//! their ends. A resumed job truncates both to these ends. So after a crash, the objects of one window are fetched
-//! again, regardless of the size of the shard.
+//! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
+//! returns their ends. A resumed job truncates both to these ends. So after a crash, the objects of one window are
+//! fetched again, regardless of the size of the shard.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct PackSink {
     /// Upload queue. `None` if the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenPack>,
-    /// Shard sealed by the last checkpoint. Its receipt is on its way to the journal.
+    /// Shard that the last checkpoint sealed. Its commit record is on its way to the journal.
     sealed: Option<SealedShard>,
     /// Objects added to the shard since the last checkpoint.
     sequences: Vec<Sequence>,
@@ -100,7 +100,7 @@ impl PackSink {
         }
     }
 
-    /// Sets the upload queue, for a bucket as the destination.
+    /// Sets the upload queue, for a destination that is a bucket.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         PackSink { upload_queue, ..self }

@@ -1,10 +1,11 @@
 //! `parquet`: rows in files that are valid only as a whole. A checkpoint ends the row group, appends the metadata for a
-//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. So
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to this point and appends the footer. So
 //! after a crash, the objects of one window are fetched again, as with other packs.
 //!
-//! The row group of a window may be small. So a shard is sealed when it is full, after `--seal-after`, when it has too
-//! many row groups, or at the end of the job. Small shards are merged, which rewrites their rows into large row groups.
-//! The transaction that seals the merged shard lists the shards that it replaces. They are removed afterwards.
+//! The row group of a window may be small. For this reason, a shard is not sealed after every window. It is sealed when
+//! it is full, after `--seal-after`, when it has too many row groups, or at the end of the job. Small shards are
+//! merged, which rewrites their rows into large row groups. The transaction that seals the merged shard lists the
+//! shards that it replaces. They are removed after that.
 
 use std::fs::File;
 use std::io;
@@ -25,10 +26,10 @@ use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Number of rows between checks of the encoded size, which is summed over all columns.
+/// Number of rows between two checks of the encoded size, which has to be summed over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;
 
-/// A Parquet sink's settings for its shards.
+/// Settings of a Parquet sink for its shards.
 #[derive(Debug, Clone)]
 pub struct ParquetSizes {
     /// Shard size in bytes.
@@ -37,9 +38,9 @@ pub struct ParquetSizes {
     pub seal_after: Duration,
     /// Number of sinks that share the memory budget.
     pub workers: usize,
-    /// Columns of objects besides the standard ones.
+    /// Columns that objects have besides the standard ones.
     pub columns: ExtraColumns,
-    /// Place of the `ETag` and `Last-Modified` of objects.
+    /// Where shards store the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
 }
 
@@ -68,10 +69,10 @@ pub struct ParquetSink {
     /// Upload queue. `None` if the destination is a folder.
     upload_queue: Option<Arc<UploadQueue>>,
     open: Option<OpenParquet>,
-    /// Shard sealed by the last checkpoint. Its receipt is on its way to the journal.
+    /// Shard that the last checkpoint sealed. Its commit record is on its way to the journal.
     sealed: Option<SealedShard>,
     small: SmallShards,
-    /// Replaced shards whose files were removed.
+    /// Replaced shards whose files have been removed.
     removed: Vec<ShardNumber>,
     /// Objects added to the open shard since the last checkpoint.
     sequences: Vec<Sequence>,
@@ -80,7 +81,7 @@ pub struct ParquetSink {
 }
 
 impl ParquetSink {
-    /// Creates a sink that also merges small shards. `small` lists those of earlier runs.
+    /// Creates a sink that also merges small shards. `small` lists the small shards of earlier runs.
     pub fn new(
         shard_folder: ShardFolder,
         stage: Arc<Stage>,
@@ -104,9 +105,9 @@ impl ParquetSink {
         }
     }
 
-    /// Sets the upload queue, for a bucket as the destination. Uploaded shards are never merged. So small shards wait
-    /// on the local disk until they can be merged. Together they take less than one shard, and at most one is left at
-    /// the end of the job.
+    /// Sets the upload queue, for a destination that is a bucket. Uploaded shards are never merged, so small shards
+    /// wait on the local disk until they can be merged. Together they take up less than one shard, and at most one of
+    /// them is left at the end of the job.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         let small = if upload_queue.is_some() { self.small.gather() } else { self.small };
@@ -129,7 +130,7 @@ impl ParquetSink {
         self.open.as_ref().is_some_and(|open| open.since.elapsed() >= self.sizes.seal_after)
     }
 
-    /// Takes the objects that the next receipt finishes.
+    /// Takes the objects that the next commit record finishes.
     fn take_settled(&mut self) -> CheckpointResult {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
@@ -143,7 +144,7 @@ impl ParquetSink {
         Ok(Some(sealed))
     }
 
-    /// Makes durable the rows added to the open shard since the last call.
+    /// Makes the rows durable that were added to the open shard since the last call.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         match &mut self.open {
             Some(open) if !self.sequences.is_empty() => open.commit(),
@@ -231,7 +232,7 @@ impl Sink for ParquetSink {
     }
 }
 
-/// A shard being written.
+/// A shard that is being written.
 #[derive(Debug)]
 pub(super) struct OpenParquet {
     encoder: ParquetEncoder<ShardFile>,
@@ -282,7 +283,7 @@ impl OpenParquet {
         note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
-    /// Ends the row group and syncs. From now on, the rows written so far count. Returns `None` if there are none.
+    /// Ends the row group and syncs. From then on, the rows written so far count. Returns `None` if there are none.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

@@ -1,4 +1,4 @@
-//! Rewrites sealed shards without some of their objects. The new shard's seal lists the shards that it replaces.
+//! Rewrites sealed shards without some of their objects. The seal of the new shard lists the shards that it replaces.
 
 use super::parquet::{OpenParquet, ShardRows};
 use super::shard::ShardFile;
@@ -38,7 +38,7 @@ impl Rewrite {
         Ok(Rewrite(RewriteOutput::Records { file, manifest, encoder, bytes: 0 }))
     }
 
-    /// Appends a record of the old shard unchanged. The row describes its object.
+    /// Appends a record of the old shard unchanged. `row` describes its object.
     pub fn push_record(&mut self, row: &ManifestRow<'_>, record: &[u8]) -> Result<()> {
         let RewriteOutput::Records { file, manifest, bytes, .. } = &mut self.0 else {
             return Err(Error::Internal("a record in a format that has rows".into()));

@@ -1,4 +1,4 @@
-//! The file of an open shard. Data is appended in large pieces, included in a checksum, and written to disk early.
+//! The file of an open shard. Data is appended in large pieces, added to the checksum, and written to disk early.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use fetchmill_model::limits::SHARD_BUFFER_BYTES;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// Number of bytes after which the kernel is asked to write them. The sync at the end of a window then takes little
-/// time.
+/// Number of bytes after which the kernel is asked to write them. As a result, the sync at the end of a window takes
+/// little time.
 const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
 /// See the [module documentation](self).
@@ -19,7 +19,7 @@ const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) struct ShardFile {
     name: FileName,
     file: File,
-    /// Bytes not written to the file yet.
+    /// Bytes that are not in the file yet.
     buffer: Vec<u8>,
     /// Number of bytes in the file.
     written: u64,
@@ -62,7 +62,7 @@ impl ShardFile {
         &mut self.buffer
     }
 
-    /// Writes the buffer if it is full.
+    /// Writes the buffer to the file if it is full.
     pub(super) fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() < SHARD_BUFFER_BYTES {
             return Ok(());
@@ -79,8 +79,8 @@ impl ShardFile {
         self.flush().map_err(|error| self.fail("write", error))?;
         if self.shard_folder.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
-            // A job of terabytes must not evict other programs' data from memory. Reusing freed pages is also cheaper
-            // than requesting new ones.
+            // A job of terabytes must not evict the data of other programs from memory. It is also cheaper to reuse
+            // freed pages than to request new ones.
             durable::forget(&self.file, self.forgotten);
             self.forgotten = self.written;
         }

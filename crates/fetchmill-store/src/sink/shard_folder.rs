@@ -1,8 +1,8 @@
 //! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
 //! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it a number. So a file that has a final name but is
-//! not in the journal does not belong to the job, and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. So if a file has a final name but is not
+//! in the journal, it does not belong to the job and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,8 +25,8 @@ pub struct ShardFolder {
 }
 
 impl ShardFolder {
-    /// Name of the failures file. Programs that read a folder as one table (pyarrow, pandas, Spark) skip names with
-    /// this first character, and readers of `*.jsonl` skip this extension.
+    /// Name of the failures file. Programs that read a folder as one table (pyarrow, pandas, Spark) skip names that
+    /// start with this character. Programs that read `*.jsonl` skip this extension.
     pub const FAILURES: &str = "_failures.ndjson";
 
     /// File extension of indexes.
@@ -66,7 +66,7 @@ impl ShardFolder {
         self.dest.join(format!("shard-{number:06}.{}", self.extension))
     }
 
-    /// Returns the name of a file about targets without an object.
+    /// Returns the name of a file that describes targets without an object.
     pub(super) fn unfetched_name(&self, number: usize) -> String {
         format!("unfetched-{number:06}.{}", self.extension)
     }
@@ -91,13 +91,13 @@ impl ShardFolder {
         durable::create_in(&self.open_path(), name, readers, self.is_durable)
     }
 
-    /// Returns a function that creates unnamed files next to open shards.
+    /// Returns a function that creates files without a name next to the open shards.
     pub(super) fn make_scratch(&self) -> MakeScratch {
         let folder = self.open_path();
         Box::new(move || durable::nameless_file(&folder))
     }
 
-    /// Renames a sealed shard and its manifest to their final names. Files already renamed are left alone.
+    /// Renames a sealed shard and its manifest to their final names. Files that were already renamed are left alone.
     pub fn publish(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
@@ -105,7 +105,7 @@ impl ShardFolder {
         self.sync_sealed()
     }
 
-    /// Renames a file about targets without an object. Call [`ShardFolder::sync_sealed`] afterwards.
+    /// Renames a file that describes targets without an object. Call [`ShardFolder::sync_sealed`] afterwards.
     pub fn publish_unfetched(&self, open: &str, path: &Path) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, path)
@@ -117,7 +117,7 @@ impl ShardFolder {
         Self::rename(&from, open, &self.dest, &self.cdxj_path(number))
     }
 
-    /// Makes renames and removals of sealed shards durable.
+    /// Makes the renames and removals of sealed shards durable.
     pub fn sync_sealed(&self) -> Result<()> {
         if self.is_durable {
             Self::sync(&self.index_path())?;
@@ -142,7 +142,7 @@ impl ShardFolder {
         let folder = Self::folder(folder)?;
         match durable::rename_new(from.as_fd(), name.as_bytes(), folder.as_fd(), leaf) {
             Ok(()) => Ok(()),
-            // The run that sealed the shard has renamed it already.
+            // The run that sealed the shard already renamed it.
             Err(Errno::NOENT) if to.exists() => Ok(()),
             Err(Errno::EXIST) => Err(Error::Journal(format!(
                 "{} exists, but does not belong to this job; move it away, then run the same command again \
@@ -153,8 +153,8 @@ impl ShardFolder {
         }
     }
 
-    /// Removes shards that were replaced by another. When this returns, the removal is durable and the journal may drop
-    /// the shards.
+    /// Removes shards that another shard replaced. On return, the removal is durable, and the journal may drop the
+    /// shards.
     pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
         for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
         {
@@ -163,8 +163,8 @@ impl ShardFolder {
         if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
-    /// Removes leftover files whose names start with `start` from the folder of open shards. No receipt covers
-    /// them.
+    /// Removes files whose names start with `start` from the folder of open shards. They are left over, because no
+    /// commit record covers them.
     pub fn clear_open(&self, start: &str) -> Result<()> {
         let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };
         for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! Sorts lines by their bytes in limited memory. Larger inputs are sorted in parts, which are stored in a file one
+//! Sorts lines by their bytes, in limited memory. Larger inputs are sorted in parts, which are stored in a file one
 //! after another until they are merged.
 
 use std::cmp::Reverse;
@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt as _;
 
 use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 
-/// See the [module documentation](self). A line contains no line end.
+/// See the [module documentation](self). Lines do not contain their line ends.
 #[derive(Debug)]
 pub(super) struct SortedLines {
     bytes_max: usize,
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// Length of the common prefix of all lines in the text.
+    /// Length of the prefix that all lines in the text have in common.
     common: usize,
     /// File with the parts.
     file: File,
@@ -27,7 +27,7 @@ pub(super) struct SortedLines {
 /// A line in the text.
 #[derive(Debug, Clone, Copy)]
 struct Line {
-    /// First bytes after the common prefix. They decide most comparisons, so that the text is rarely read.
+    /// First bytes after the common prefix. They decide most comparisons, so the text itself is rarely read.
     key: u64,
     start: usize,
     end: usize,
@@ -40,7 +40,7 @@ impl Line {
 }
 
 impl SortedLines {
-    /// Creates a sorter that keeps about `bytes_max` bytes in memory and the other lines in `file`, which must be
+    /// Creates a sorter that keeps about `bytes_max` bytes in memory, and all other lines in `file`. The file must be
     /// empty.
     pub(super) fn new(file: File, bytes_max: usize) -> Self {
         SortedLines {
@@ -105,7 +105,7 @@ impl SortedLines {
         let file = &self.file;
         let mut parts: Vec<_> =
             self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
-        // The next line of each part. The buffer of a line is reused for its successor.
+        // The next line of each part. The buffer of a line is reused for the line after it.
         let mut next = BinaryHeap::with_capacity(parts.len());
         for (number, part) in parts.iter_mut().enumerate() {
             let mut line = Vec::new();
@@ -124,7 +124,7 @@ impl SortedLines {
     }
 }
 
-/// Returns the length of the common prefix of two lines, up to `most`.
+/// Returns the length of the prefix that two lines have in common, up to `most`.
 fn common(one: &[u8], other: &[u8], most: usize) -> usize {
     let length = most.min(one.len()).min(other.len());
     if one[..length] == other[..length] {
@@ -133,7 +133,7 @@ fn common(one: &[u8], other: &[u8], most: usize) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Returns the first eight bytes as a number with the same order. Missing bytes count as zeros.
+/// Returns the first eight bytes as a number that sorts in the same way. Missing bytes count as zeros.
 fn key(bytes: &[u8]) -> u64 {
     let mut word = [0; size_of::<u64>()];
     let length = bytes.len().min(word.len());
@@ -149,7 +149,7 @@ impl<'f> PartReader<'f> {
         PartReader(BufReader::with_capacity(INDEX_PART_READ_BYTES, Section { file, start, end }))
     }
 
-    /// Replaces `line` with the next line. Returns `false` after the last.
+    /// Replaces `line` with the next line. Returns `false` after the last one.
     fn read(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         if self.0.read_until(b'\n', line)? == 0 {

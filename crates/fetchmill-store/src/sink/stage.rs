@@ -1,8 +1,8 @@
-//! The stage contains objects, named by sequence number, until their window is in the journal.
+//! The stage holds objects, named by sequence number, until their window is in the journal.
 //!
 //! A staged file is `<folder>/<sequence>`. The folder is derived from the sequence number and contains about 64 files.
 //! Every create and rename searches a block of the folder for a name, and searching a full block costs as much as the
-//! rename itself. With a window of 20,000 files in a single folder, an object takes a seventh more time
+//! rename itself. If a window of 20,000 files were in a single folder, an object would take a seventh more time
 //! (docs/reference/performance.md).
 
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ pub struct Stage {
     path: PathBuf,
 }
 
-/// Name of a staged object, up to `1023/18446744073709551615`.
+/// Name of a staged object. The longest one is `1023/18446744073709551615`.
 #[derive(Debug)]
 struct StagedName {
     bytes: [u8; 26],
@@ -36,7 +36,7 @@ struct StagedName {
 }
 
 impl StagedName {
-    /// Creates the name without an allocation, because this happens for each object.
+    /// Creates the name. This needs no allocation, because it happens for each object.
     fn of(sequence: Sequence) -> Self {
         let mut name = StagedName { bytes: [0; 26], start: 26 };
         name.prepend(sequence);
@@ -68,7 +68,7 @@ impl StagedName {
 }
 
 impl Stage {
-    /// Opens the folder and creates it if it is missing.
+    /// Opens the folder, creating it if it is missing.
     pub fn open(path: &Path) -> Result<Self> {
         std::fs::create_dir_all(path).map_err(|error| Error::storage("create the folder", path, error))?;
         let folder =
@@ -76,7 +76,7 @@ impl Stage {
         Ok(Stage { folder, path: path.to_owned() })
     }
 
-    /// Returns the folder, to sync its file system.
+    /// Returns the folder, so that its file system can be synced.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
@@ -90,7 +90,7 @@ impl Stage {
         Error::storage(action, self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
     }
 
-    /// Runs `create`. If the file's folder is missing, creates it and tries again.
+    /// Calls `create`. If the folder of the file is missing, creates the folder and tries again.
     fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::ErrnoResult<T>) -> Result<T> {
         let mut created = create();
         if matches!(created, Err(Errno::NOENT)) {
@@ -99,7 +99,7 @@ impl Stage {
         created.map_err(|error| self.fail("write", name, error))
     }
 
-    /// Stages a whole object with the modification time `modified`, or the current time.
+    /// Stages a whole object. Its modification time is `modified`, or the current time for `None`.
     pub fn write(&self, sequence: Sequence, bytes: &[u8], modified: Option<Seconds>) -> Result<()> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes, modified))
@@ -151,7 +151,7 @@ impl Stage {
         })
     }
 
-    /// Opens a staged object for reading and removes its name, so that another object may use it.
+    /// Opens a staged object for reading and removes its name, so that another object can have this name.
     pub fn take_out(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);
         let file = durable::open_beneath(self.folder(), name.as_bytes())
@@ -160,7 +160,7 @@ impl Stage {
         Ok(file)
     }
 
-    /// Returns the absolute path of a staged object, for processes with another working folder.
+    /// Returns the absolute path of a staged object, for processes with a different working directory.
     pub fn path_of(&self, sequence: Sequence) -> Result<PathBuf> {
         let name = StagedName::of(sequence);
         let path = self.path.join(OsStr::from_bytes(name.as_bytes()));

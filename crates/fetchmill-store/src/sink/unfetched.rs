@@ -1,7 +1,8 @@
-//! Writes targets without a stored object. With `--keep-failed`, they become rows in separate files next to the shards,
-//! with the same columns. Otherwise failed and absent targets become lines of the failures file. With `--keep-failed`,
-//! replies received instead of objects are also stored in WARC files. Journals and manifests do not list objects in
-//! these files, so readers of objects never see these rows.
+//! Writes targets that have no stored object. With `--keep-failed`, they become rows in separate files next to the
+//! shards, with the same columns. Replies that arrived in place of objects are also stored in WARC files. Without
+//! `--keep-failed`, failed and absent targets become lines of the failures file.
+//!
+//! Journals and manifests do not list objects in these files, so readers of objects never see these rows.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +23,19 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Kind of files next to the shards of a finished job.
+/// Kinds of files next to the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfetchedFiles {
-    /// Rows of all targets without an object (`--keep-failed`), in one or more files.
+    /// Rows for all targets without an object (`--keep-failed`), in one or more files.
     Rows,
-    /// The failures file with lines for failed and absent targets, in every format.
+    /// The failures file, with lines for failed and absent targets. Every format can have one.
     Failures,
-    /// Replies received instead of objects (`--keep-failed`), in one or more files.
+    /// Replies that arrived in place of objects (`--keep-failed`), in one or more files.
     Replies,
 }
 
 impl UnfetchedFiles {
-    /// Returns the kind of files for a job with these columns.
+    /// Returns the kind of files that a job with these columns writes.
     pub fn of(columns: &ExtraColumns) -> Self {
         if columns.has_outcomes() { UnfetchedFiles::Rows } else { UnfetchedFiles::Failures }
     }
@@ -48,7 +49,7 @@ impl UnfetchedFiles {
         }
     }
 
-    /// Returns the path of a file. `number` is its position among the files listed in the journal. If the journal does
+    /// Returns the path of a file. `number` is its position among the files that the journal lists. If the journal does
     /// not store the names, all files have these standard names.
     pub fn path(self, shard_folder: &ShardFolder, file: &UnfetchedFile, number: usize) -> PathBuf {
         let name = file.name.clone().unwrap_or_else(|| self.name(shard_folder, number));
@@ -63,12 +64,12 @@ pub struct UnfetchedWriter<'s> {
     files: UnfetchedFiles,
     setup: &'s SinkSetup,
     open: Option<OpenUnfetched>,
-    /// Number of files so far, except indexes.
+    /// Number of files so far, without indexes.
     count: usize,
     complete: Vec<UnfetchedFile>,
 }
 
-/// The file being written.
+/// The file that is being written.
 #[derive(Debug)]
 struct OpenUnfetched {
     path: PathBuf,
@@ -94,7 +95,7 @@ struct ReplyRecords {
 }
 
 impl<'s> UnfetchedWriter<'s> {
-    /// Start of an incomplete file's name.
+    /// How the names of incomplete files start.
     pub const OPEN: &'static str = "unfetched-";
 
     /// Creates the writer. `None` if the format has no shards.
@@ -129,7 +130,7 @@ impl<'s> UnfetchedWriter<'s> {
         Ok(())
     }
 
-    /// Completes the last file. With `is_needed`, creates a file even if there are no rows.
+    /// Completes the last file. If `is_needed`, creates a file even if there are no rows.
     pub fn finish(mut self, is_needed: bool) -> Result<Vec<UnfetchedFile>> {
         if is_needed && self.complete.is_empty() {
             self.opened()?;

@@ -1,6 +1,6 @@
-//! The queue of sealed shards to upload to a bucket. For each shard, the sink reports whether it is final, or small and
-//! waiting for a merge. The uploader takes final shards in order. To limit disk usage, a sink starts another shard only
-//! when fewer than two of its shards are queued.
+//! The queue of sealed shards that will be uploaded to a bucket. For each shard, the sink reports whether it is final,
+//! or small and waiting for a merge. The uploader takes final shards in order. To limit disk usage, a sink starts
+//! another shard only while fewer than two of its shards are queued.
 //!
 //! The lock is taken once for each shard.
 
@@ -20,9 +20,9 @@ struct QueuedShard {
 #[derive(Debug, Default)]
 struct UploadQueueState {
     shards: BTreeMap<ShardNumber, QueuedShard>,
-    /// Whether no more shards will be added, so that small ones stay small.
+    /// Whether no more shards will be added. If so, small shards stay small.
     is_complete: bool,
-    /// Whether the uploader has stopped, so that no sink waits.
+    /// Whether the uploader has stopped. If so, no sink waits any more.
     is_closed: bool,
 }
 
@@ -45,8 +45,8 @@ pub struct UploadQueue {
 }
 
 impl UploadQueue {
-    /// Creates a queue with the shards that earlier runs have left, each with whether it is final. Assigns them to the
-    /// workers in turn.
+    /// Creates a queue with the shards that earlier runs left, each with whether it is final. The shards are assigned
+    /// to the workers in turn.
     pub fn new(left: impl IntoIterator<Item = (ShardNumber, bool)>, workers: usize) -> Self {
         let left = left.into_iter().zip((0..workers.max(1) as u32).cycle());
         let shards =
@@ -61,13 +61,13 @@ impl UploadQueue {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a shard sealed by a worker.
+    /// Adds a shard that a worker has sealed.
     pub fn add(&self, number: ShardNumber, worker: u32, is_final: bool) {
         self.known().shards.insert(number, QueuedShard { worker, is_final });
         self.changed.notify_all();
     }
 
-    /// Removes shards that were replaced by a merged one.
+    /// Removes shards that a merged shard has replaced.
     pub fn forget(&self, replaced: &[ShardNumber]) {
         let mut known = self.known();
         for number in replaced {
@@ -76,7 +76,7 @@ impl UploadQueue {
     }
 
     /// Waits until a worker may start another shard. Returns immediately if the queue is closed, so that data in memory
-    /// can be stored.
+    /// can still be stored.
     pub fn wait_for_room(&self, worker: u32) {
         let is_full = |known: &mut UploadQueueState| {
             let own = known.shards.values().filter(|shard| shard.is_final && shard.worker == worker);
@@ -85,7 +85,7 @@ impl UploadQueue {
         drop(self.changed.wait_while(self.known(), is_full).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Returns the next shard to upload, waiting up to one tick.
+    /// Returns the next shard to upload. Waits for up to one tick.
     pub fn next(&self) -> NextShard {
         let find = |known: &UploadQueueState| {
             let found = known.shards.iter().find(|(_, shard)| shard.is_final || known.is_complete);
@@ -100,7 +100,7 @@ impl UploadQueue {
         find(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Removes a shard that was uploaded and whose file was removed.
+    /// Removes a shard after it was uploaded and its file was removed.
     pub fn uploaded(&self, number: ShardNumber) {
         self.known().shards.remove(&number);
         self.changed.notify_all();
@@ -112,7 +112,7 @@ impl UploadQueue {
         self.changed.notify_all();
     }
 
-    /// Records that the uploader has stopped, so that no sink waits.
+    /// Records that the uploader has stopped. From then on, no sink waits.
     pub fn close(&self) {
         self.known().is_closed = true;
         self.changed.notify_all();

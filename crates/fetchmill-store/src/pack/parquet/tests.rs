@@ -371,7 +371,7 @@ fn another_schema_is_foreign() {
     assert!(matches!(object_at(&batch, 0), Err(ShardError::Foreign(_))));
 }
 
-/// A device that is full after this number of bytes.
+/// A device that is full after this many bytes.
 #[derive(Debug)]
 struct Full(usize);
 
@@ -475,7 +475,7 @@ fn any_object() -> impl Strategy<Value = StoredObject> {
     )
 }
 
-/// Reads all rows in both ways, and accepts errors.
+/// Reads all rows in both ways. Errors are accepted.
 fn read_all(bytes: &[u8]) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -483,7 +483,7 @@ fn read_all(bytes: &[u8]) {
     for row in [0, 1, shard.rows() / 2, shard.rows().saturating_sub(1)] {
         let _ = shard.row(row);
     }
-    // A damaged footer may claim more rows than anyone can read.
+    // A damaged footer may claim more rows than can ever be read.
     let _ = read(&shard, 0..shard.rows().min(100_000));
 }
 
@@ -525,7 +525,7 @@ proptest! {
     ) {
         let mut bytes = small_file();
         for (place, value) in damage {
-            // Half of the damage is in the footer and the indexes, which matter most.
+            // Half of the damage is in the footer and the indexes, where it matters most.
             let start = if from_the_end { bytes.len() - 4096 } else { 0 };
             let place = start + place.index(bytes.len() - start);
             bytes[place] = value;
@@ -570,7 +570,7 @@ fn committed(objects: &[StoredObject], each: usize, row_group_bytes: usize) -> (
     (written, ends)
 }
 
-/// Returns the shard truncated to `end`, with its footer.
+/// Returns the shard truncated to `end` and completed with its footer.
 fn completed(file: &File, end: u64) -> Result<ParquetShard, ShardError> {
     let (footer, rows) = footer_of(file, end)?;
     let mut whole = tempfile::tempfile().unwrap();
@@ -586,7 +586,7 @@ fn completed(file: &File, end: u64) -> Result<ParquetShard, ShardError> {
 #[test]
 fn a_shard_that_is_cut_back_to_a_commit_is_whole_with_its_footer() {
     let objects: Vec<_> = (0..1050).map(|number| object(number, number % 300)).collect();
-    // Test one row group for each commit, and several.
+    // Test both a single row group and several row groups for each commit.
     for row_group_bytes in [1 << 20, 1000] {
         let (file, ends) = committed(&objects, 100, row_group_bytes);
         assert_eq!(ends.len(), 10);

@@ -1,4 +1,4 @@
-//! Tests of records with the crate `tar`, and of decoding.
+//! Tests of records, which the crate `tar` reads, and of decoding.
 
 use std::io::Read as _;
 
@@ -19,7 +19,7 @@ fn record(object: &Object<'_>) -> Vec<u8> {
     out
 }
 
-/// Returns path, body, time and kind of each member as another reader sees them.
+/// Returns the path, body, time and kind of each member, as another reader sees them.
 fn foreign(shard: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, u64, tar::EntryType)> {
     let mut archive = tar::Archive::new(shard);
     let mut seen = Vec::new();

@@ -76,7 +76,7 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&request, "WARC-Type"), Some("request"));
     assert_eq!(field(&response, "WARC-Type"), Some("response"));
     assert_eq!(field(&request, "WARC-Concurrent-To"), Some(id));
-    // Only the last digit differs.
+    // Only the last digits of the identifiers differ.
     let of_request = field(&request, "WARC-Record-ID").unwrap();
     assert_ne!(of_request, id);
     assert_eq!(of_request[..of_request.len() - 2], id[..id.len() - 2]);
@@ -97,7 +97,7 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
 }
 
-/// If records began differently, nothing but slower packing would reveal it.
+/// If records began differently, they would be slower to compress, and nothing else would reveal it.
 #[test]
 fn records_begin_as_they_are_expected_to() {
     let listed = WarcOrigin::of_list(&[]).unwrap();
@@ -361,7 +361,7 @@ fn index_lines(record: &[u8], place: u64, file_name: &str) -> std::result::Resul
 }
 
 proptest! {
-    /// A record whose data looks like members has the same lines as one that does not.
+    /// A record whose data looks like members has the same lines as a record whose data does not.
     #[test]
     fn data_that_looks_like_members_changes_no_line(
         copies in 0_usize..5,
@@ -369,7 +369,7 @@ proptest! {
         has_head: bool,
         noise in prop::collection::vec(any::<u8>(), 0..40),
     ) {
-        // Incompressible, so that the members in the body are stored as they are.
+        // The data is incompressible, so that the members in the body are stored unchanged.
         let mut state = 1_u64;
         let (mut body, mut writer) = (noise, member::MemberWriter::new(&[]));
         for _ in 0..copies {
@@ -475,7 +475,7 @@ fn redirects_stand_behind_the_object_that_they_led_to() {
         assert_eq!(field(&records[3], "WARC-Truncated"), Some("length"));
         assert!(records[3].contains("\r\n\r\n5\r\nmoved\r\n0\r\n\r\n"));
         assert_eq!(index_lines(&packed, 0, "x").unwrap().len(), 3);
-        // A record that is cut off between two members, or damaged, is an error.
+        // A record that is damaged, or cut off between two members, is an error.
         for end in [alone.len() + 1, packed.len() - 1] {
             assert!(WarcDecoder.decode(packed.get(..end).unwrap()).is_err());
         }

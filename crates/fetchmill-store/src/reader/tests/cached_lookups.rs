@@ -5,7 +5,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use super::*;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 
-/// Sizes of caches that hold nothing, a part of the data, and all of it.
+/// Cache sizes that hold nothing, part of the data, and all of it.
 const SIZES: [usize; 3] = [0, 256 * 1024, LOOKUP_CACHE_BYTES];
 
 fn numbered(numbers: std::ops::Range<usize>) -> Vec<StoredObject> {
@@ -25,7 +25,8 @@ fn destination(folder: &Path, format: Format, shards: &[(u64, Vec<StoredObject>)
     Arc::new(Destination { format, columns: ExtraColumns::default(), stored })
 }
 
-/// Returns names in the order in which 64 connections request them. Only names in flight together swap places.
+/// Returns names in the order in which 64 connections would request them. Only names that are in flight at the same
+/// time swap places.
 fn nearly_in_order(names: &[Vec<u8>], rng: &mut TestRng) -> Vec<Vec<u8>> {
     let mut names = names.to_vec();
     for at in 0..names.len() {
@@ -104,7 +105,7 @@ fn in_any_order_no_more_is_decoded_than_one_row_each() {
     let mut lookups = CachedLookups::with_bytes(Arc::clone(&destination), 64 * 1024);
 
     for number in 0..500 {
-        // Each name is far from the previous one.
+        // Each name is far away from the previous one.
         let name = format!("object-{}", number * 7919 % 39_900 + rng.next_u32() as usize % 100);
         assert_eq!(lookups.find(name.as_bytes()).unwrap().unwrap().object.name, name.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Tests of the end of a check when the run is killed at different moments.
+//! Tests of the end of a check if the run is killed at different moments.
 
 use super::*;
 use crate::journal::Identity;
@@ -61,7 +61,7 @@ impl Settled {
         conclude(&self.place, &mut self.journal, RowKind::Answers, Some(target), &|| goes_on)
     }
 
-    /// Returns the files in the folder other than the state.
+    /// Returns the files in the folder, without the state.
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> =
