@@ -1,13 +1,13 @@
-//! A link between two network namespaces, for tests. It carries IP packets between two TUN devices, with a delay,
-//! jitter, loss and a bandwidth. Usage: `wide_area_link NEAR FAR DEVICE SEED`. NEAR and FAR are the namespaces as files
-//! (`/proc/PID/ns/net`). DEVICE is the name of the device in both.
+//! A link between two network namespaces, for tests. It carries IP packets between two TUN devices, and simulates
+//! delay, jitter, loss and limited bandwidth. Usage: `wide_area_link NEAR FAR DEVICE SEED`. NEAR and FAR are the files
+//! of the namespaces (`/proc/PID/ns/net`). DEVICE is the name of the device in both namespaces.
 //!
-//! Each line of standard input is a JSON object with changes (`Change`), which may be empty. The answer to each line is
-//! a line of counters. The program and its devices end when the input ends.
+//! Each line of standard input is a JSON object with changes (`Change`), and may be empty. The answer to each line is a
+//! line of counters. The program and its devices end when the input ends.
 //!
-//! A packet first waits for the bandwidth in a queue of limited length. If the queue is full, the packet is dropped, as
-//! by a router. Then it may be lost on the way, after it has used the bandwidth. Otherwise it arrives after its delay,
-//! and never overtakes another packet.
+//! A packet first waits for bandwidth in a queue of limited length. If the queue is full, the packet is dropped, as in
+//! a router. After using its share of the bandwidth, the packet may be lost on the way. Otherwise it arrives after its
+//! delay, and never overtakes another packet.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -20,41 +20,42 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
-/// Larger than any packet of a device with the usual 1,500 bytes.
+/// More than the size of any packet on a device with the usual 1,500 bytes.
 const PACKET_BYTES_MAX: usize = 2048;
-/// Number of packets that are taken from one side before the other side: about 0.1 ms.
+/// Number of packets that are taken from one side before it is the other side's turn. They take about 0.1 ms.
 const TURN_PACKETS: usize = 64;
-/// Maximum number of bytes on the way in one direction: 150 ms at 3 Gbit/s. Only a link without a bandwidth reaches it.
+/// Maximum number of bytes on the way in one direction, which is 150 ms at 3 Gbit/s. Only a link without a bandwidth
+/// limit reaches this.
 const ON_THE_WAY_BYTES_MAX: usize = 64 << 20;
-/// Length of the queue for the bandwidth: `QUEUE_SECONDS` of it, but at least `QUEUE_BYTES_MIN`.
+/// Length of the queue in seconds of bandwidth. The queue holds at least `QUEUE_BYTES_MIN`.
 const QUEUE_SECONDS: f64 = 0.1;
 const QUEUE_BYTES_MIN: f64 = 65_536.0;
 const NANOS: f64 = 1e9;
 
-/// Settings of the link, the same in both directions.
+/// Settings of the link, which are the same in both directions.
 #[derive(Debug, Clone, Copy, Default)]
 struct Settings {
-    /// Delay of each packet in seconds: half a round trip.
+    /// Delay of each packet in seconds, which is half of the round trip time.
     delay: f64,
-    /// Maximum random delay added to each packet, in seconds.
+    /// Maximum random delay that is added to each packet, in seconds.
     jitter: f64,
-    /// Share of the packets that are lost.
+    /// Share of packets that are lost.
     loss: f64,
-    /// Bits per second. `None` for no limit.
+    /// Bandwidth in bits per second. `None` means unlimited.
     bandwidth: Option<f64>,
 }
 
-/// Changes of the settings from now on. Packets that are on the way are not affected.
+/// Changes of the settings. Packets that are already on the way are not affected.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Change {
-    /// Round trip in seconds.
+    /// Round trip time in seconds.
     round_trip: Option<f64>,
-    /// Maximum in each direction, in seconds.
+    /// Maximum jitter in each direction, in seconds.
     jitter: Option<f64>,
-    /// 0 to 1, in each direction.
+    /// Share of packets that are lost in each direction, from 0 to 1.
     loss: Option<f64>,
-    /// Megabits per second in each direction. 0 for no limit.
+    /// Bandwidth in each direction, in megabits per second. 0 means unlimited.
     megabits: Option<f64>,
 }
 
@@ -80,7 +81,7 @@ impl Change {
     }
 }
 
-/// Packets of one direction. Each sent packet is counted in one of the other counters too.
+/// Packets in one direction. Each packet that was sent is also counted by one of the other counters.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Counters {
     sent: u64,
@@ -90,12 +91,11 @@ struct Counters {
     on_the_way: u64,
     sent_bytes: u64,
     delivered_bytes: u64,
-    /// Maximum delay of a delivery after its due time, in seconds. It occurs when this program has to wait for a
-    /// processor.
+    /// Longest time in seconds by which a delivery was late. This happens when the program has to wait for a processor.
     late: f64,
 }
 
-/// Splitmix64. The same seed loses the same packets.
+/// The generator splitmix64. With the same seed, the same packets are lost.
 struct Random(u64);
 
 impl Random {
@@ -109,19 +109,19 @@ impl Random {
     }
 }
 
-/// A packet and its time of arrival in nanoseconds since the start.
+/// A packet, and when it arrives, in nanoseconds since the start.
 struct Packet {
     at: u64,
     bytes: Box<[u8]>,
 }
 
-/// One direction. All times are nanoseconds since the start.
+/// One direction of the link. All times are nanoseconds since the start.
 struct Direction {
     random: Random,
     counters: Counters,
     on_the_way: VecDeque<Packet>,
     on_the_way_bytes: usize,
-    /// When the bandwidth is free again.
+    /// When bandwidth is available again.
     free_at: u64,
     /// When the last packet arrives.
     last_at: u64,
@@ -139,11 +139,11 @@ impl Direction {
         }
     }
 
-    /// Accepts a packet that is sent now.
+    /// Accepts a packet that is being sent now.
     fn send(&mut self, now: u64, packet: &[u8], settings: &Settings) {
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
-        // Draw both numbers for each packet, so that a change of the settings does not change which later packets are
+        // Draw both numbers for each packet, so that a change of the settings does not affect which later packets are
         // lost.
         let (is_lost, jitter) = (self.random.unit() < settings.loss, self.random.unit() * settings.jitter);
         let mut left_at = now;
@@ -193,7 +193,7 @@ impl Direction {
     }
 }
 
-/// The link: the devices of both sides, and the packets from each.
+/// The link: the devices of both sides, and the packets that each side has sent.
 struct Link {
     devices: [File; 2],
     directions: [Direction; 2],
@@ -245,7 +245,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until a packet arrives or is sent, or there is a change to read. Returns whether there is a change.
+    /// Waits until a packet arrives or is sent, or a change can be read. Returns whether there is a change.
     fn wait(&self) -> rustix::io::Result<bool> {
         let next =
             self.directions.iter().filter_map(|direction| Some(direction.on_the_way.front()?.at)).min();
@@ -276,7 +276,7 @@ impl Link {
     }
 }
 
-/// Enters a network namespace and opens a TUN device there. The device exists as long as the file is open.
+/// Enters a network namespace and opens a TUN device in it. The device exists as long as the file is open.
 fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     let namespace = File::open(namespace)?;
     #[expect(unsafe_code, reason = "no library in use offers the call")]
@@ -301,14 +301,14 @@ fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     Ok(device)
 }
 
-#[expect(clippy::print_stdout, reason = "whoever starts this waits for its answers")]
+#[expect(clippy::print_stdout, reason = "the caller waits for the answers")]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [near, far, device, seed] = arguments.as_slice() else {
         return Err("usage: wide_area_link NEAR FAR DEVICE SEED".into());
     };
     if device.len() >= libc::IFNAMSIZ {
-        return Err(format!("the name of a device has less than {} bytes: {device}", libc::IFNAMSIZ).into());
+        return Err(format!("{device}: a device name must be shorter than {} bytes", libc::IFNAMSIZ).into());
     }
     let seed: u64 = seed.parse()?;
     let mut link = Link {

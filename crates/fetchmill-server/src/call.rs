@@ -6,14 +6,14 @@ use crate::content::Stream;
 use crate::reply::{self, Persistence};
 use crate::rules::Fault;
 
-/// Content type of replies that contain only their status.
+/// Content type of replies whose body only states their status.
 pub(crate) const TEXT: &str = "text/plain";
 
 /// A request whose meaning is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) what: CallKind<'a>,
-    /// Whether the method is HEAD, so that the reply ends with its head.
+    /// Whether the method is HEAD. If so, the reply ends with its head.
     pub(crate) head: bool,
     pub(crate) old: bool,
     pub(crate) persistence: Persistence,
@@ -29,13 +29,13 @@ pub(crate) enum CallKind<'a> {
 pub(crate) enum CallResult {
     /// The reply is in the buffer.
     Done,
-    /// The reply is in the buffer, and the connection ends after it.
+    /// The reply is in the buffer. The connection ends after it.
     Last,
     /// The reply needs further steps.
     Later(Continuation),
 }
 
-/// Reply that the fast path cannot complete.
+/// A reply that the fast path cannot complete.
 pub(crate) enum Continuation {
     /// The head is in the buffer. The body follows piece by piece.
     Large(LargeReply),
@@ -49,7 +49,7 @@ pub(crate) struct LargeReply {
     pub(crate) keep_alive: bool,
 }
 
-/// A call that must be kept, with its delay and fault.
+/// A call that has to be kept, with its delay and its fault.
 pub(crate) struct Script {
     pub(crate) list: bool,
     pub(crate) text: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct ReplyParts {
 }
 
 impl ReplyParts {
-    /// Creates a reply that contains only its status.
+    /// Creates a reply whose body only states its status.
     pub(crate) fn text(status: u16) -> Self {
         let body = text(status).into_bytes();
         let size = body.len() as u64;
@@ -91,7 +91,7 @@ impl ReplyParts {
     }
 }
 
-/// Returns the body of a reply that contains only its status.
+/// Returns the body of a reply that only states its status.
 pub(crate) fn text(status: u16) -> String {
     let what_to_do = match status {
         421 => {

@@ -1,4 +1,4 @@
-//! The stream of a connection: plain TCP, or TLS over it.
+//! The stream of a connection, which is plain TCP or TLS over TCP.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 /// Stream of a client.
 pub(crate) enum ClientStream {
     Plain(TcpStream),
-    /// On the heap, so that a plain connection does not need the memory of a TLS session.
+    /// On the heap, so that plain connections do not need the memory of a TLS session.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -24,7 +24,7 @@ impl ClientStream {
         }
     }
 
-    /// Returns whether the end must be announced. A TLS stream that just stops looks truncated.
+    /// Returns whether the end of the stream must be announced. A TLS stream that simply stops looks truncated.
     pub(crate) fn announces_end(&self) -> bool {
         matches!(self, ClientStream::Tls(_))
     }

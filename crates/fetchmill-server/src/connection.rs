@@ -1,6 +1,6 @@
 //! A connection. It reads the available bytes, answers all complete requests in them, and writes the replies together.
 //!
-//! A turn is one read and one write. The connections of a thread share buffers, so idle connections have none. A
+//! Each turn is one read and one write. The connections of a thread share buffers, so idle connections have none. A
 //! connection keeps only the start of an incomplete request, and bytes that the kernel did not accept.
 
 use std::cell::RefCell;
@@ -19,13 +19,13 @@ use crate::request;
 use crate::stray::Stray;
 use crate::worker::{Buffers, Worker};
 
-/// Size of a thread's read buffer, enough for a few thousand pipelined requests.
+/// Size of a thread's read buffer. It is large enough for a few thousand pipelined requests.
 const READ_BYTES: usize = 64 * 1024;
 /// Size at which replies are written, even if more requests are waiting.
 const WRITE_BYTES: usize = 256 * 1024;
 /// Size to which the output buffer shrinks after a reply that needed more.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Time for a client to read an error reply.
+/// How long a client may take to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Resolution of timers. Shorter waits poll the clock.
@@ -45,13 +45,13 @@ struct TurnBuffers {
     buffers: Buffers,
 }
 
-/// A connection and the rest of its last turn.
+/// A connection, and what its last turn left.
 pub(crate) struct Connection {
     pub(crate) stream: ClientStream,
     pub(crate) worker: Arc<Worker>,
-    /// Unanswered input: less than a request, or anything after a turn that ended early.
+    /// Input that is not answered yet. This is less than a request, or anything after a turn that ended early.
     unread: Vec<u8>,
-    /// Whether the last turn ended early, so that `unread` may contain complete requests.
+    /// Whether the last turn ended early. If so, `unread` may contain complete requests.
     ended_early: bool,
     stray: Stray,
     /// Number of answered requests.
@@ -68,12 +68,12 @@ pub(crate) struct Turn {
 pub(crate) enum AfterTurn {
     Continue,
     Close,
-    /// Close, although the client may still be sending.
+    /// Close the connection although the client may still be sending.
     Linger,
     Later(Continuation),
 }
 
-/// Next step of a connection after a script.
+/// What a connection does after a script.
 pub(crate) enum AfterScript {
     Continue,
     Close,
@@ -94,11 +94,11 @@ impl Connection {
 
     /// Makes the connection end with a reset.
     pub(crate) fn reset_at_end(&self) {
-        // Ignore errors, because the connection ends either way.
+        // Errors do not matter, because the connection ends either way.
         let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Takes turns while each is a read and a complete write.
+    /// Takes turns as long as each one is a read and a complete write.
     pub(crate) fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
@@ -119,7 +119,7 @@ impl Connection {
         })
     }
 
-    /// Copies the unread bytes and new bytes to the input.
+    /// Copies the unread bytes to the input, followed by new bytes.
     fn fill(&mut self, context: &mut Context<'_>, input: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ended_early {
             self.ended_early = false;
@@ -128,8 +128,8 @@ impl Connection {
         }
         let mut buffer = ReadBuf::new(input);
         buffer.put_slice(&self.unread);
-        // Use poll_read instead of try_read: after a short read, it knows that the socket is empty and does not read
-        // again.
+        // Use `poll_read` instead of `try_read`. After a short read, it knows that the socket is empty and does not
+        // read again.
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         if buffer.filled().len() == self.unread.len() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -137,7 +137,7 @@ impl Connection {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Answers the requests in the input. Returns the number of consumed bytes.
+    /// Answers the requests in the input. Returns how many bytes were consumed.
     fn answer_all(
         &mut self,
         input: &[u8],
@@ -209,7 +209,8 @@ impl Connection {
         Ok(written)
     }
 
-    /// Sends all bytes. If the client accepts none within its timeout, resets the connection and drops the rest.
+    /// Sends all bytes. If the client accepts none of them within its timeout, resets the connection and drops the
+    /// bytes that are left.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
             self.stray.writing();
@@ -227,7 +228,7 @@ impl Connection {
             self.worker.counters().bytes_sent.add(written as u64);
             bytes = &bytes[written..];
         }
-        // A TLS session may still hold bytes that the kernel did not accept.
+        // The TLS session may still hold bytes that the kernel did not accept.
         tokio::time::timeout(patience, self.stream.flush()).await.unwrap_or_else(|late| Err(late.into()))
     }
 
@@ -236,12 +237,12 @@ impl Connection {
         self.stray.turn_written();
     }
 
-    /// Returns when to send the stray reply, if there is one.
+    /// Returns when to send the stray reply. `None` if there is none.
     pub(crate) fn stray_due(&self) -> Option<Instant> {
         self.stray.due()
     }
 
-    /// Sends the stray reply now, unless the time for it has passed.
+    /// Sends the stray reply now, unless it is too late for it.
     pub(crate) async fn send_stray(&mut self) -> io::Result<()> {
         let Some((reply, latest)) = self.stray.take() else { return Ok(()) };
         if Instant::now() > latest {
@@ -257,7 +258,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until it is time to reply. Sends the stray reply if it is due earlier.
+    /// Waits until it is time to reply. If the stray reply is due before that, sends it.
     pub(crate) async fn wait_for_turn(&mut self, time: Duration) -> io::Result<()> {
         let end = Instant::now() + time;
         if let Some(due) = self.stray.due()
@@ -281,8 +282,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a client that did not send its next request in time. If the client sent part of one, it gets an error
-    /// reply.
+    /// Handles a client that did not send its next request in time. If part of the request has arrived, the client gets
+    /// an error reply.
     pub(crate) async fn time_out(&mut self) -> io::Result<()> {
         if self.unread.is_empty() {
             return Ok(());
@@ -293,8 +294,8 @@ impl Connection {
         self.linger().await
     }
 
-    /// Waits for `time`. Fails if the client disconnects meanwhile, because thousands of disconnected clients would
-    /// otherwise keep their sockets.
+    /// Waits for `time`. Fails if the client disconnects in the meantime. Otherwise thousands of disconnected clients
+    /// would keep their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time < TIMER_STEP {
             let end = Instant::now() + time;
@@ -312,19 +313,19 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             },
         }
-        // The client has sent more bytes. From now on, a disconnect is noticed only at the end of the wait.
+        // The client has sent more bytes. From here on, a disconnect is noticed only at the end of the wait.
         sleep.await;
         Ok(())
     }
 
-    /// Stops sending but keeps reading for a while. Closing a socket with unread input resets the connection, and the
-    /// client might not see the reply.
+    /// Stops sending but keeps reading for a while. Closing a socket with unread input would reset the connection, and
+    /// the client might not see the reply.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
-        // Allocate on the heap, because this future is part of every connection, including idle ones.
+        // Allocated on the heap, because this future is part of every connection, including idle ones.
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two expected outcomes.
+        // A timeout is one of the two outcomes to expect here.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Content of a server: the trait [`Content`], and [`Page`] and [`Body`], to which it writes.
+//! The content of a server: the trait [`Content`], and [`Page`] and [`Body`], to which it writes.
 //!
 //! Both methods run on a thread that serves connections. They may read local files but must not wait for anything else.
-//! They write directly to the reply's buffer, so a small object needs no allocation.
+//! They write directly to the buffer of the reply, so a small object needs no allocation.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use crate::reply;
 
 /// Source of names and bodies. All threads of the server call it concurrently.
 pub trait Content: Send + Sync {
-    /// Writes the page at `marker`, or the first page for `None`, with up to `limit` names. Sets the next marker unless
-    /// this is the last page. A marker may be used several times or never.
+    /// Writes the page at `marker`, with up to `limit` names. `None` means the first page. Sets the next marker unless
+    /// this is the last page. Clients may use a marker several times or never.
     fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError>;
 
-    /// Writes the body of `name`. The name is percent-decoded once and otherwise unchanged, so this method must reject
-    /// hostile names. After an error, the written bytes are dropped.
+    /// Writes the body of `name`. The name has been percent-decoded once and is otherwise unchanged, so this method
+    /// must reject hostile names. After an error, the bytes written so far are dropped.
     fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError>;
 
     /// Returns the `Content-Type` of all bodies.
@@ -29,13 +29,13 @@ pub trait Content: Send + Sync {
     }
 }
 
-/// Reason why there is no page or body.
+/// Why there is no page or body.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// The name does not exist: 404.
     #[error("no such object")]
     NotFound,
-    /// The object is not readable: 403.
+    /// The object may not be read: 403.
     #[error("permission denied")]
     Forbidden,
     /// The server never returned this marker: 400.
@@ -46,7 +46,7 @@ pub enum ContentError {
     Io(#[from] io::Error),
 }
 
-/// The rest of a body that is too large for one buffer.
+/// The remaining part of a body that is too large for one buffer.
 pub trait Stream: Send {
     /// Appends up to `limit` bytes. If it appends none, the body has ended.
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize>;
@@ -74,7 +74,7 @@ impl<'a> Page<'a> {
         self.count += 1;
     }
 
-    /// Adds a name of printable ASCII without `"` and `\`, which needs no escaping.
+    /// Adds a name that needs no escaping: printable ASCII without `"` and `\`.
     pub fn plain_name(&mut self, name: &[u8]) {
         self.out.reserve(name.len() + 3);
         self.out.push(b'"');
@@ -88,12 +88,12 @@ impl<'a> Page<'a> {
         self.next = Some(marker);
     }
 
-    /// Sets the total number of names, if known.
+    /// Sets the total number of names, if it is known.
     pub fn total(&mut self, total: u64) {
         self.total = Some(total);
     }
 
-    /// Returns the current marker of the next page.
+    /// Returns the marker of the next page as set so far.
     pub(crate) fn next(&self) -> Option<&str> {
         self.next.as_deref()
     }
@@ -104,7 +104,7 @@ impl<'a> Page<'a> {
             self.out.pop();
         }
         self.out.push(b']');
-        // The last page omits the field, because many clients only check whether it exists.
+        // On the last page, the field is missing, because many clients only check whether it exists.
         if let Some(marker) = &self.next {
             self.out.extend_from_slice(br#","NextMarker":"#);
             json::string(marker, self.out);
@@ -117,7 +117,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Destination of a body. Exactly one of [`Body::sized`] and [`Body::stream`] must be called.
+/// Receives a body. Exactly one of [`Body::sized`] and [`Body::stream`] must be called.
 pub struct Body<'a> {
     out: &'a mut Vec<u8>,
     head: Option<reply::GetHead<'a>>,
@@ -138,13 +138,13 @@ impl<'a> Body<'a> {
         Body { start: out.len(), out, head: Some(head), size: None, stream: None }
     }
 
-    /// Creates a body without a head, for callers that write their own.
+    /// Creates a body without a head, for callers that write one themselves.
     pub(crate) fn alone(out: &'a mut Vec<u8>) -> Self {
         Body { start: out.len(), out, head: None, size: None, stream: None }
     }
 
-    /// Announces a body of `size` bytes. The caller must append exactly that many bytes to the returned buffer, which
-    /// already contains other bytes.
+    /// Announces a body of `size` bytes. The caller must append exactly this number of bytes to the returned buffer,
+    /// which already contains other bytes.
     pub fn sized(&mut self, size: usize) -> &mut Vec<u8> {
         self.announce(size as u64);
         self.out.reserve(size);
@@ -182,7 +182,7 @@ impl<'a> Body<'a> {
 
 /// A finished [`Body`].
 pub(crate) struct WrittenBody {
-    /// Start of the body in the buffer.
+    /// Position in the buffer at which the body starts.
     pub(crate) start: usize,
     /// Announced size in bytes.
     pub(crate) size: u64,

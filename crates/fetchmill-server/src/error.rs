@@ -1,9 +1,9 @@
-//! Errors that keep a server from starting, each as one line.
+//! Errors that prevent a server from starting. The message of each one is a single line.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Reason why a server cannot start.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option has an invalid value.
@@ -20,9 +20,9 @@ pub enum Error {
     /// The server cannot listen on the address.
     #[error("cannot listen on {host}:{port}: {source}")]
     Listen {
-        /// Host as given.
+        /// Host, as given by the user.
         host: String,
-        /// Port as given.
+        /// Port, as given by the user.
         port: u16,
         /// Error of the operating system.
         source: io::Error,

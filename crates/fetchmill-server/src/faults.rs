@@ -1,8 +1,8 @@
-//! Scripted faults: decides which actions affect which requests.
+//! Scripted faults. Decides which actions affect which requests.
 //!
 //! A hash of the seed, the rule's index and the name decides whether a rule affects a name. So two runs with the same
 //! seed have the same faults, regardless of the order of their requests. Only `above` uses the clock. `scripted_reply`
-//! carries out the faults, and this module does no I/O.
+//! carries out the faults. This module does no I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,16 +14,18 @@ use crate::options::{Rule, RuleScope};
 use crate::rules::{self, Action, CompiledRule, Fault};
 use crate::stray::StrayPlan;
 
-/// Number of names remembered for `times`, in two halves. When the younger half is full, the older one is discarded.
+/// Number of names that are remembered for `times`, in two halves. When the younger half is full, the older one is
+/// discarded.
 const REMEMBERED_MAX: usize = 1 << 20;
-/// A stray reply is planned within this share of its rule's time, because timers may be late.
+/// A stray reply is scheduled within this share of its rule's time, because timers may be late.
 const LATENESS_USED: f64 = 0.92;
-/// A stray reply sent after this share of the time counts as late, because it may arrive after the time has passed.
+/// A stray reply that is sent after this share of its rule's time counts as late, because it may arrive after the time
+/// has passed.
 const LATENESS_MAX: f64 = 0.98;
-/// Number of steps of a listing remembered for `period`.
+/// Number of steps of a listing that are remembered for `period`.
 const STEPS_MAX: usize = 4096;
 
-/// The rules, compiled.
+/// The compiled rules.
 #[derive(Debug)]
 pub(crate) struct Faults {
     rules: Vec<CompiledRule>,
@@ -87,19 +89,19 @@ impl Faults {
         })
     }
 
-    /// Returns whether a plan's rule applies to this request.
+    /// Returns whether the rule of a plan applies to this request.
     pub(crate) fn stray_counts(&self, plan: &StrayPlan, on: RuleScope, name: &str) -> bool {
         self.rules[plan.rule].is_for(on, name)
     }
 
-    /// Uses up one of the `times` of a plan's rule.
+    /// Uses up one of the `times` that the rule of a plan allows.
     pub(crate) fn take_stray(&self, plan: &StrayPlan) -> bool {
         let Some(times) = self.rules[plan.rule].times else { return true };
         let rule = hash::mix(plan.rule as u64);
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(rule, times)
     }
 
-    /// Records that the page of `marker` led to `next`, if a rule needs this.
+    /// Records that the page of `marker` led to `next`, if any rule needs to know this.
     pub(crate) fn note_step(&self, marker: Option<&str>, next: Option<&str>) {
         let (Some(marker), Some(next)) = (marker, next) else {
             return;
@@ -114,15 +116,15 @@ impl Faults {
         }
     }
 
-    /// Returns the marker that closes a cycle of `period` pages at the page of `marker`. `None` if too few pages were
-    /// seen.
+    /// Returns the marker that closes a cycle of `period` pages after the page of `marker`. `None` if too few pages
+    /// have been seen.
     pub(crate) fn earlier(&self, marker: Option<&str>, period: u32) -> Option<String> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         (1..period).try_fold(marker?, |marker, _| steps.get(marker).map(String::as_str)).map(str::to_owned)
     }
 }
 
-/// Number of hits per name.
+/// Number of hits for each name.
 #[derive(Debug, Default)]
 struct HitCounts {
     young: HashMap<u64, u32>,
@@ -203,8 +205,8 @@ mod tests {
         let actions: Vec<_> =
             (0..10_000).map(|_| faults.pick(RuleScope::Get, "a").map(|fault| fault.action)).collect();
 
-        // The next rule applies to requests within the rate: the first hundred, and those for which tokens arrive
-        // meanwhile.
+        // The next rule applies to the requests within the rate. These are the first hundred, and those for which
+        // tokens arrive in the meantime.
         assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
         assert!(actions.contains(&Some(Action::Status { status: 503, retry_after: None })));
     }

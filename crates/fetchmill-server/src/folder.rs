@@ -1,10 +1,12 @@
 //! The regular files below a folder.
 //!
 //! A name is a path below the folder, with `/` between segments. Names are untrusted, so only the kernel decides what
-//! is below the folder. Every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after suspicious names
-//! were rejected (`beneath`). Only regular files are served, and `O_NONBLOCK` keeps a FIFO from blocking the thread.
+//! is below the folder. Suspicious names are rejected first (`beneath`). After that, every file is opened with
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. Only regular files are served, and `O_NONBLOCK` keeps a FIFO from
+//! blocking the thread.
 //!
-//! Files are read on request: up to [`BUFFERED_MAX`] bytes into the reply's buffer, and larger files in pieces.
+//! Files are read on request. Up to [`BUFFERED_MAX`] bytes are read into the buffer of the reply, and larger files are
+//! read in pieces.
 
 mod beneath;
 mod walk;
@@ -34,8 +36,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder. The path to it may contain symbolic links, but links below it are not followed. With `hidden`,
-    /// names that start with a dot are served too.
+    /// Opens a folder. The path to the folder may contain symbolic links, but links below it are not followed. If
+    /// `hidden` is set, names that start with a dot are served as well.
     pub fn open(path: &Path, hidden: bool) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty())
@@ -65,7 +67,7 @@ impl Content for Folder {
         }
         let out = body.sized(size as usize);
         let end = out.len() + size as usize;
-        // If a file has shrunk meanwhile, the caller notices the missing bytes.
+        // If the file has shrunk in the meantime, the caller notices that bytes are missing.
         while out.len() < end && append(&file, size - (end - out.len()) as u64, out)? > 0 {}
         out.truncate(end);
         Ok(())
@@ -76,7 +78,7 @@ impl Content for Folder {
     }
 }
 
-/// A large file.
+/// A large file, which is read in pieces.
 struct FileStream {
     file: OwnedFd,
     at: u64,
@@ -93,7 +95,7 @@ impl Stream for FileStream {
     }
 }
 
-/// Reads into the vector's spare capacity. The offset is given explicitly, so that readers do not share a position.
+/// Reads into the spare capacity of the vector. The offset is explicit, so that readers do not share a position.
 fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         match rustix::io::pread(file, spare_capacity(out), offset) {
@@ -105,7 +107,7 @@ fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
 
 fn get_error(errno: Errno) -> ContentError {
     match errno {
-        // LOOP means a symbolic link, XDEV a path that leads out of the folder, and NXIO a socket. Reading cannot fail
+        // LOOP means a symbolic link, XDEV a path that leads out of the folder, and NXIO a socket. Reading never fails
         // with ISDIR.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
             ContentError::NotFound

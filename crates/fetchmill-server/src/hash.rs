@@ -1,19 +1,19 @@
-//! A small hash for everything that must look random but be reproducible: bodies, faults, delays.
+//! A small hash for everything that must look random but be reproducible: bodies, faults and delays.
 //!
-//! It is the finalizer of splitmix64, applied to each word. It is not meant to resist an adversary.
+//! It applies the finalizer of splitmix64 to each word. It is not meant to resist attackers.
 
 /// The increment of splitmix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes a word. It is a bijection, so different words stay different.
+/// Mixes a word. Different words stay different, because this is a bijection.
 pub(crate) const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// Hashes bytes as little-endian words of eight bytes. The last word is padded with zeros, and the length comes first
-/// as a word.
+/// Hashes bytes as little-endian words of eight bytes. The length comes first, as a word, and the last word is padded
+/// with zeros.
 pub(crate) fn of_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = mix(seed ^ (bytes.len() as u64).wrapping_mul(GOLDEN));
     let (words, tail) = bytes.as_chunks::<8>();
@@ -33,7 +33,7 @@ pub(crate) fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Converts a hash to an integer below `bound`, as the upper half of a wide product.
+/// Converts a hash to an integer below `bound`, which is the upper half of a wide product.
 pub(crate) fn below(hash: u64, bound: u64) -> u64 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }

@@ -1,7 +1,7 @@
-//! Hosts that a server on loopback answers for.
+//! Hosts for which a server on loopback answers.
 //!
-//! A web page can point one of its own names to 127.0.0.1 and so read the content served there. The browser sends that
-//! name in `Host`, so names that do not belong to this machine are refused.
+//! A web page can point one of its own names to 127.0.0.1, and read the content that is served there. The browser sends
+//! this name in `Host`, so names that do not belong to this machine are refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,14 +13,14 @@ const ANY: &str = "*";
 pub(crate) struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// Returns the allowed hosts of a server at `address`. `None` if it answers for all hosts, for example because
-    /// others can reach it anyway.
+    /// Returns the allowed hosts of a server at `address`. `None` if it answers for every host, for example because
+    /// other machines can reach it anyway.
     pub(crate) fn of(address: SocketAddr, names: &[String]) -> Option<Self> {
         let is_checked = address.ip().is_loopback() && !names.iter().any(|name| name == ANY);
         is_checked.then(|| AllowedHosts(names.to_vec()))
     }
 
-    /// Returns whether a host, with any port, belongs to this machine or is one of the names.
+    /// Returns whether a host belongs to this machine or is one of the names. Its port does not matter.
     pub(crate) fn allow(&self, host: &[u8]) -> bool {
         let Some(name) = std::str::from_utf8(host).ok().and_then(without_port) else { return false };
         if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

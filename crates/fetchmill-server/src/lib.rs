@@ -1,7 +1,8 @@
 //! fetchmill's file server: many small objects over the list/get API, with scripted faults.
 //!
-//! The client is tested and measured against this server. It also serves folders and destinations to others. It shares
-//! no code with the client, so that a mistake in one does not hide the same mistake in the other.
+//! The client is tested and measured against this server. The server also serves folders and destinations to other
+//! programs. It shares no code with the client, so that a mistake in one of them cannot hide the same mistake in the
+//! other.
 //!
 //! # The API
 //! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`. The last

@@ -1,6 +1,6 @@
-//! Options of a server in JSON, and their validation.
+//! Options of a server as JSON, and their validation.
 //!
-//! Unknown fields are errors. Otherwise a test could pass because a misspelt fault never happens.
+//! An unknown field is an error. Otherwise a test could pass because a misspelt fault never happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::synthetic::SYNTHETIC_COUNT_MAX;
 const THREADS_MAX: usize = 256;
 const PAGE_SIZE_MAX: usize = 1_000_000;
 const SYNTHETIC_SIZE_MAX: usize = 1 << 40;
-/// Maximum number of seconds, which is one day. A larger number is a mistake.
+/// Maximum number of seconds, which is one day. A larger number must be a mistake.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// All options. Every field except `content` has a default.
@@ -31,15 +31,15 @@ pub struct Options {
     pub threads: usize,
     /// Number of names per page. Default: 1000.
     pub page_size: usize,
-    /// Range of the random delay of each `/get`, in seconds.
+    /// Shortest and longest random delay of each `/get`, in seconds.
     pub delay: Option<[f64; 2]>,
-    /// Whether to draw `delay` in whole seconds, both ends included.
+    /// Whether to draw `delay` in whole seconds. If so, both ends of the range are possible.
     pub delay_steps: bool,
-    /// Share of the `/get` requests that wait for `slow_delay` instead of `delay`, 0 to 1.
+    /// Share of `/get` requests that wait for `slow_delay` instead of `delay`, from 0 to 1.
     pub slow_rate: f64,
-    /// Range of the delay of these requests in seconds. Default: 2.
+    /// Shortest and longest delay of these requests, in seconds. Default: 2.
     pub slow_delay: [f64; 2],
-    /// Range of the random delay of each `/list`, in seconds.
+    /// Shortest and longest random delay of each `/list`, in seconds.
     pub list_delay: Option<[f64; 2]>,
     /// Whether to serve HTTPS, with a certificate for `localhost` and the loopback addresses.
     pub tls: bool,
@@ -51,9 +51,9 @@ pub struct Options {
     pub faults: Vec<Rule>,
     /// Whether to serve files and folders whose names start with a dot. Default: no. A job's state is never served.
     pub hidden: bool,
-    /// Additional host names that a server on loopback accepts, besides this machine's own. `*` accepts all.
+    /// Host names that a server on loopback accepts in addition to this machine's own. `*` accepts all.
     pub allow_hosts: Vec<String>,
-    /// Seconds that a client may take to send the next request or to read some bytes of a reply. Default: 60.
+    /// How many seconds a client may take to send its next request, or to read some bytes of a reply. Default: 60.
     pub client_timeout: f64,
 }
 
@@ -106,14 +106,14 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// A scripted fault: the requests that it affects, and its action.
+/// A scripted fault: its action, and the requests that it affects.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Action.
     pub action: ActionName,
-    /// Share of affected names, 0 to 1. A name is affected either always or never. For `stray`, the share of
-    /// connections.
+    /// Share of affected names, from 0 to 1. Each name is affected either always or never. For `stray`, this is the
+    /// share of connections.
     #[serde(default = "one")]
     pub rate: f64,
     /// Maximum number of hits per name, starting with the first request. For `stray`, the maximum number of
@@ -123,15 +123,15 @@ pub struct Rule {
     /// page.
     #[serde(rename = "match")]
     pub pattern: Option<String>,
-    /// Requests that the rule applies to. Default: `get`, unless the action only makes sense for `list`.
+    /// Requests that the rule applies to. Default: `get`, unless the action makes sense only for `list`.
     pub on: Option<RuleScope>,
-    /// For `status`: the status.
+    /// For `status`: the status to send.
     pub status: Option<u16>,
-    /// For `status`: seconds of `Retry-After`, or a range of them.
+    /// For `status`: `Retry-After` in seconds, or a range for it.
     pub retry_after: Option<RetryAfter>,
-    /// For `status`: only requests above this rate per second are affected, regardless of their names.
+    /// For `status`: affects only requests above this rate per second, regardless of their names.
     pub above: Option<f64>,
-    /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply, including its head, to send first.
+    /// For `reset`, `truncate`, `stall` and `trickle`: number of bytes of the reply to send first, including its head.
     pub after_bytes: Option<u64>,
     /// For `wrong-length`: difference between the announced and the actual length.
     pub delta: Option<i64>,
@@ -151,15 +151,15 @@ const fn one() -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ActionName {
-    /// Answers with another status.
+    /// Answers with a different status.
     Status,
     /// Resets the connection, before or within the reply.
     Reset,
-    /// Announces the whole body and closes in the middle.
+    /// Announces the whole body, and closes the connection in the middle of it.
     Truncate,
     /// Announces a length that differs from the length of the body.
     WrongLength,
-    /// Stops sending, and closes later.
+    /// Stops sending, and closes the connection later.
     Stall,
     /// Sends byte by byte.
     Trickle,
@@ -173,7 +173,7 @@ pub enum ActionName {
     Chunked,
     /// Sends no length, and closes the connection at the end of the body.
     Eof,
-    /// Sends an unsolicited reply some time after a reply, while the connection continues.
+    /// Sends an unsolicited reply some time after a real one, while the connection continues.
     Stray,
 }
 
@@ -193,14 +193,14 @@ pub enum RuleScope {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged, expecting = "retry_after must be seconds or [min, max]")]
 pub enum RetryAfter {
-    /// Always the same.
+    /// Always the same number.
     Seconds(u64),
-    /// A random integer between the two.
+    /// A random integer in this range.
     Range([u64; 2]),
 }
 
 impl Options {
-    /// Checks the values that other modules do not check.
+    /// Checks those values that no other module checks.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             return refuse(format!("threads must be 1 to {THREADS_MAX}, not {}", self.threads));

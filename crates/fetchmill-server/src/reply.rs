@@ -1,11 +1,11 @@
 //! Heads of replies. They are short: a status line, the type and the length, but no date.
 
-/// Information in the head about the connection.
+/// What the head says about the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persistence {
     /// The connection stays open. HTTP/1.1 needs no field for this.
     Keep,
-    /// The connection stays open, which must be announced to an HTTP/1.0 client.
+    /// The connection stays open, which an HTTP/1.0 client must be told.
     KeepOld,
     /// The connection is closed after this reply.
     Close,
@@ -21,7 +21,7 @@ impl Persistence {
     }
 }
 
-/// Framing of a body, which marks its end.
+/// How the end of a body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),
@@ -60,7 +60,7 @@ pub(crate) fn head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of a successful `/get`. Nearly every reply has it, so everything except the length is prepared.
+/// The head of a successful `/get`. Nearly every reply has this head, so everything except the length is prepared.
 #[derive(Debug)]
 pub(crate) struct GetHead<'a> {
     pub(crate) prepared: &'a [u8],
@@ -68,7 +68,7 @@ pub(crate) struct GetHead<'a> {
 }
 
 impl GetHead<'_> {
-    /// Prepares everything before the length.
+    /// Prepares everything that comes before the length.
     pub(crate) fn prepare(content_type: &str) -> Vec<u8> {
         format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: ").into_bytes()
     }

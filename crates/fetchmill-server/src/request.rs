@@ -1,8 +1,9 @@
 //! Parses request heads and request targets.
 //!
-//! It reads the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`. Other fields must only be
-//! well-formed (RFC 9112, 5.1). If one parser skipped bytes that another parser reads, the two would see different
-//! requests. Nothing is copied. This code is independent of the client, because it must reveal the client's mistakes.
+//! Reads the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`. All other fields only have
+//! to be well-formed (RFC 9112, section 5.1). If one parser skipped bytes that another parser reads, the two would see
+//! different requests. Nothing is copied. This code is independent of the client, because it must reveal the client's
+//! mistakes.
 
 use memchr::memchr;
 
@@ -14,10 +15,11 @@ pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a [u8],
-    /// Whether the version is HTTP/1.0, which has no chunks and keeps connections open only on request.
+    /// Whether the version is HTTP/1.0. This version does not support chunks, and keeps connections open only on
+    /// request.
     pub(crate) old: bool,
     pub(crate) keep_alive: bool,
-    /// Whether the request announces a body, which is rejected.
+    /// Whether the request announces a body. Such a request is rejected.
     pub(crate) body: bool,
     /// Value of the `Host` field.
     pub(crate) host: Option<&'a [u8]>,
@@ -30,16 +32,17 @@ pub(crate) enum Method {
     Other,
 }
 
-/// Reason for rejecting a head. The connection then ends.
+/// Why a head is rejected. The connection ends after that.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadRequest {
     Malformed,
     TooLarge,
 }
 
-/// Parses the first request in the input. Returns it and the length of its head, or `None` if the head is incomplete.
+/// Parses the first request in the input. Returns the request and the length of its head, or `None` if the head is
+/// incomplete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
-    // An empty line before a request is ignored (RFC 9112, 2.2).
+    // An empty line before a request is ignored (RFC 9112, section 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
     let Some((line, mut position)) = line(input, start)? else {
         return incomplete(input);
@@ -62,14 +65,14 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadReq
 }
 
 fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
-    // Reject early: a TLS client, for example, waits for an answer before it sends a line.
+    // Reject early. A TLS client, for example, waits for an answer before it sends a line.
     if input.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
         return Err(BadRequest::Malformed);
     }
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// Returns the line that starts here without its end, and the start of the next line.
+/// Returns the line that starts here, without its line end, and the start of the next line.
 fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, BadRequest> {
     let rest = &input[start..];
     match memchr(b'\n', rest) {
@@ -98,7 +101,7 @@ fn request_line(line: &[u8]) -> Result<Request<'_>, BadRequest> {
         }
         (Method::Other, &rest[space + 1..])
     };
-    // Check all bytes without an early exit, so that the compiler can vectorise the loop.
+    // Check all bytes without stopping early, so that the compiler can vectorise the loop.
     let printable = target.iter().fold(true, |printable, byte| printable & (byte.wrapping_sub(0x21) < 0x5e));
     if target.is_empty() || !printable {
         return Err(BadRequest::Malformed);
@@ -124,7 +127,7 @@ const TOKEN: [bool; 256] = {
 };
 
 /// Parses a field: a token immediately followed by a colon, and a value without control characters. A continuation line
-/// starts with a blank, which is not allowed in a token, so it is rejected.
+/// is rejected, because it starts with a blank, which a token must not contain.
 fn read_field<'a>(field: &'a [u8], request: &mut Request<'a>) -> Result<(), BadRequest> {
     let colon = memchr(b':', field).ok_or(BadRequest::Malformed)?;
     let (name, value) = (&field[..colon], &field[colon + 1..]);
@@ -161,7 +164,7 @@ fn read_known_field<'a>(name: &[u8], value: &'a [u8], request: &mut Request<'a>)
     Ok(())
 }
 
-/// Meaning of a request target. Strings are still percent-encoded.
+/// What a request target refers to. Strings are still percent-encoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     Get(&'a [u8]),
@@ -202,7 +205,7 @@ fn path_of_url(target: &[u8]) -> &[u8] {
     memchr(b'/', rest).map_or(&[], |path| &rest[path..])
 }
 
-/// Reason for rejecting a string.
+/// Why a string is rejected.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadText {
     /// A `%` that is not followed by two hexadecimal digits.
@@ -211,7 +214,7 @@ pub(crate) enum BadText {
     NotUtf8,
 }
 
-/// Decodes percent escapes once, so `%2541` becomes `%41`. Uses the buffer only if there are escapes.
+/// Decodes percent escapes once, so that `%2541` becomes `%41`. Uses the buffer only if there are escapes.
 pub(crate) fn decode<'a>(text: &'a [u8], buffer: &'a mut Vec<u8>) -> Result<&'a str, BadText> {
     let Some(first) = memchr(b'%', text) else {
         return std::str::from_utf8(text).map_err(|_| BadText::NotUtf8);

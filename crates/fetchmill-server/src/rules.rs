@@ -1,4 +1,4 @@
-//! Converts the rules of the options to checked rules. Each action accepts only its own parameters.
+//! Converts the rules in the options to checked rules. Each action accepts only its own parameters.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::options::{ActionName, RetryAfter, Rule, RuleScope, refuse, seconds};
 use crate::token_bucket::TokenBucket;
 
-/// Default maximum delay of a stray reply in seconds. It equals the limit that clients promise to detect.
+/// Default maximum delay of a stray reply in seconds. Clients promise to detect stray replies up to this delay.
 const STRAY_SECONDS: f64 = 0.05;
-/// Default number of first replies. The stray reply follows one of them.
+/// Default number of replies at the start of a connection. The stray reply follows one of them.
 const STRAY_REQUESTS: u32 = 100;
 
-/// Names of all actions in the options, with their parameters, in the order of [`ActionName`].
+/// Names of all actions in the options, each with its parameters, in the order of [`ActionName`].
 pub(crate) const ACTIONS: [(&str, &[&str]); 12] = [
     ("status", &["status", "retry_after", "above"]),
     ("reset", &["after_bytes"]),
@@ -61,7 +61,7 @@ pub(crate) enum Action {
     Close,
     Chunked,
     Eof,
-    /// After one of the first `requests` replies of a connection, at most `time` later.
+    /// Follows one of the first `requests` replies of a connection, at most `time` later.
     Stray {
         time: Duration,
         requests: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Fault {
     pub(crate) name: ActionName,
 }
 
-/// A rule that was checked.
+/// A rule that has been checked.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
     pub(crate) fault: Fault,

@@ -1,6 +1,6 @@
-//! The slow path of a reply: large bodies, delays and scripted faults.
+//! The slow path of a reply, for large bodies, delays and scripted faults.
 //!
-//! A reply consists of a head and a body. A [`ReplyShape`] determines how they are sent: with another framing,
+//! A reply consists of a head and a body. A [`ReplyShape`] determines how they are sent: with different framing,
 //! truncated, byte by byte, or followed by more bytes. `after_bytes` counts from the first byte of the head.
 
 use std::io;
@@ -86,7 +86,7 @@ async fn faulty(connection: &mut Connection, script: &Script, fault: Fault) -> i
             shape.framing = Framing::Nothing;
             shape.persistence = Persistence::Close;
         }
-        // These faults are already in the parts, or follow the reply.
+        // These faults are already in the parts, or come after the reply.
         Action::Status { .. }
         | Action::RepeatMarker { .. }
         | Action::Unsolicited { .. }
@@ -131,7 +131,7 @@ fn with_status(worker: &Worker, status: u16, retry_after: Option<[u64; 2]>) -> R
     parts
 }
 
-/// Returns a second reply, with the body of another object if there is one.
+/// Returns a second reply. Its body is that of another object, if there is one.
 fn unsolicited(worker: &Worker, call: Call<'_>) -> Vec<u8> {
     let name = if let CallKind::Get(name) = call.what { name } else { "" };
     let body = another_name(worker, name)
@@ -153,14 +153,14 @@ fn another_name(worker: &Worker, name: &str) -> Option<String> {
     names.find(|other| *other != name).map(str::to_owned)
 }
 
-/// Plan for sending the parts of a reply.
+/// How the parts of a reply are sent.
 struct ReplyShape {
     framing: Framing,
     persistence: Persistence,
     /// Whether the reply ends with its head.
     head_only: bool,
     cut: CutPoint,
-    /// Number of bytes after which one byte is sent per interval, and that interval.
+    /// Number of bytes after which the reply is sent byte by byte, and the interval between these bytes.
     pace: Option<(u64, Duration)>,
     /// Bytes to send together with the end of the reply.
     behind: Vec<u8>,
@@ -201,7 +201,7 @@ async fn send(connection: &mut Connection, parts: ReplyParts, shape: ReplyShape)
     source.chunked = shape.framing == Framing::Chunked && !shape.head_only;
     let mut paced_from = shape.pace.map(|(after, _)| after);
     loop {
-        // The first piece contains the head and the start of the body, so that a client sees them in one segment.
+        // The first piece contains the head and the start of the body, so that a client receives both in one segment.
         let more = source.piece(PIECE_BYTES, &mut piece)?;
         piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= piece.len() as u64;

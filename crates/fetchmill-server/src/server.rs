@@ -1,4 +1,4 @@
-//! The whole server: its content, its threads and their end.
+//! The whole server: its content, its threads and how they end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Starts to serve the content in the options.
+    /// Starts to serve the content that the options name.
     pub fn start(options: &Options) -> Result<Server, Error> {
         options.check()?;
         let content: Arc<dyn Content> = match &options.content {
@@ -45,7 +45,7 @@ impl Server {
         Server::start_with(content, options)
     }
 
-    /// Starts to serve other content.
+    /// Starts to serve the given content.
     pub fn start_with(content: Arc<dyn Content>, options: &Options) -> Result<Server, Error> {
         options.check()?;
         let mut shared = ServerState::new(content, options)?;
@@ -71,12 +71,12 @@ impl Server {
         self.address
     }
 
-    /// Returns the certificate of the authority that clients must trust, in PEM. `None` without `tls`.
+    /// Returns the certificate of the authority that clients must trust, as PEM. `None` without `tls`.
     pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// Returns the counters so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }

@@ -1,4 +1,4 @@
-//! State that all threads of a server share: the content, the compiled options and the counters of all threads.
+//! State that all threads of a server share: the content, the compiled options, and the counters of all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,13 +20,13 @@ pub(crate) struct ServerState {
     pub(crate) get_head: Vec<u8>,
     pub(crate) page_size: usize,
     pub(crate) get_delay: Option<Delay>,
-    /// Share of the `/get` requests that wait longer, and their delay.
+    /// Share of `/get` requests that wait longer, and how long they wait.
     pub(crate) slow: Option<(f64, Delay)>,
     pub(crate) list_delay: Option<Delay>,
-    /// Whether any request may have a delay or a fault. This is the only check on the fast path.
+    /// Whether any request may have a delay or a fault. The fast path checks nothing else.
     pub(crate) scripted: bool,
     pub(crate) seed: u64,
-    /// Hosts that the server answers for. `None` for any host.
+    /// Hosts for which the server answers. `None` means any host.
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) client_timeout: Duration,
     pub(crate) counters: Vec<Counters>,

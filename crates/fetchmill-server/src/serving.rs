@@ -1,4 +1,4 @@
-//! A connection from its first request to its end.
+//! Serves a connection from its first request to its end.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,15 +16,15 @@ use crate::connection::{AfterScript, AfterTurn, Connection, Turn};
 use crate::scripted_reply;
 use crate::worker::Worker;
 
-/// Number of times that a waiting connection is checked during the client's timeout.
+/// How often a waiting connection is checked while the client's timeout runs.
 const LOOKS: u32 = 4;
 
-/// Serves a connection to its end. An error of the connection ends it and is not reported.
+/// Serves a connection until it ends. An error ends the connection and is not reported.
 pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: Arc<Worker>) {
     worker.counters().connections.add(1);
     let stream = match tls {
         None => ClientStream::Plain(stream),
-        // Boxed, because only the handshake needs the memory.
+        // Boxed, because only the handshake needs this memory.
         Some(tls) => match Box::pin(timeout(worker.shared.client_timeout, tls.accept(stream))).await {
             Ok(Ok(stream)) => ClientStream::Tls(Box::new(stream)),
             Ok(Err(_)) | Err(_) => return worker.counters().connections_closed.add(1),
@@ -55,10 +55,10 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
     }
 }
 
-/// Returns the next turn that needs more than the fast loop. Sends a stray reply that is due before it. `None` if the
-/// client takes longer than its timeout for a request.
+/// Returns the next turn for which the fast loop is not enough. If a stray reply is due before that, sends it. `None`
+/// if the client takes longer than its timeout to send a request.
 async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::Result<Option<Turn>> {
-    // Boxed, so that an idle connection does not need memory for it.
+    // Boxed, so that idle connections need no memory for this.
     while let Some(due) = connection.stray_due() {
         if let Some(turn) = Box::pin(turn_before(connection, patience, due)).await {
             return turn;
@@ -68,7 +68,7 @@ async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::
     poll_fn(|context| poll_turn(connection, patience, context)).await
 }
 
-/// Returns the next turn, if it comes before a time.
+/// Returns the next turn if it comes before a given time.
 async fn turn_before(
     connection: &mut Connection,
     patience: &mut Patience,
@@ -94,8 +94,8 @@ fn poll_turn(
 }
 
 /// Time limit for the head of a request, and between two requests. A few times during the timeout, the thread checks
-/// whether a request was answered since the last check. Reading a clock or setting a timer for each request would make
-/// up most of its cost.
+/// whether any request was answered since the last check. Reading a clock or setting a timer for each request would be
+/// most of the cost of the request.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,
@@ -132,7 +132,7 @@ async fn follow(connection: &mut Connection, turn: Turn) -> io::Result<AfterScri
             connection.linger().await?;
             Ok(AfterScript::Close)
         }
-        // Boxed, so that an idle connection does not need the memory of a script.
+        // Boxed, so that idle connections do not need the memory of a script.
         AfterTurn::Later(later) => Box::pin(scripted_reply::carry_out(connection, later)).await,
     }
 }

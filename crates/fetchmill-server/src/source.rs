@@ -1,4 +1,4 @@
-//! The body of a reply as pieces to send, from memory or from a stream, and in chunks if required.
+//! The body of a reply in pieces to send, which come from memory or from a stream. They can be chunked.
 
 use std::io;
 
@@ -7,14 +7,14 @@ use crate::content::Stream;
 /// Maximum size of a chunk in bytes. A small body is split into three chunks.
 const CHUNK_BYTES_MAX: usize = 16 * 1024;
 
-/// A body, piece by piece, in chunks if required.
+/// A body that is sent piece by piece, in chunks if required.
 pub(crate) struct Source {
     body: Vec<u8>,
     at: usize,
     stream: Option<Box<dyn Stream>>,
     left: u64,
     pub(crate) chunked: bool,
-    /// Bytes to send in one piece with the end of the body.
+    /// Bytes to send together with the end of the body.
     pub(crate) behind: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl Source {
         Source { body, at: 0, stream, left, chunked: false, behind: Vec::new() }
     }
 
-    /// Appends the next piece. Returns `false` if it was the last one.
+    /// Appends the next piece. Returns `false` if this was the last one.
     pub(crate) fn piece(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<bool> {
         if self.chunked {
             self.chunks(limit, out)?;
@@ -53,7 +53,7 @@ impl Source {
         Ok(())
     }
 
-    /// Appends up to `limit` bytes of the body. A body that ends before its size is an error.
+    /// Appends up to `limit` bytes of the body. If the body ends before its announced size, this is an error.
     fn raw(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(limit);
         let read = if let Some(stream) = &mut self.stream {

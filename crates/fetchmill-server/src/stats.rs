@@ -1,4 +1,4 @@
-//! Counters. Each thread updates its own, on separate cache lines, and readers sum them up.
+//! Counters. Each thread updates counters of its own, on separate cache lines. Readers sum them up.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::rules::ACTIONS;
 
-/// A number written by one thread and readable by all.
+/// A number that one thread writes and all threads can read.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds a number. Only the owning thread may call this. It uses a load and a store, which are cheaper than an
-    /// atomic add but would lose additions of other threads.
+    /// Adds a number. Only the thread that owns the counter may call this. A load and a store are cheaper than an
+    /// atomic add, but would lose additions of other threads.
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);
     }
@@ -25,7 +25,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a thread, aligned to 128 bytes because processors fetch cache lines in pairs.
+        /// Counters of a thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Counters {
@@ -34,13 +34,13 @@ macro_rules! counters {
             pub(crate) faults: [Counter; ACTIONS.len()],
         }
 
-        /// Counters of a server so far.
+        /// Counts of a server so far.
         #[derive(Debug, Clone, Default, Serialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
             /// Number of names that no page can contain.
             pub unlisted: u64,
-            /// Number of faults by action. Omits actions that did not happen.
+            /// Number of faults by action, without actions that did not happen.
             pub faults: BTreeMap<&'static str, u64>,
         }
 
@@ -74,23 +74,23 @@ counters! {
     get,
     /// Requests for `/stats`.
     stats,
-    /// `HEAD` requests, which are also counted by kind.
+    /// `HEAD` requests. They are also counted by kind.
     head,
     /// Replies with 404.
     not_found,
-    /// Replies with 4xx other than 403 and 404.
+    /// Replies with 4xx, except 403 and 404.
     bad_requests,
     /// Replies with 403 and 500, and bodies that could not be read to the end.
     errors,
     /// Requests that had to wait.
     delayed,
-    /// Writes that contain replies to more than one request.
+    /// Writes that contain the replies to more than one request.
     batches,
-    /// Requests answered by such writes.
+    /// Requests that were answered by such writes.
     batched_requests,
-    /// Stray replies not sent because it was too late.
+    /// Stray replies that were not sent because it was too late.
     strays_skipped,
-    /// Stray replies sent too late, because the thread had to wait for a processor.
+    /// Stray replies that were sent too late because the thread had to wait for a processor.
     strays_late,
     /// Bytes passed to the kernel.
     bytes_sent,

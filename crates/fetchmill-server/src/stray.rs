@@ -1,20 +1,21 @@
-//! A stray reply: an unsolicited reply sent some time after a real one, regardless of the requests in flight by then.
+//! A stray reply: an unsolicited reply that is sent some time after a real one, regardless of the requests in flight by
+//! then.
 //!
 //! It looks like the answer to the next request, so all later replies on the connection are off by one. The seed and
-//! the connection's number determine whether a connection has a stray reply, which reply it follows, and its delay.
+//! the number of the connection determine whether there is a stray reply, which reply it follows, and its delay.
 
 use std::time::{Duration, Instant};
 
-/// Plan for a connection's stray reply, derived from the seed.
+/// Plan for the stray reply of a connection. It is derived from the seed.
 #[derive(Debug)]
 pub(crate) struct StrayPlan {
     /// Index of the rule.
     pub(crate) rule: usize,
-    /// Number of requests that match the rule, up to and including the one that is hit.
+    /// Number of matching requests that are left, up to and including the one that is hit.
     pub(crate) left: u32,
     /// Time from the real reply to the stray one.
     pub(crate) after: Duration,
-    /// Time limit for sending the stray reply.
+    /// Maximum delay of the stray reply.
     pub(crate) at_most: Duration,
     /// Random word that selects a stray page.
     pub(crate) random: u64,
@@ -32,7 +33,7 @@ struct ArmedStray {
     reply: Vec<u8>,
     after: Duration,
     at_most: Duration,
-    /// Time when the last piece of the real reply was passed to the kernel.
+    /// When the last piece of the real reply was passed to the kernel.
     written: Instant,
     /// Whether the whole real reply was passed to the kernel.
     whole: bool,
@@ -58,8 +59,8 @@ impl Stray {
         self.armed.is_some()
     }
 
-    /// Records that bytes are about to be written. Call it before the write, so that the measured delay is never too
-    /// short.
+    /// Records that bytes are about to be written. Must be called before the write, so that the measured delay is never
+    /// too short.
     pub(crate) fn writing(&mut self) {
         if let Some(armed) = &mut self.armed
             && !armed.whole
@@ -75,12 +76,12 @@ impl Stray {
         }
     }
 
-    /// Returns when to send the stray reply. `None` until the real reply was sent.
+    /// Returns when to send the stray reply. `None` until the real reply has been sent.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.armed.as_ref().filter(|armed| armed.whole).map(|armed| armed.written + armed.after)
     }
 
-    /// Takes the stray reply and its time limit.
+    /// Takes the stray reply, and the time by which it must be sent.
     pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Instant)> {
         self.armed.take().map(|armed| (armed.reply, armed.written + armed.at_most))
     }

@@ -1,17 +1,18 @@
-//! Objects computed from their index, so that a billion objects take no space.
+//! Objects that are computed from their index, so that a billion objects take no space.
 //!
-//! **Name**: `file-` and the index in twelve decimal digits, starting at `file-000000000000`.
+//! **Name**: `file-` and the index in twelve decimal digits, starting with `file-000000000000`.
 //!
-//! **Body**: computed from the name and the size only, so that a client can verify it ([`synthetic_body`]). It is ASCII
-//! text: the name, a newline, then lines of 82 bytes, cut at the size. A line is 48 hexadecimal digits that depend on
-//! the name and on the line's number, a space, 32 constant characters, and a newline. The 48 digits contain 24 bytes of
-//! entropy. So an object of 100 bytes (name line and one full line) cannot be compressed below 24 bytes. A long one
-//! cannot be compressed below 29 % of its size. The name comes first, so that a body under another object's name is
-//! easy to notice.
+//! **Body**: computed only from the name and the size, so that a client can verify it ([`synthetic_body`]). It is ASCII
+//! text: the name and a newline, followed by lines of 82 bytes, cut off at the size. A line consists of 48 hexadecimal
+//! digits, a space, 32 constant characters, and a newline. The digits depend on the name and on the number of the line.
 //!
-//! **Marker**: the index of the page's first name, mixed so that no client is tempted to compute markers.
+//! The 48 digits contain 24 bytes of entropy. So an object of 100 bytes (the name and one full line) cannot be
+//! compressed below 24 bytes. A long object cannot be compressed below 29 % of its size. The name comes first, so that
+//! it is easy to notice if the body belongs to another object.
 //!
-//! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page. No allocations.
+//! **Marker**: the index of the first name of the page. It is mixed, so that no client is tempted to compute markers.
+//!
+//! Cost: about 30 ns for a body of 100 bytes, and 10 ns for a name in a page, without allocations.
 
 use std::io;
 use std::ops::Range;
@@ -19,10 +20,10 @@ use std::ops::Range;
 use crate::content::{Body, Content, ContentError, Page, Stream};
 use crate::hash::{self, GOLDEN};
 
-/// Maximum number of objects, because names have twelve digits.
+/// Maximum number of objects. It is limited because names have twelve digits.
 pub const SYNTHETIC_COUNT_MAX: u64 = 1_000_000_000_000;
 
-/// Largest body that is computed in one piece, in bytes.
+/// Maximum size in bytes of a body that is computed in one piece.
 const BUFFERED_MAX: usize = 256 * 1024;
 const PREFIX: &[u8; 5] = b"file-";
 const DIGITS: usize = 12;
@@ -82,15 +83,15 @@ impl Content for Synthetic {
     }
 }
 
-/// Returns the body of a synthetic object. `name` may be any string, although the server only serves names with an
-/// index.
+/// Returns the body of a synthetic object. `name` may be any string, although the server serves only names that contain
+/// an index.
 pub fn synthetic_body(name: &str, size: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(size);
     append_body(name, 0..size as u64, &mut body);
     body
 }
 
-/// Returns the name of the object with this index, which must be below [`SYNTHETIC_COUNT_MAX`].
+/// Returns the name of the object with this index. The index must be below [`SYNTHETIC_COUNT_MAX`].
 pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     let mut name = [b'0'; NAME_LENGTH];
     name[..PREFIX.len()].copy_from_slice(PREFIX);
@@ -102,7 +103,7 @@ pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     name
 }
 
-/// Changes a name to the next one. After the last name, the digits wrap around, but this is never used.
+/// Changes a name to the next one. The digits wrap around after the last name, but this result is never used.
 fn increment(name: &mut [u8; NAME_LENGTH]) {
     for digit in name[PREFIX.len()..].iter_mut().rev() {
         if *digit < b'9' {
@@ -126,7 +127,7 @@ pub(crate) fn index_of(name: &str) -> Option<u64> {
     all_digits.then_some(index)
 }
 
-/// Appends a part of the name's endless text. Every body of the name is a prefix of that text.
+/// Appends part of the endless text that belongs to a name. Every body of the name is a prefix of this text.
 pub(crate) fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
     let name = name.as_bytes();
     let seed = hash::of_bytes(0, name);
@@ -185,8 +186,8 @@ fn hex_half(half: u64) -> u64 {
     let pairs = (half | half << 16) & 0x0000_ffff_0000_ffff;
     let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
     let nibbles = (bytes | bytes << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Adding 6 carries out of a nibble above 9. Such nibbles become letters, whose codes are 39 higher than if the
-    // digits continued.
+    // Adding 6 to a nibble above 9 makes it carry. Such nibbles become letters, whose codes are 39 higher than those of
+    // digits would be.
     let letters = ((nibbles + ONES * 6) >> 4) & ONES;
     nibbles + ONES * u64::from(b'0') + letters * 39
 }

@@ -1,7 +1,7 @@
-//! A listener and the threads that serve its connections.
+//! A listener, and the threads that serve its connections.
 //!
-//! Each thread has its own current-thread runtime. The first thread accepts connections and assigns them in turn, so
-//! that all threads serve the same number. All threads end when the first one does.
+//! Each thread has a current-thread runtime of its own. The first thread accepts connections and assigns them in turn,
+//! so that all threads serve equally many. All threads end when the first one does.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -15,21 +15,21 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 
-/// Maximum number of connections waiting to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Pause after a failed accept. The process is out of descriptors or memory, so an immediate retry would only waste CPU
-/// time.
+/// Pause after a failed accept. The process is out of descriptors or memory, so retrying immediately would only waste
+/// CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The serving threads, which end when this is dropped.
+/// The serving threads. They end when this is dropped.
 pub(crate) struct Threads {
-    /// Signals the first thread to end when dropped.
+    /// Tells the first thread to end when dropped.
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Starts the threads. `serve` returns the function that serves a connection, given the index of the thread.
+    /// Starts the threads. `serve` gets the index of a thread, and returns the function that serves a connection.
     pub(crate) fn start<S, F>(
         name: &str,
         count: usize,
@@ -80,7 +80,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         drop(self.stop.take());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has also ended.
+            // A thread that panicked has ended as well.
             let _ = thread.join();
         }
     }
@@ -114,7 +114,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts connections forever and assigns them to the threads in turn, starting with this one.
+/// Accepts connections forever. Assigns them to the threads in turn, starting with this one.
 async fn accept<F>(
     listener: TcpListener,
     serve: impl Fn(TcpStream) -> F,
@@ -142,7 +142,7 @@ async fn accept<F>(
     }
 }
 
-/// Serves received connections until the sender is gone.
+/// Serves the connections that it receives until the sender is gone.
 async fn receive<F>(mut sockets: mpsc::UnboundedReceiver<std::net::TcpStream>, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -158,7 +158,7 @@ fn start<F>(stream: TcpStream, serve: &impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Ignore errors, which only make replies slower.
+    // An error here would only make replies slower.
     let _ = stream.set_nodelay(true);
     tokio::spawn(serve(stream));
 }

@@ -1,5 +1,5 @@
-//! TLS of the server. It uses a given certificate, or one for this machine's own names, signed by an authority that is
-//! created with the server.
+//! TLS of the server. Uses a given certificate, or one for this machine's own names. In that case, an authority that is
+//! created together with the server signs the certificate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::options::CertificateFiles;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Returns the TLS acceptor, and the certificate that clients must trust, in PEM.
+/// Returns the TLS acceptor, and the certificate that clients must trust, as PEM.
 pub(crate) fn acceptor() -> Result<(TlsAcceptor, String), Error> {
     make().map_err(|error| Error::Option(format!("cannot make a certificate for tls: {error}")))
 }

@@ -1,9 +1,9 @@
-//! A rate limit that refuses requests. Tokens fill a bucket evenly, and each request takes one.
+//! A rate limit that refuses requests. Tokens fill a bucket at a constant rate, and each request takes one.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Size of the bucket: the tokens of this many seconds, but at least one.
+/// Size of the bucket in seconds. It holds the tokens of this time, but at least one.
 const HELD_SECONDS: f64 = 0.1;
 
 /// See the [module documentation](self).
@@ -23,7 +23,7 @@ impl TokenBucket {
         (per_second * HELD_SECONDS).max(1.0)
     }
 
-    /// Takes a token, if there is one. Returns whether there was.
+    /// Takes a token if there is one. Returns whether it took one.
     pub(crate) fn take(&self, now: Instant) -> bool {
         let mut bucket = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let (tokens, filled_at) = &mut *bucket;
@@ -49,7 +49,7 @@ mod tests {
 
         assert_eq!((0..50).filter(|_| bucket.take(start)).count(), 10);
         let second = |milli| start + Duration::from_millis(milli);
-        // The last token may be incomplete because of rounding.
+        // Because of rounding, the last token may be incomplete.
         let given = (1..=1000).filter(|milli| bucket.take(second(*milli))).count();
         assert!((99..=100).contains(&given), "{given}");
     }

@@ -1,8 +1,8 @@
-//! State of a server thread, and its answers to requests: converts a request's bytes to the reply's bytes, without I/O
-//! on the connection.
+//! The state of a server thread, and its answers to requests. Converts the bytes of a request to the bytes of the
+//! reply. Does no I/O on the connection.
 //!
-//! The fast path takes no lock and does not allocate: it appends the reply to the thread's output buffer. A reply that
-//! must wait, has a fault or does not fit into a buffer is returned as a [`Continuation`].
+//! The fast path takes no lock and does not allocate. It appends the reply to the output buffer of the thread. If a
+//! reply must wait, is affected by a fault, or does not fit into a buffer, it is returned as a [`Continuation`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::stats::Counters;
 use crate::stray::Stray;
 
 const JSON: &str = "application/json";
-/// Text with which stray replies for objects are filled.
+/// Text that fills stray replies for objects.
 const STRAY_TEXT: &[u8] = b"nobody asked for this; ";
 
 /// State of a thread.
@@ -29,7 +29,7 @@ pub(crate) struct Worker {
     random: AtomicU64,
 }
 
-/// Buffers reused by consecutive requests.
+/// Buffers that consecutive requests reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     text: Vec<u8>,
@@ -46,7 +46,7 @@ impl Worker {
         &self.shared.counters[self.position]
     }
 
-    /// Returns a random word. Only this thread may call it.
+    /// Returns a random word. Only this thread may call this.
     pub(crate) fn random(&self) -> u64 {
         let state = self.random.load(Ordering::Relaxed).wrapping_add(GOLDEN);
         self.random.store(state, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Worker {
             return CallResult::Last;
         }
         if request.method == Method::Other || request.body {
-            // The body is not read, so the start of the next request is unknown.
+            // The body is not read, so it is unknown where the next request starts.
             let persistence = if request.body { Persistence::Close } else { persistence };
             let status = if request.method == Method::Other { 405 } else { 400 };
             self.plain(status, head, persistence, out);
@@ -111,7 +111,7 @@ impl Worker {
         done(persistence)
     }
 
-    /// Returns the status for a request whose host is not allowed or missing.
+    /// Returns the status for a request whose host is not allowed or missing. `None` if the host is fine.
     fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
         let Some(host) = request::host_of_target(request.target).or(request.host) else {
             return (!request.old).then_some(400);
@@ -125,7 +125,7 @@ impl Worker {
         self.plain(408, false, Persistence::Close, out);
     }
 
-    /// Answers bytes that are not a request. The connection then ends.
+    /// Answers bytes that are not a request. The connection ends after that.
     pub(crate) fn refuse(&self, refused: BadRequest, out: &mut Vec<u8>) {
         let status = match refused {
             BadRequest::Malformed => 400,
@@ -167,7 +167,7 @@ impl Worker {
         })
     }
 
-    /// Counts a request for the connection's stray reply. Creates the stray reply if it follows this request.
+    /// Counts a request towards the connection's stray reply. If the stray reply follows this request, creates it.
     fn note_stray(&self, call: Call<'_>, stray: &mut Stray) {
         let Some(plan) = stray.plan() else { return };
         let (on, text) = match call.what {
@@ -221,7 +221,7 @@ impl Worker {
         Some(page)
     }
 
-    /// Answers a call without faults.
+    /// Answers a call without any faults.
     pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> CallResult {
         let start = out.len();
         let result = match call.what {
@@ -239,7 +239,7 @@ impl Worker {
         done(call.persistence)
     }
 
-    /// Appends a body, or only its head if the body is large.
+    /// Appends a body. If the body is large, appends only its head.
     fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<LargeReply>, ContentError> {
         let head = GetHead { prepared: &self.shared.get_head, persistence: call.persistence };
         let mut body = Body::with_head(out, head);
@@ -269,7 +269,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Appends a page. With a `period`, its marker leads back by that many pages, once enough pages were listed.
+    /// Appends a page. If there is a `period`, the marker of the page leads back by that many pages, once enough pages
+    /// have been listed.
     pub(crate) fn page(
         &self,
         marker: Option<&str>,
@@ -322,7 +323,7 @@ impl Worker {
     }
 
     fn stats(&self, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
-        // A map of numbers can always be serialized as JSON.
+        // A map of numbers can always be written as JSON.
         let mut body = serde_json::to_vec(&self.shared.stats()).unwrap_or_default();
         body.push(b'\n');
         reply::head(200, JSON, Framing::Length(body.len() as u64), persistence, b"", out);
@@ -331,7 +332,7 @@ impl Worker {
         }
     }
 
-    /// Appends a reply without content besides its status.
+    /// Appends a reply whose body only states its status.
     fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
         self.count_status(status);
         let body = call::text(status);

@@ -1,4 +1,4 @@
-//! Access to files below the folder, and to no others.
+//! Access to the files below the folder, and to no others.
 
 use std::os::fd::OwnedFd;
 
@@ -10,14 +10,14 @@ pub(super) fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<O
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-        // `openat2` is missing before Linux 5.6 and in emulators. Filters of old container runtimes fail it with
-        // `EPERM`.
+        // `openat2` does not exist before Linux 5.6 or in emulators. In old container runtimes, a filter makes it fail
+        // with `EPERM`.
         Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags),
         opened => opened,
     }
 }
 
-/// Does the same without `openat2`: opens one segment after the other. Names must be [`is_safe`].
+/// Opens a path without `openat2`, one segment after another. Names must be [`is_safe`].
 fn walk(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
     let mut above: Option<OwnedFd> = None;
@@ -28,16 +28,16 @@ fn walk(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(above.as_ref().unwrap_or(root), last, flags, Mode::empty())
 }
 
-/// The folder of a job's state.
+/// The folder with the state of a job.
 const STATE: &str = ".fetchmill";
 
-/// Returns whether a segment of a name is served. The state of a job never is.
+/// Returns whether a segment of a name may be served. The state of a job never is.
 pub(super) fn is_shown(segment: &str, hidden: bool) -> bool {
     !segment.starts_with('.') || (hidden && segment != STATE)
 }
 
-/// Returns whether a name is possible here: no NUL, and no segment that is empty, `.` or `..`. Encoded slashes are
-/// already decoded.
+/// Returns whether a name is possible here. It must not contain a NUL, or a segment that is empty, `.` or `..`. Encoded
+/// slashes have already been decoded.
 pub(super) fn is_safe(name: &str) -> bool {
     !name.as_bytes().contains(&0) && name.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
 }

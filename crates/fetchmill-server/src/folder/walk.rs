@@ -2,9 +2,11 @@
 //!
 //! A walk is a stack of folders with a position in each. Each folder is read and sorted when the walk enters it. A
 //! marker is the last name of its page, in hexadecimal so that clients cannot corrupt it. Every walk can be restored
-//! from its marker, even after a restart. The walks of the latest markers are kept, so that they do not have to be
-//! restored. They share their folders, so a page costs only its names. A folder of a million files is read once per
-//! listing, and takes about 40 MB during the walk.
+//! from its marker, even after a restart.
+//!
+//! The walks of the latest markers are kept, so that they do not have to be restored. They share their folders, so a
+//! page costs only its names. A folder with a million files is read once per listing, and takes about 40 MB during the
+//! walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -17,9 +19,9 @@ use super::beneath::{is_safe, is_shown, open_beneath};
 use crate::content::{ContentError, Page};
 use crate::hash;
 
-/// Number of kept walks.
+/// Number of walks to keep.
 const WALKS_MAX: usize = 8;
-/// Maximum number of distinct unlisted names to count.
+/// Maximum number of distinct unlisted names that are counted.
 const UNLISTED_MAX: usize = 1 << 20;
 
 /// The walks of the latest markers.
@@ -73,7 +75,7 @@ impl WalkCache {
         self.unlisted.count()
     }
 
-    /// Returns a copy of a walk, because the same page may be requested again.
+    /// Returns a copy of a walk. The original is kept, because the same page may be requested again.
     fn kept(&self, marker: &str) -> Option<FolderWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == marker).map(|(_, walk)| walk.clone())
@@ -90,7 +92,7 @@ impl WalkCache {
 /// A position in the tree, just before a name.
 #[derive(Debug, Clone)]
 struct FolderWalk {
-    /// Path of the innermost folder. Ends with `/`, except for the root.
+    /// Path of the innermost folder. It ends with `/`, unless the folder is the root.
     path: String,
     stack: Vec<Level>,
 }
@@ -110,7 +112,7 @@ impl FolderWalk {
         Ok(walk)
     }
 
-    /// Returns the walk that continues after `last`, which may no longer exist.
+    /// Returns the walk that continues after `last`. This name may no longer exist.
     fn after(last: &str, reader: &FolderReader<'_>) -> Result<Self, ContentError> {
         let mut walk = FolderWalk::start(reader)?;
         for segment in last.split_inclusive('/') {
@@ -124,12 +126,12 @@ impl FolderWalk {
         Ok(walk)
     }
 
-    /// Returns the number of files if the folder has no subfolders, in which case all names are in memory.
+    /// Returns the number of files if the folder has no subfolders. In this case, all names are in memory.
     fn total(&self) -> Option<u64> {
         self.stack.first().filter(|top| !top.entries.has_folders).map(|top| top.entries.places.len() as u64)
     }
 
-    /// Moves to the next file but does not take it. Returns `false` at the end.
+    /// Moves to the next file without taking it. Returns `false` at the end.
     fn settle(&mut self, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
@@ -157,7 +159,7 @@ impl FolderWalk {
         }
     }
 
-    /// Enters a subfolder of the innermost folder. Returns `false` if it no longer exists or cannot be read.
+    /// Enters a subfolder of the innermost folder. Returns `false` if the subfolder no longer exists or cannot be read.
     fn enter(&mut self, name: &str, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         self.path.push_str(name);
         let entries = reader.read(&self.path)?;
@@ -169,7 +171,7 @@ impl FolderWalk {
     }
 }
 
-/// Sorted names of a folder, in one allocation. Folder names end with `/`, so that whole paths are in byte order.
+/// Sorted names of a folder, in a single allocation. Folder names end with `/`, so that whole paths are in byte order.
 #[derive(Debug, Default)]
 struct Entries {
     text: String,
@@ -179,7 +181,7 @@ struct Entries {
 
 impl Entries {
     fn push(&mut self, name: &str, is_folder: bool) {
-        // NAME_MAX is 255 bytes.
+        // Names have at most 255 bytes (`NAME_MAX`).
         self.places.push((self.text.len(), (name.len() + usize::from(is_folder)) as u16));
         self.text.push_str(name);
         if is_folder {
@@ -214,7 +216,7 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
-    /// Returns the entries of a folder. `None` if it no longer exists or is not readable.
+    /// Returns the entries of a folder. `None` if the folder no longer exists or is not readable.
     fn read(&self, path: &str) -> Result<Option<Entries>, ContentError> {
         let opened = open_beneath(self.root, if path.is_empty() { "." } else { path }, OFlags::DIRECTORY);
         let fd = match opened {
@@ -260,7 +262,7 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
     }
 }
 
-/// Hashes of names that no page can contain. They prevent double counts, because folders are read more than once.
+/// Hashes of names that no page can contain. They prevent double counting, because folders are read more than once.
 #[derive(Debug, Default)]
 struct UnlistedNames(Mutex<HashSet<u64>>);
 

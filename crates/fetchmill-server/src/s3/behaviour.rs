@@ -1,5 +1,5 @@
-//! Current behaviour of a store: its clock, its credentials and its faults. A change creates a new value, but
-//! countdowns continue unless the change sets them.
+//! The current behaviour of a store: its clock, its credentials and its faults. A change creates a new value.
+//! Countdowns continue unless the change sets them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use super::options::{BehaviourOptions, CredentialOptions};
 use crate::error::Error;
 use crate::options::refuse;
 
-/// Burst above the rate: a twentieth of a second's worth of requests.
+/// Burst above the rate, as seconds of requests at this rate.
 const BURST: f64 = 0.05;
 
-/// A pair of keys for signing.
+/// An access key and its secret key, which are used for signing.
 #[derive(Debug, Clone)]
 pub(crate) struct Credential {
     pub(crate) access_key: String,
@@ -43,7 +43,7 @@ impl Credential {
     }
 }
 
-/// Counts that change with each request.
+/// Counts that change with requests.
 #[derive(Debug, Clone, Default)]
 struct FaultCounts {
     rate: Arc<Mutex<Option<RateLimit>>>,
@@ -59,13 +59,13 @@ pub(crate) struct StoreBehaviour {
     pub(crate) options: BehaviourOptions,
     values: Map<String, Value>,
     pub(crate) credentials: Vec<Credential>,
-    /// Bodies that a GET returns instead of the listed objects.
+    /// Bodies that a GET request returns instead of the listed objects.
     pub(crate) changed: HashMap<String, Bytes>,
     progress: FaultCounts,
 }
 
 impl StoreBehaviour {
-    /// Returns the behaviour with some option values changed.
+    /// Returns this behaviour with some values changed.
     pub(crate) fn with(&self, change: &Map<String, Value>) -> Result<StoreBehaviour, Error> {
         let mut values = self.values.clone();
         values.extend(change.clone());
@@ -94,7 +94,7 @@ impl StoreBehaviour {
         })
     }
 
-    /// Adds a pair of keys, or replaces the pair with the same access key.
+    /// Adds a pair of keys, replacing any pair that has the same access key.
     pub(crate) fn add_credential(&mut self, credential: Credential) {
         self.credentials.retain(|other| other.access_key != credential.access_key);
         self.credentials.push(credential);
@@ -119,21 +119,21 @@ impl StoreBehaviour {
         take_one(&self.progress.drops_left)
     }
 
-    /// Returns the error that a reply with status 200 for this key contains.
+    /// Returns the error to send for this key in a reply with status 200.
     pub(crate) fn error_with_200(&self, key: &str) -> Option<&str> {
         let error = self.options.errors_with_200.get(key)?;
         let is_given = error.times.is_none_or(|times| count_up(&self.progress.errors_given, key, times));
         is_given.then_some(&error.code)
     }
 
-    /// Returns whether the body of this reply must have a wrong byte.
+    /// Returns whether the body of this reply must contain a wrong byte.
     pub(crate) fn damages(&self, key: &str) -> bool {
         let times = self.options.damage.get(key);
         times.is_some_and(|times| count_up(&self.progress.damage_done, key, *times))
     }
 }
 
-/// Counts an event for this key, unless it has happened `times` times. Returns whether it was counted.
+/// Counts an event for this key, up to `times` times. Returns whether the event was counted.
 fn count_up(counts: &Mutex<HashMap<String, u32>>, key: &str, times: u32) -> bool {
     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
     let count = counts.entry(key.to_owned()).or_default();

@@ -1,5 +1,5 @@
 //! Checksums of objects, which S3 sends on request (`x-amz-checksum-mode: ENABLED`). CRCs are computed bit by bit, as
-//! in their definitions, so that this server does not share the client's code, or its bugs.
+//! they are defined. So this server shares neither code nor bugs with the client.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::options::ChecksumName;
 
-/// Polynomials with the lowest bit first.
+/// Polynomials, lowest bit first.
 const CRC64_NVME: u64 = 0x9a6c_9329_ac4b_c9b5;
 const CRC32C: u64 = 0x82f6_3b78;
 const CRC32: u64 = 0xedb8_8320;

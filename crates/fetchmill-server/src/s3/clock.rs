@@ -1,4 +1,4 @@
-//! Times in the formats of S3 for listings, headers and signatures. All are in UTC.
+//! Times in the formats that S3 uses in listings, headers and signatures. All of them are in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Returns milliseconds since 1970 on the machine's clock, plus `offset` seconds.
+/// Returns the time on the machine's clock plus `offset` seconds, in milliseconds since 1970.
 pub(crate) fn now(offset: f64) -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as i64 + (offset * 1000.0) as i64
 }
 
-/// The parts of a time: year, month, day, hour, minute, second.
+/// The parts of a time: year, month, day, hour, minute and second.
 struct CalendarTime {
     year: i64,
     month: i64,
@@ -25,8 +25,8 @@ struct CalendarTime {
 }
 
 impl CalendarTime {
-    /// Returns the parts of a time. Days are counted in eras of 400 years that start in March, so that a leap day is
-    /// the last day of its year.
+    /// Returns the parts of a time. Days are counted in eras of 400 years. A year starts in March here, so that a leap
+    /// day is its last day.
     fn of(seconds: i64) -> CalendarTime {
         let days = seconds.div_euclid(SECONDS_A_DAY);
         let rest = seconds.rem_euclid(SECONDS_A_DAY);

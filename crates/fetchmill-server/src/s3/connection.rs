@@ -1,6 +1,6 @@
 //! A connection. It reads the available bytes, answers all complete requests in them, and writes the replies together.
 //!
-//! A request that has a body or must wait is handled separately. Its head is kept until it is answered.
+//! A request that has a body or must wait is handled separately. Its head is kept until it has been answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +21,22 @@ const WRITE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Time for a client to read an error reply.
+/// How long a client may take to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Next step of a connection after a request.
+/// What a connection does after a request.
 enum AfterRequest {
     Continue,
     Close,
 }
 
-/// Result for the requests in the input.
+/// What came of the requests in the input.
 enum InputResult {
-    /// All requests are answered.
+    /// All requests have been answered.
     All,
     /// The connection ends with the last reply.
     Last,
-    /// A request with a head of this length needs more time. All requests before it are answered.
+    /// A request, whose head has this length, needs more time. All requests before it have been answered.
     Slow(usize, Arrival),
 }
 
@@ -47,7 +47,7 @@ struct StoreConnection {
     output: Vec<u8>,
 }
 
-/// Serves a connection to its end. An error ends the connection and is not reported.
+/// Serves a connection until it ends. An error ends the connection and is not reported.
 pub(crate) async fn serve(stream: TcpStream, worker: Arc<StoreWorker>) {
     worker.counters().connections.add(1);
     let input = Vec::with_capacity(READ_BYTES);
@@ -71,7 +71,7 @@ impl StoreConnection {
                     return Ok(AfterRequest::Close);
                 }
                 InputResult::Slow(length, arrival) => {
-                    // Boxed, so that idle connections need no memory for it.
+                    // Boxed, so that idle connections need no memory for this.
                     if let AfterRequest::Close = Box::pin(self.slowly(length, arrival)).await? {
                         return Ok(AfterRequest::Close);
                     }
@@ -82,7 +82,7 @@ impl StoreConnection {
         Ok(AfterRequest::Continue)
     }
 
-    /// Answers the requests that can be answered immediately. Returns the number of consumed bytes.
+    /// Answers the requests that can be answered immediately. Returns how many bytes were consumed.
     fn take(&mut self) -> (usize, InputResult) {
         let mut used = 0;
         while used < self.input.len() && self.output.len() < WRITE_BYTES {
@@ -123,7 +123,7 @@ impl StoreConnection {
     /// Reads the body, waits, and answers.
     async fn slowly(&mut self, length: usize, arrival: Arrival) -> std::io::Result<AfterRequest> {
         let kept: Vec<u8> = self.input.drain(..length).collect();
-        // The head was already parsed once.
+        // The head has already been parsed once.
         let Ok(Some((head, _))) = head::parse(&kept) else { return Ok(AfterRequest::Close) };
         if head.length > BODY_BYTES_MAX {
             let failure = Failure::too_large("Your proposed upload exceeds the maximum allowed size");
@@ -138,7 +138,7 @@ impl StoreConnection {
         if arrival.drops {
             self.read_body(head.length.div_ceil(2)).await?;
             self.worker.counters().dropped.add(1);
-            // Ignore errors, because the connection ends either way.
+            // Errors do not matter, because the connection ends either way.
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
             return Ok(AfterRequest::Close);
         }
@@ -160,7 +160,7 @@ impl StoreConnection {
         Ok(if head.keep_alive { AfterRequest::Continue } else { AfterRequest::Close })
     }
 
-    /// Reads a body of `length` bytes, part of which may have arrived already.
+    /// Reads a body of `length` bytes. Part of it may already have arrived.
     async fn read_body(&mut self, length: u64) -> std::io::Result<Bytes> {
         let length = length as usize;
         let mut body = Vec::with_capacity(length);
@@ -183,13 +183,13 @@ impl StoreConnection {
         Ok(())
     }
 
-    /// Stops sending but keeps reading for a while. Closing a socket with unread input resets the connection, and the
-    /// client might not see the reply.
+    /// Stops sending but keeps reading for a while. Closing a socket with unread input would reset the connection, and
+    /// the client might not see the reply.
     async fn linger(&mut self) -> std::io::Result<()> {
         self.stream.shutdown().await?;
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two expected outcomes.
+        // A timeout is one of the two outcomes to expect here.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

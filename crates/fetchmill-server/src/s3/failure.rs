@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A reply that is an `<Error>` document.
+/// A reply that consists of an `<Error>` document.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
@@ -10,7 +10,7 @@ pub(crate) struct Failure {
     pub(crate) message: Cow<'static, str>,
     /// Additional elements of the document.
     pub(crate) details: Vec<(&'static str, String)>,
-    /// Region of the bucket, for a field of the head.
+    /// Region of the bucket, to be sent in a field of the head.
     pub(crate) bucket_region: Option<Box<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! Access checks: signatures, clocks, credentials and regions, in the order in which S3 checks them.
+//! Access checks for signatures, clocks, credentials and regions, in the order in which S3 makes them.
 
 use super::behaviour::StoreBehaviour;
 use super::clock;
@@ -18,14 +18,14 @@ pub(crate) struct GatedRequest<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a Query,
     pub(crate) body: &'a [u8],
-    /// Time of arrival in milliseconds since 1970.
+    /// When the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     /// Whether the request only reads.
     pub(crate) reads: bool,
     /// Name of the requested bucket.
     pub(crate) name: &'a str,
     pub(crate) bucket: Option<&'a Bucket>,
-    /// Region of the endpoint. `endpoint` is its host.
+    /// Region of the endpoint whose host is `endpoint`.
     pub(crate) region: &'a str,
     pub(crate) endpoint: &'a str,
 }
@@ -51,7 +51,8 @@ impl GatedRequest<'_> {
         self.signature(&claim, time, secret)
     }
 
-    /// Returns the time of the signature as sent. Fails if it is too far from the store's clock.
+    /// Returns the time of the signature in the form in which it was sent. Fails if it is too far from the store's
+    /// clock.
     fn time(&self, claim: &SignatureClaim<'_>) -> Result<&[u8], Failure> {
         let text = self.head.field("x-amz-date");
         let Some((text, time)) = text.and_then(|text| Some((text, clock::parse_basic(text)?))) else {
@@ -74,7 +75,8 @@ impl GatedRequest<'_> {
         Ok(text)
     }
 
-    /// Returns the secret of the named pair of keys. Fails if the pair is not valid, or if its token is missing.
+    /// Returns the secret of the pair of keys that the request names. Fails if the pair is not valid, or if its token
+    /// is missing.
     fn secret(&self, claim: &SignatureClaim<'_>) -> Result<&str, Failure> {
         let pairs = &self.behaviour.credentials;
         let Some(pair) = pairs.iter().find(|pair| pair.access_key == claim.access_key) else {
@@ -93,8 +95,8 @@ impl GatedRequest<'_> {
         Ok(&pair.secret_key)
     }
 
-    /// Checks that the request is signed for the bucket's region. A request for the endpoint's region is redirected to
-    /// the bucket's region. Any other region is an error.
+    /// Checks that the request is signed for the region of the bucket. A request that is signed for the endpoint's
+    /// region is redirected to that of the bucket. Any other region is an error.
     fn region(&self, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
         let right = self.bucket.map_or(self.region, |bucket| &bucket.region);
         if claim.region == right {

@@ -4,16 +4,16 @@ use memchr::memchr;
 
 use crate::request::{BadRequest, HEAD_BYTES_MAX};
 
-/// Maximum number of fields. S3 clients send about ten, and one more for each additional fact that they request.
+/// Maximum number of fields. S3 clients send about ten fields, and one more for each additional fact that they request.
 const FIELDS_MAX: usize = 64;
 
 /// A head, borrowed from the input.
 #[derive(Debug)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a [u8],
-    /// Path, still encoded.
+    /// Path, which is still encoded.
     pub(crate) path: &'a [u8],
-    /// Text after the first `?`.
+    /// Everything after the first `?`.
     pub(crate) query: &'a [u8],
     fields: [(&'a [u8], &'a [u8]); FIELDS_MAX],
     count: usize,
@@ -37,7 +37,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Reads the first head of the input. Returns it with its length. `None` while it is not complete.
+/// Parses the first head in the input. Returns the head and its length. `None` if the head is incomplete.
 pub(crate) fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadRequest> {
     let mut position = 0;
     let Some(first) = line(input, &mut position)? else { return incomplete(input) };
@@ -66,7 +66,7 @@ fn incomplete(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadReque
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// Returns the line at a position, without its end, and moves the position after it.
+/// Returns the line at a position, without its line end, and advances the position to the next line.
 fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, BadRequest> {
     let rest = &input[*position..];
     let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
@@ -89,7 +89,7 @@ fn request_line(line: &[u8]) -> Result<RequestHead<'_>, BadRequest> {
     Ok(RequestHead { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
 }
 
-/// Extracts the facts that the connection needs from a field.
+/// Extracts from a field what the connection needs to know.
 fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"content-length") {
         let text = std::str::from_utf8(value).map_err(|_| BadRequest::Malformed)?;
@@ -99,7 +99,7 @@ fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(
     } else if name.eq_ignore_ascii_case(b"expect") {
         head.expects = value.eq_ignore_ascii_case(b"100-continue");
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-        // S3 requires a length even for chunked bodies, and its clients do not send such bodies.
+        // S3 requires a length even for chunked bodies, and its clients never send such bodies.
         return Err(BadRequest::Malformed);
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::reply::number;
 
 /// Maximum number of keys per page, as in AWS.
 const KEYS_MAX: u64 = 1000;
-/// Masks keys in tokens, so that no client is tempted to create a token itself.
+/// Mask for the keys in tokens, so that no client is tempted to create a token itself.
 const TOKEN_MASK: u8 = 0x5a;
 
 /// Parameters of a requested page.
@@ -25,7 +25,7 @@ struct PageQuery<'a> {
     delimiter: &'a [u8],
     start_after: Option<&'a [u8]>,
     token: Option<&'a [u8]>,
-    /// Key after which the token's page starts.
+    /// Key after which the page starts, according to the token.
     behind: Option<Vec<u8>>,
     keys_max: u64,
     encoded: bool,
@@ -66,7 +66,7 @@ impl<'a> PageQuery<'a> {
         })
     }
 
-    /// Returns the start of the keys. As in AWS, a token takes precedence over start-after.
+    /// Returns where the keys start. As in AWS, a token takes precedence over start-after.
     fn start(&self, behaviour: &StoreBehaviour) -> Bound<Vec<u8>> {
         let start_after = self.start_after.filter(|_| !behaviour.options.ignore_start_after);
         match self.behind.as_deref().or(start_after) {
@@ -75,13 +75,14 @@ impl<'a> PageQuery<'a> {
         }
     }
 
-    /// Returns the start after a key. If the key is a common prefix, the start is after all keys with that prefix.
+    /// Returns the start after a key. If the key is a common prefix, the page starts after all keys that have this
+    /// prefix.
     fn behind_key(&self, key: &[u8]) -> Bound<Vec<u8>> {
         let is_common = self.behind.is_some() && !self.delimiter.is_empty() && key.ends_with(self.delimiter);
         if is_common { Bound::Included(successor(key)) } else { Bound::Excluded(key.to_vec()) }
     }
 
-    /// Returns the common prefix that represents a key.
+    /// Returns the common prefix that stands for a key.
     fn common<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if self.delimiter.is_empty() {
             return None;
@@ -92,7 +93,7 @@ impl<'a> PageQuery<'a> {
     }
 }
 
-/// Returns the first string after all strings with this prefix. The prefix is UTF-8, so its last byte can be
+/// Returns the first string that comes after all strings with this prefix. The prefix is UTF-8, so its last byte can be
 /// incremented.
 fn successor(text: &[u8]) -> Vec<u8> {
     let mut next = text.to_vec();
@@ -121,12 +122,12 @@ struct KeyPage {
     contents: Vec<u8>,
     commons: Vec<u8>,
     count: u64,
-    /// The last key or common prefix of the page.
+    /// The last key or common prefix on the page.
     last: Vec<u8>,
     truncated: bool,
-    /// Whether a fault has ended the page, so that there are more keys but there is no token.
+    /// Whether a fault has ended the page. If so, the page says that there are more keys, but it has no token.
     token_lost: bool,
-    /// Modification time of the previous object as text, because most objects have the same time.
+    /// Modification time of the previous object as text. It is kept because most objects have the same time.
     modified: (i64, String),
 }
 
@@ -167,7 +168,7 @@ fn found(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>) -> 
     found
 }
 
-/// Returns how many of the first `limit` keys with the prefix are at or after a start. `None` if none of them is.
+/// Returns how many of the first `limit` keys that have the prefix are not before `start`. `None` if there are none.
 fn keys_left(bucket: &Bucket, asked: &PageQuery<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
     let mut before = 0;
     bucket.walk(Bound::Included(asked.prefix.to_vec()), &mut |listed| {
@@ -240,7 +241,7 @@ fn masked(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte ^ TOKEN_MASK).collect()
 }
 
-/// Converts a key to a Base64 token. It contains `+`, `/` and `=`, which clients must encode.
+/// Converts a key to a token in Base64. The token contains `+`, `/` and `=`, which clients must encode.
 fn to_token(key: &[u8]) -> String {
     STANDARD.encode(masked(key))
 }

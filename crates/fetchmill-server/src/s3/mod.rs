@@ -1,5 +1,5 @@
-//! An S3 implementation for tests and measurements. Buckets are in memory, signatures are checked as in AWS, and faults
-//! happen on demand. It serves plain HTTP on 127.0.0.1.
+//! An S3 implementation for tests and measurements, which serves plain HTTP on 127.0.0.1. Buckets are in memory,
+//! signatures are checked as in AWS, and faults happen on demand.
 //!
 //! Operations: `ListObjectsV2`, get, head, put, delete, multipart uploads, the location of a bucket. Signature Version
 //! 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501). Buckets are named by
@@ -60,11 +60,11 @@ use worker::{StoreState, StoreWorker};
 
 const HOST: &str = "127.0.0.1";
 
-/// A running store, which ends when it is stopped or dropped.
+/// A running store. It ends when it is stopped or dropped.
 pub struct S3 {
     address: SocketAddr,
     shared: Arc<StoreState>,
-    /// Threads, which end when this is dropped.
+    /// The threads of the store. They end when this is dropped.
     _threads: Threads,
 }
 
@@ -75,7 +75,7 @@ impl std::fmt::Debug for S3 {
 }
 
 impl S3 {
-    /// Starts a store without buckets and credentials.
+    /// Starts a store without buckets or credentials.
     pub fn start(options: &S3Options) -> Result<S3, Error> {
         options.check()?;
         let (listener, address) = threads::listen(HOST, options.port)?;
@@ -94,14 +94,14 @@ impl S3 {
         self.address
     }
 
-    /// Adds a bucket, or replaces the one with the same name.
+    /// Adds a bucket, replacing any bucket that has the same name.
     pub fn add_bucket(&self, options: BucketOptions) -> Result<(), Error> {
         options.check()?;
         self.shared.store.add_bucket(Bucket::new(options));
         Ok(())
     }
 
-    /// Puts an object into a bucket. `modified` is in milliseconds since 1970, and `None` means now.
+    /// Puts an object into a bucket. `modified` is in milliseconds since 1970. `None` means now.
     pub fn put(&self, bucket: &str, key: &str, body: Bytes, modified: Option<i64>) -> Result<(), Error> {
         let offset = self.shared.behaviour().options.clock_offset;
         let modified = modified.unwrap_or_else(|| clock::now(offset));
@@ -120,7 +120,7 @@ impl S3 {
         self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("bucket {name:?} does not exist")))
     }
 
-    /// Adds a pair of keys for signing, or replaces the pair with the same access key.
+    /// Adds a pair of keys for signing, replacing any pair that has the same access key.
     pub fn set_credentials(&self, options: CredentialOptions) -> Result<(), Error> {
         let credential = Credential::new(options)?;
         self.shared.change(|behaviour| {
@@ -130,12 +130,12 @@ impl S3 {
         })
     }
 
-    /// Changes some values of [`BehaviourOptions`]. Other values and their countdowns are kept.
+    /// Changes some of the values of [`BehaviourOptions`]. The other values and their countdowns stay as they are.
     pub fn change(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), Error> {
         self.shared.change(|behaviour| behaviour.with(values))
     }
 
-    /// From now on, a GET returns these bodies instead of the listed objects.
+    /// Makes GET requests return these bodies instead of the listed objects from now on.
     pub fn set_changed(&self, changed: HashMap<String, Bytes>) -> Result<(), Error> {
         self.shared.change(|behaviour| {
             let mut behaviour = behaviour.clone();
@@ -144,7 +144,7 @@ impl S3 {
         })
     }
 
-    /// Returns the counters since the start or the last reset.
+    /// Returns the counts since the start or the last reset.
     pub fn stats(&self) -> S3Stats {
         self.shared.stats()
     }

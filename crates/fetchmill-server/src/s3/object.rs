@@ -1,4 +1,4 @@
-//! Objects in one piece: get, head, put, delete.
+//! Objects in one piece: get, head, put and delete.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use super::reply::{BINARY, Reply};
 use super::store::{self, Bucket, Object, Store, StoredObject};
 use crate::reply::number;
 
-/// Facts about a request for an object.
+/// A request for an object.
 pub(crate) struct ObjectRequest<'a> {
     pub(crate) store: &'a Store,
     pub(crate) behaviour: &'a StoreBehaviour,
     pub(crate) bucket: &'a Bucket,
     pub(crate) key: &'a str,
-    /// Milliseconds since 1970.
+    /// Time of the request in milliseconds since 1970.
     pub(crate) now: i64,
 }
 
 impl ObjectRequest<'_> {
-    /// Writes the object, or the requested range of it. Returns whether it did.
+    /// Writes the object, or the requested range of it. Returns whether it did so.
     pub(crate) fn get(
         &self,
         head: &RequestHead<'_>,
@@ -77,7 +77,7 @@ impl ObjectRequest<'_> {
         send(head, body, etag, (modified, &fields), reply)
     }
 
-    /// Puts an object. With `If-None-Match: *`, does so only if the object does not exist.
+    /// Puts an object. If the request has `If-None-Match: *`, the object must not exist yet.
     pub(crate) fn put(
         &self,
         head: &RequestHead<'_>,
@@ -97,7 +97,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Deletes an object. Succeeds even if it does not exist.
+    /// Deletes an object. Succeeds even if there is no such object.
     pub(crate) fn delete(&self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.bucket.is_computed(self.key) {
             return Err(Failure::new(405, "MethodNotAllowed", "A computed object cannot be deleted."));
@@ -118,7 +118,7 @@ pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// Returns the error document for a reply with a status of success.
+/// Returns the error document for a reply whose status means success.
 pub(crate) fn error_with_200(code: &str) -> Failure {
     let mut failure = Failure::new(200, "", "We encountered an internal error. Please try again.");
     failure.code = code.to_owned().into();
@@ -163,7 +163,7 @@ fn content_range(range: &Range<usize>, size: usize, reply: &mut Reply<'_>) {
     reply.out.extend_from_slice(b"\r\n");
 }
 
-/// Parses one range of bytes. `None` for any other value, which S3 ignores.
+/// Parses a single range of bytes. `None` for any other value, which S3 ignores.
 fn range_of(text: &[u8], size: usize) -> Result<Option<Range<usize>>, Failure> {
     let Some((first, last)) =
         std::str::from_utf8(text).ok().and_then(|text| text.strip_prefix("bytes=")?.split_once('-'))

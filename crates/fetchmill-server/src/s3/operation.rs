@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// Parameters that request something other than an object's bytes.
+/// Parameters that request something other than the bytes of an object.
 const OTHER: [&str; 9] =
     ["acl", "attributes", "legal-hold", "policy", "retention", "select", "tagging", "torrent", "versionId"];
 
@@ -57,7 +57,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether the operation only reads, so that a public bucket allows it to everyone.
+    /// Returns whether the operation only reads. If so, a public bucket allows it to everyone.
     pub(crate) fn reads(self) -> bool {
         matches!(self, Operation::List | Operation::Get | Operation::Head | Operation::HeadBucket)
     }

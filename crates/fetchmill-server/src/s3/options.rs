@@ -1,4 +1,4 @@
-//! Options of a store in JSON. Unknown fields are errors.
+//! Options of a store as JSON. Unknown fields are errors.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -23,8 +23,8 @@ pub struct S3Options {
     pub threads: usize,
     /// Region of the endpoint.
     pub region: String,
-    /// Suffix of hosts that name a bucket as `BUCKET.SUFFIX`. Without it, any host that starts with a bucket's name
-    /// addresses that bucket.
+    /// Suffix of hosts that name a bucket, as in `BUCKET.SUFFIX`. If there is no suffix, any host that starts with the
+    /// name of a bucket addresses this bucket.
     pub virtual_host_suffix: Option<String>,
 }
 
@@ -64,39 +64,39 @@ pub struct CredentialOptions {
     pub access_key: String,
     /// Secret key, which is used for signing.
     pub secret_key: String,
-    /// Token that requests must contain.
+    /// Token that requests must contain. `None` if they need none.
     #[serde(default)]
     pub token: Option<String>,
-    /// Seconds until the pair expires. `None` if it never does.
+    /// Number of seconds until the pair expires. `None` means never.
     #[serde(default)]
     pub expires_in: Option<f64>,
 }
 
-/// Behaviour of a store. All values may change while it runs.
+/// Behaviour of a store. All values may change while the store runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each switches a behaviour of its own")]
 pub struct BehaviourOptions {
-    /// Maximum difference between the time of a signature and the store's clock, in seconds.
+    /// Maximum difference in seconds between the time of a signature and the store's clock.
     pub max_skew: f64,
-    /// Seconds by which the store's clock is ahead of the machine's.
+    /// Number of seconds by which the store's clock is ahead of the machine's.
     pub clock_offset: f64,
-    /// Delay of each listing in seconds.
+    /// Delay of each listing, in seconds.
     pub list_latency: f64,
-    /// Delay of each other request in seconds.
+    /// Delay of all other requests, in seconds.
     pub get_latency: f64,
-    /// Requests per second above which the store replies with 503.
+    /// Number of requests per second above which the store replies with 503.
     pub slow_down_above: Option<f64>,
     /// Keys that cannot be read or written.
     pub deny: BTreeSet<String>,
     /// Whether listings are denied.
     pub deny_lists: bool,
-    /// Keys for which the reply is 200 with an `<Error>` document.
+    /// Keys for which the reply is an `<Error>` document with status 200.
     pub errors_with_200: HashMap<String, ErrorWith200>,
-    /// Number of keys with its prefix after which a listing ends as if there were no more.
+    /// Number of keys that have the prefix after which a listing ends as if there were no more.
     pub truncate_after: Option<u64>,
-    /// Position of a key among those with the prefix, from 1. A page ends at this key, claims that there are more keys,
-    /// but has no token.
+    /// Position of a key among those that have the prefix, from 1. A page ends at this key and claims that there are
+    /// more keys, but has no token.
     pub lose_token_after: Option<u64>,
     /// Whether the second page and its token are repeated forever.
     pub repeat_token: bool,
@@ -104,15 +104,15 @@ pub struct BehaviourOptions {
     pub ignore_start_after: bool,
     /// Checksum to send on request.
     pub checksum: Option<ChecksumName>,
-    /// Whether the whole object's checksum is falsely labelled as a composite of the parts' checksums.
+    /// Whether the checksum of the whole object is falsely labelled as a composite of the checksums of its parts.
     pub composite_checksums: bool,
-    /// Encryption that replies declare.
+    /// Encryption that replies claim to use.
     pub encryption: Option<String>,
-    /// Number of replies with a wrong byte, by key.
+    /// Number of replies whose body contains a wrong byte, by key.
     pub damage: HashMap<String, u32>,
-    /// Number of object and part uploads that fail with 503.
+    /// Number of uploads of objects and parts that fail with 503.
     pub fail_uploads: u64,
-    /// Number of object and part uploads that are reset in the middle of the body.
+    /// Number of uploads of objects and parts that are reset in the middle of the body.
     pub drop_uploads: u64,
     /// Whether `If-None-Match: *` is accepted but ignored.
     pub ignore_conditions: bool,
@@ -166,7 +166,7 @@ pub enum ChecksumName {
 pub struct ErrorWith200 {
     /// Code of the error.
     pub code: String,
-    /// Number of times until replies are correct. `None` means unlimited.
+    /// Number of such replies before the correct ones. `None` means unlimited.
     pub times: Option<u32>,
 }
 

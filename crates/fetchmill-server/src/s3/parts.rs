@@ -1,5 +1,5 @@
-//! Multipart uploads. An upload is created, receives its parts, and is completed or aborted. The object exists only
-//! after completion.
+//! Multipart uploads. An upload is created, receives its parts, and is completed or aborted. The object does not exist
+//! until the upload is completed.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ fn open(store: &Store) -> MutexGuard<'_, Uploads> {
     store.uploads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the upload id in a query.
+/// Returns the upload id from a query.
 fn id(query: &Query) -> String {
     String::from_utf8_lossy(query.get("uploadId").unwrap_or_default()).into_owned()
 }
@@ -42,7 +42,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Adds a part, or replaces the part with the same number.
+    /// Adds a part, replacing any part that has the same number.
     pub(crate) fn put_part(&self, query: &Query, body: &Bytes, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.behaviour.fails_upload() {
             return Err(Failure::new(503, "ServiceUnavailable", "Please reduce your request rate."));
@@ -62,7 +62,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Creates an object from the parts that the body names. Returns whether it did.
+    /// Creates an object from the parts that the body names. Returns whether it did so.
     pub(crate) fn complete(
         &self,
         head: &RequestHead<'_>,
@@ -105,7 +105,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Writes the parts of an upload.
+    /// Writes the list of parts of an upload.
     pub(crate) fn list_parts(&self, query: &Query, reply: &mut Reply<'_>) -> Result<(), Failure> {
         let id = id(query);
         let mut uploads = open(self.store);
@@ -181,7 +181,7 @@ pub(crate) fn list_uploads(
     Ok(())
 }
 
-/// Returns the maximum number of uploads that the client accepts in a page.
+/// Returns how many uploads the client accepts in a page.
 fn uploads_max(query: &Query) -> Result<usize, Failure> {
     let Some(text) = query.get("max-uploads") else { return Ok(LISTED_MAX) };
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<usize>().ok());

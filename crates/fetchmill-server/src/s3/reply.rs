@@ -1,4 +1,4 @@
-//! S3 replies. Each has a date and a number.
+//! S3 replies. Each of them contains a date and a number.
 
 use super::clock;
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use crate::reply::{number, reason};
 pub(crate) const XML: &str = "application/xml";
 pub(crate) const BINARY: &str = "binary/octet-stream";
 
-/// A date in seconds, cached as text. Most replies have the same date as the previous one.
+/// A date in seconds, cached as text. Most replies have the same date as the reply before.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     second: i64,
@@ -25,7 +25,7 @@ impl Date {
     }
 }
 
-/// A reply being written.
+/// A reply that is being written.
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) date: &'a str,
@@ -59,7 +59,7 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds the object's modification time.
+    /// Adds the modification time of the object.
     pub(crate) fn last_modified(&mut self, milliseconds: i64) {
         self.out.extend_from_slice(b"Last-Modified: ");
         self.out.extend_from_slice(self.modified.at(milliseconds).as_bytes());
@@ -87,7 +87,7 @@ impl Reply<'_> {
 
     /// Ends the head of a reply without a body.
     pub(crate) fn empty(&mut self, status: u16) {
-        // 204 must not have a length.
+        // A reply with status 204 must not have a length.
         if status != 204 {
             self.out.extend_from_slice(b"Content-Length: 0\r\n");
         }
@@ -101,13 +101,13 @@ impl Reply<'_> {
         self.out.extend_from_slice(b"Server: AmazonS3\r\n\r\n");
     }
 
-    /// Writes a complete reply with a document.
+    /// Writes a complete reply that contains a document.
     pub(crate) fn document(&mut self, body: &[u8]) {
         self.status(200);
         self.body(XML, body);
     }
 
-    /// Writes a complete reply with a failure.
+    /// Writes a complete reply that contains a failure.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         self.status(failure.status);
         if let Some(region) = &failure.bucket_region {

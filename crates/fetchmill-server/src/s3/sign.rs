@@ -1,6 +1,6 @@
-//! Signature Version 4 in the `Authorization` field: parses a request's claim and computes the correct signature.
+//! Signature Version 4 in the `Authorization` field. Parses the claim of a request and computes the correct signature.
 //!
-//! These are pure functions. `gate` decides who may sign and when.
+//! These functions are pure. `gate` decides who may sign, and when.
 
 use std::cell::RefCell;
 
@@ -12,14 +12,14 @@ use super::uri::{self, Query};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const HEX: &[u8; 16] = b"0123456789abcdef";
-/// Number of derived keys cached per thread, one per day, region and secret.
+/// Number of derived keys that are cached per thread. There is one per day, region and secret.
 const KEYS_MAX: usize = 16;
 
 /// Contents of an `Authorization` field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SignatureClaim<'a> {
     pub(crate) access_key: &'a str,
-    /// Day, as in `20130524`.
+    /// Day, such as `20130524`.
     pub(crate) day: &'a str,
     pub(crate) region: &'a str,
     signed: &'a str,
@@ -48,7 +48,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
             "The authorization header is malformed; it needs Credential, SignedHeaders, Signature.",
         ));
     };
-    // Access keys may contain slashes. The scope follows the fourth slash from the end.
+    // Access keys may contain slashes. The scope starts after the fourth slash from the end.
     let mut scope = credential.rsplitn(5, '/');
     let (end, service) = (scope.next(), scope.next());
     let (Some(region), Some(day), Some(access_key)) = (scope.next(), scope.next(), scope.next()) else {
@@ -62,7 +62,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
     Ok(SignatureClaim { access_key, day, region, signed, signature })
 }
 
-/// Fails if a required field is not signed: the host, and all fields of AWS.
+/// Fails if a required field is not signed. These fields are the host, and all fields of AWS.
 pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
     for (name, _) in head.fields() {
         let is_due = name.eq_ignore_ascii_case(b"host")
@@ -76,7 +76,7 @@ pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -
     Ok(())
 }
 
-/// Appends the canonical request to be signed. `path` is decoded.
+/// Appends the canonical request, over which the signature is computed. `path` is decoded.
 pub(crate) fn canonical(
     head: &RequestHead<'_>,
     path: &[u8],
@@ -109,7 +109,7 @@ pub(crate) fn canonical(
     out.extend_from_slice(content_hash);
 }
 
-/// Appends a value with repeated spaces collapsed.
+/// Appends a value, collapsing repeated spaces.
 fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
     for (position, &byte) in value.iter().enumerate() {
         if byte != b' ' || value.get(position + 1) != Some(&b' ') {
@@ -151,7 +151,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// A signing key and the values from which it was derived.
+/// A signing key, and the values that it was derived from.
 struct DerivedKey {
     secret: String,
     day: String,
@@ -164,7 +164,7 @@ thread_local! {
 }
 
 /// Calls `use_it` with a cached signing key. Deriving a key costs four times as much as verifying a signature, and the
-/// key stays the same all day.
+/// key stays the same for a whole day.
 fn with_key<T>(secret: &str, day: &str, region: &str, use_it: impl FnOnce(&hmac::Key) -> T) -> T {
     KEYS.with_borrow_mut(|keys| {
         let is_it =

@@ -1,4 +1,4 @@
-//! Counters of a store. As in the file server, each thread has its own.
+//! Counters of a store. Each thread has its own, as in the file server.
 
 use serde::Serialize;
 
@@ -6,14 +6,14 @@ use crate::stats::Counter;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a thread, aligned to 128 bytes because processors fetch cache lines in pairs.
+        /// Counters of a thread. They are aligned to 128 bytes, because processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct StoreCounters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
 
-        /// Counters of a store so far.
+        /// Counts of a store so far.
         #[derive(Debug, Clone, Copy, Default, Serialize)]
         pub struct S3Stats {
             $($(#[$doc])* pub $name: u64,)*
@@ -39,7 +39,7 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     connections,
-    /// Requests that were well-formed.
+    /// Well-formed requests.
     requests,
     /// Requests for an object.
     gets,
@@ -59,9 +59,9 @@ counters! {
     deletes,
     /// Replies with 503.
     refused,
-    /// Replies with 403, except those because of the time of the signature.
+    /// Replies with 403, except those due to the time of the signature.
     denied,
-    /// Replies with 403 because of the time of the signature.
+    /// Replies with 403 due to the time of the signature.
     skewed,
     /// Replies that report expired credentials.
     expired,

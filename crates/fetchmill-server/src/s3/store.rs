@@ -1,7 +1,7 @@
-//! Buckets and their objects in memory: objects that were put, and computed objects, which take no memory.
+//! Buckets and their objects, in memory. Objects are either stored or computed, and computed objects take no memory.
 //!
-//! The total size of objects and parts is limited to [`STORE_BYTES_MAX`]. An object that was put hides a computed one
-//! with the same key.
+//! The total size of objects and parts is limited to [`STORE_BYTES_MAX`]. A stored object hides a computed one that has
+//! the same key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use super::sign;
 use super::uploads::Uploads;
 use crate::synthetic;
 
-/// Maximum size of bodies, keys and their overhead: one gibibyte.
+/// Maximum total size of bodies, keys and their overhead: one gibibyte.
 const STORE_BYTES_MAX: u64 = 1 << 30;
 const OBJECT_COST: u64 = 256;
 /// Maximum length of a key, as in AWS.
@@ -25,22 +25,22 @@ const KEY_BYTES_MAX: usize = 1024;
 /// Modification time of computed objects: 2026-01-01.
 const SYNTHETIC_MODIFIED: i64 = 1_767_225_600_000;
 
-/// An object that was put.
+/// A stored object.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) body: Bytes,
-    /// The `ETag` without its quotes.
+    /// The `ETag`, without its quotes.
     pub(crate) etag: String,
     /// Modification time in milliseconds since 1970.
     pub(crate) modified: i64,
 }
 
-/// Returns the MD5 in hexadecimal, which is the `ETag` of an object put in one piece.
+/// Returns the MD5 in hexadecimal. It is the `ETag` of an object that was put in one piece.
 pub(crate) fn etag(body: &[u8]) -> Vec<u8> {
     sign::hex(&Md5::digest(body))
 }
 
-/// Returns `etag` as text.
+/// Returns [`etag`] as text.
 pub(crate) fn etag_text(body: &[u8]) -> String {
     String::from_utf8(etag(body)).unwrap_or_default()
 }
@@ -68,7 +68,7 @@ impl ComputedObjects {
         key
     }
 
-    /// Returns the first index whose key is at or after a bound. Keys are in the order of their indexes.
+    /// Returns the first index whose key is at or after a bound. Keys are in the same order as their indexes.
     fn first(&self, bound: Bound<&[u8]>) -> u64 {
         let mut key = Vec::new();
         let (mut low, mut high) = (0, self.count);
@@ -89,7 +89,7 @@ impl ComputedObjects {
         low
     }
 
-    /// Appends the body of a key. As in the file server, it is computed from the name after the prefix.
+    /// Appends the body of a key. It is computed from the name after the prefix, as in the file server.
     fn body(&self, key: &str, out: &mut Vec<u8>) {
         synthetic::append_body(&key[self.prefix.len()..], 0..self.size as u64, out);
     }
@@ -105,10 +105,10 @@ pub(crate) struct Bucket {
     objects: RwLock<BTreeMap<Vec<u8>, Arc<Object>>>,
 }
 
-/// An object found under a key.
+/// An object that was found under a key.
 pub(crate) enum StoredObject {
     Put(Arc<Object>),
-    /// A computed object, with its body in the buffer.
+    /// A computed object, whose body is in the buffer.
     Computed,
 }
 
@@ -120,11 +120,11 @@ pub(crate) struct ListedObject<'a> {
     pub(crate) modified: i64,
 }
 
-/// Next step of a walk over keys.
+/// What a walk over keys does next.
 pub(crate) enum KeyWalk {
     Next,
     Stop,
-    /// Continue at the first key that is at or after this one.
+    /// Continue at the first key that is not before this one.
     To(Vec<u8>),
 }
 
@@ -143,7 +143,7 @@ impl Bucket {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds an object. Appends the body to the buffer if it is computed.
+    /// Finds an object. If it is computed, appends its body to the buffer.
     pub(crate) fn get(&self, key: &str, buffer: &mut Vec<u8>) -> Option<StoredObject> {
         if let Some(object) = self.read().get(key.as_bytes()) {
             return Some(StoredObject::Put(Arc::clone(object)));
@@ -166,7 +166,7 @@ impl Bucket {
         }
     }
 
-    /// Returns all objects that were put.
+    /// Returns all stored objects.
     pub(crate) fn objects(&self) -> Vec<(String, Bytes)> {
         let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         self.read().iter().map(|(key, object)| (text(key), object.body.clone())).collect()
@@ -201,7 +201,7 @@ impl Bucket {
                     (_, Some(key)) => {
                         computed.start += 1;
                         body.clear();
-                        // Names consist of digits and a text prefix.
+                        // Names consist of digits and a prefix that is text.
                         self.computed.body(std::str::from_utf8(key).unwrap_or_default(), &mut body);
                         let (size, etag) = (body.len() as u64, etag(&body));
                         visit(&ListedObject { key, size, etag: &etag, modified: SYNTHETIC_MODIFIED })
@@ -230,7 +230,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Adds a bucket, or replaces the one with the same name.
+    /// Adds a bucket, replacing any bucket that has the same name.
     pub(crate) fn add_bucket(&self, bucket: Bucket) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = buckets.insert(bucket.name.clone(), Arc::new(bucket)) {
@@ -243,7 +243,7 @@ impl Store {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Returns the bucket whose name the host starts with.
+    /// Returns the bucket with whose name the host starts.
     pub(crate) fn bucket_of_host(&self, host: &str) -> Option<String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let is_it =
@@ -251,7 +251,7 @@ impl Store {
         buckets.keys().filter(is_it).max_by_key(|name| name.len()).cloned()
     }
 
-    /// Puts an object atomically. With `once`, fails if the key exists.
+    /// Stores an object atomically. If `once` is set, fails if the key exists.
     pub(crate) fn put(&self, bucket: &Bucket, key: &str, object: Object, once: bool) -> Result<(), Failure> {
         check_key(key)?;
         let cost = cost(key.len(), object.body.len());
@@ -267,7 +267,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an object that was put, if there is one.
+    /// Removes a stored object, if there is one.
     pub(crate) fn delete(&self, bucket: &Bucket, key: &str) {
         if let Some(old) = bucket.write().remove(key.as_bytes()) {
             self.release(cost(key.len(), old.body.len()));
@@ -283,13 +283,13 @@ impl Store {
         Ok(())
     }
 
-    /// Returns reserved bytes to the store's capacity.
+    /// Gives reserved bytes back to the store's capacity.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// Rejects keys that AWS rejects.
+/// Rejects the keys that AWS rejects.
 pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Failure::new(400, "KeyTooLongError", "Your key is too long"));
@@ -297,7 +297,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how many bytes an object counts for.
+/// Returns how many bytes of the capacity an object uses.
 pub(crate) const fn cost(key: usize, body: usize) -> u64 {
     key as u64 + body as u64 + OBJECT_COST
 }

@@ -1,4 +1,4 @@
-//! Multipart uploads until they are completed or aborted.
+//! Multipart uploads that are neither completed nor aborted.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use super::sign;
 /// Maximum number of open uploads.
 const OPEN_MAX: usize = 5000;
 const PARTS_MAX: u32 = 10_000;
-/// Minimum size in bytes of every part except the last, as in AWS.
+/// Minimum size in bytes of every part except the last one, as in AWS.
 const PART_BYTES_MIN: usize = 5 * 1024 * 1024;
 
 /// A part of an upload.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) body: Bytes,
-    /// The `ETag` without its quotes.
+    /// The `ETag`, without its quotes.
     pub(crate) etag: String,
     /// Modification time in milliseconds since 1970.
     pub(crate) modified: i64,
@@ -29,7 +29,7 @@ pub(crate) struct Part {
 pub(crate) struct Upload {
     pub(crate) bucket: String,
     pub(crate) key: String,
-    /// Start time in milliseconds since 1970.
+    /// When the upload was started, in milliseconds since 1970.
     pub(crate) started: i64,
     pub(crate) parts: BTreeMap<u32, Part>,
 }
@@ -40,8 +40,8 @@ impl Upload {
         self.parts.values().map(|part| part.body.len() as u64).sum()
     }
 
-    /// Joins the named parts into one body. Returns it with its `ETag`: the MD5 of the parts' MD5s, and the number of
-    /// parts.
+    /// Joins the named parts into one body. Returns the body and its `ETag`, which consists of the MD5 of the MD5s of
+    /// the parts, and the number of parts.
     pub(crate) fn assemble(&self, named: &[(u32, String)]) -> Result<(Bytes, String), Failure> {
         if named.is_empty() {
             return Err(Failure::new(400, "MalformedXML", "You must specify at least one part"));
@@ -80,7 +80,7 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
-    /// Opens an upload. Returns its id.
+    /// Opens an upload and returns its id.
     pub(crate) fn start(&mut self, bucket: &str, key: &str, now: i64) -> Result<String, Failure> {
         if self.open.len() >= OPEN_MAX {
             return Err(Failure::too_large("This store allows at most 5,000 open uploads."));
@@ -93,14 +93,14 @@ impl Uploads {
         Ok(id)
     }
 
-    /// Returns the upload with an id, if it belongs to this key.
+    /// Returns the upload with this id, if it belongs to this key.
     pub(crate) fn get(&mut self, id: &str, bucket: &str, key: &str) -> Result<&mut Upload, Failure> {
         let is_its = |upload: &&mut Upload| upload.bucket == bucket && upload.key == key;
         self.open.get_mut(id).filter(is_its).ok_or_else(|| Failure::no_such_upload(id))
     }
 }
 
-/// Reads the number of a part.
+/// Parses the number of a part.
 pub(crate) fn part_number(text: &[u8]) -> Result<u32, Failure> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.filter(|number| (1..=PARTS_MAX).contains(number)).ok_or_else(|| {

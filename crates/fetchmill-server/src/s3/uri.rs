@@ -1,6 +1,7 @@
-//! Percent escapes in the forms of signatures and listings, and queries.
+//! Percent escapes, in the forms that signatures and listings use, and queries.
 
-/// Decodes percent escapes once. With `plus`, a `+` is a space, as in queries. Returns false if an escape is malformed.
+/// Decodes percent escapes once. If `plus` is set, a `+` is a space, as in queries. Returns `false` if an escape is
+/// malformed.
 pub(crate) fn decode(text: &[u8], plus: bool, out: &mut Vec<u8>) -> bool {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -33,7 +34,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Encodes text for signatures. Everything is escaped except letters, digits, `-._~` and, in a path, `/`.
+/// Encodes text for signatures. Escapes everything except letters, digits, `-._~` and, in a path, `/`.
 pub(crate) fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
     out.reserve(text.len());
     for &byte in text {
@@ -45,7 +46,7 @@ pub(crate) fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes a key for `encoding-type=url`. A space becomes `+`. `/` and `*` are kept.
+/// Encodes a key for `encoding-type=url`. A space becomes `+`, and `/` and `*` stay as they are.
 pub(crate) fn encode_key(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len());
     for &byte in text {
@@ -58,12 +59,12 @@ pub(crate) fn encode_key(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The parameters of a query, decoded.
+/// The decoded parameters of a query.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Query {
-    /// Reads the text after the `?`. `None` if an escape is malformed.
+    /// Parses the text after the `?`. `None` if an escape is malformed.
     pub(crate) fn parse(text: &[u8]) -> Option<Query> {
         let mut parameters = Vec::new();
         for parameter in text.split(|byte| *byte == b'&').filter(|parameter| !parameter.is_empty()) {
@@ -88,7 +89,7 @@ impl Query {
         self.get(name).is_some()
     }
 
-    /// Appends the query encoded and sorted, as in signatures.
+    /// Appends the query in the form that signatures use, encoded and sorted.
     pub(crate) fn canonical(&self, out: &mut Vec<u8>) {
         let encoded = |text: &[u8]| {
             let mut encoded = Vec::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! State of a store's thread, and its answers to requests. It converts a head and a body to the bytes of the reply,
-//! without I/O on the connection.
+//! The state of a store's thread, and its answers to requests. Converts a head and a body to the bytes of the reply.
+//! Does no I/O on the connection.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,17 +25,17 @@ use super::uri::{self, Query};
 use super::xml;
 use crate::hash;
 
-/// State shared by all threads.
+/// State that all threads share.
 #[derive(Debug)]
 pub(crate) struct StoreState {
     pub(crate) store: Store,
     behaviour: RwLock<Arc<StoreBehaviour>>,
     pub(crate) region: String,
     pub(crate) suffix: Option<String>,
-    /// Host and port in error replies.
+    /// Host and port that error replies contain.
     pub(crate) endpoint: String,
     counters: Vec<StoreCounters>,
-    /// Counts before the last reset.
+    /// Counts up to the last reset.
     before: Mutex<S3Stats>,
 }
 
@@ -74,7 +74,7 @@ impl StoreState {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = S3Stats::sum(self.counters.iter());
     }
 
-    /// Returns the bucket and key in a decoded path.
+    /// Returns the bucket and the key in a decoded path.
     fn place<'a>(&self, head: &RequestHead<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
         let path = path.get(1..).unwrap_or_default();
         if let Some(bucket) = self.bucket_of_host(head) {
@@ -98,10 +98,10 @@ impl StoreState {
     }
 }
 
-/// Facts about a request that are determined before it is answered.
+/// What is determined about a request before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
-    /// Time of arrival in milliseconds since 1970.
+    /// When the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) delay: Duration,
     /// Whether to reset the connection in the middle of the body.
@@ -115,7 +115,7 @@ pub(crate) struct StoreWorker {
     replies: AtomicU64,
 }
 
-/// Buffers reused by consecutive requests.
+/// Buffers that consecutive requests reuse.
 #[derive(Default)]
 struct StoreScratch {
     path: Vec<u8>,
@@ -137,7 +137,7 @@ impl StoreWorker {
         &self.shared.counters[self.position]
     }
 
-    /// Returns a request's time of arrival, delay and fault.
+    /// Determines when a request arrived, and its delay and fault.
     pub(crate) fn arrive(&self, head: &RequestHead<'_>) -> Arrival {
         let behaviour = self.shared.behaviour();
         let options = &behaviour.options;
@@ -168,7 +168,7 @@ impl StoreWorker {
         });
     }
 
-    /// Appends the reply to something that is not an S3 request. The connection then ends.
+    /// Appends the reply to something that is not an S3 request. The connection ends after that.
     pub(crate) fn refuse(&self, failure: &Failure, out: &mut Vec<u8>) {
         let date = clock::http(clock::now(self.shared.behaviour().options.clock_offset));
         self.reply((false, false), &date, &mut Date::default(), out).failure(failure);
@@ -298,7 +298,7 @@ impl StoreWorker {
     }
 }
 
-/// Writes the region of a bucket for `?location`. The element is empty for the oldest region.
+/// Writes the region of a bucket for `?location`. For the oldest region, the element is empty.
 fn location(bucket: &Bucket, reply: &mut Reply<'_>) {
     let mut out = Vec::new();
     xml::root("LocationConstraint", &mut out);

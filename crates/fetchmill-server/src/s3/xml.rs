@@ -1,11 +1,11 @@
-//! XML that S3 writes, and the few elements that S3 reads.
+//! The XML that S3 writes, and the few elements that it reads.
 
 use super::uri;
 
 /// Start of every document.
 pub(crate) const DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 
-/// Appends the start of a document that is not an error, with its root element.
+/// Appends the start of a document that is not an error, including its root element.
 pub(crate) fn root(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(DECLARATION);
     out.extend_from_slice(b"<");
@@ -34,7 +34,7 @@ pub(crate) fn element(name: &str, text: impl AsRef<[u8]>, out: &mut Vec<u8>) {
     close(name, out);
 }
 
-/// Appends an element with a key, encoded if the client has requested it.
+/// Appends an element that contains a key. The key is encoded if the client requested this.
 pub(crate) fn key(name: &str, key: &[u8], encoded: bool, out: &mut Vec<u8>) {
     open(name, out);
     if encoded {
@@ -45,7 +45,7 @@ pub(crate) fn key(name: &str, key: &[u8], encoded: bool, out: &mut Vec<u8>) {
     close(name, out);
 }
 
-/// Appends text. Control characters become references, even those that XML 1.0 cannot express, as in S3.
+/// Appends text. As in S3, control characters become references, even those that XML 1.0 cannot express.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     if !text.iter().any(|byte| matches!(byte, b'&' | b'<' | b'>' | b'"' | 0..0x20)) {
         out.extend_from_slice(text);
@@ -63,7 +63,8 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the numbers and `ETag`s of the parts in the body of a completion. `None` if it is not such a document.
+/// Returns the numbers and `ETag`s of the parts in a request that completes an upload. `None` if the body is not such a
+/// document.
 pub(crate) fn parts(body: &[u8]) -> Option<Vec<(u32, String)>> {
     let text = std::str::from_utf8(body).ok()?;
     let inner = between(text, "<CompleteMultipartUpload", "</CompleteMultipartUpload>")?.0;
@@ -79,7 +80,7 @@ pub(crate) fn parts(body: &[u8]) -> Option<Vec<(u32, String)>> {
     Some(parts)
 }
 
-/// Returns the text between two markers, and the text after the second one.
+/// Returns the text between two markers, and the text after the second marker.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<(&'a str, &'a str)> {
     text.split_once(start)?.1.split_once(end)
 }

@@ -1,17 +1,17 @@
-//! Addresses of hosts. Every behaviour has its own network, 127.77.N.0/24. So the address of a connection determines
-//! its behaviour before the first byte has arrived.
+//! Addresses of hosts. Every behaviour has a network of its own, 127.77.N.0/24. So the address of a connection
+//! determines its behaviour even before the first byte arrives.
 
 use std::net::Ipv4Addr;
 
 use super::behaviour::{Behaviour, Host};
 
-/// Second byte of all addresses, far from 127.0.0.1, where other programs listen.
+/// Second byte of all addresses. It is far from 127.0.0.1, where other programs listen.
 const NETWORK: u8 = 77;
-/// Number of addresses of a host with many.
+/// Number of addresses of a `many` host.
 pub(super) const MANY: u8 = 30;
 /// Maximum number of addresses of a behaviour: the last byte of an address, without 0 and 255.
 pub(super) const ADDRESSES_MAX: u8 = 254;
-/// Factor by which rare behaviours have fewer addresses, because each address costs two listeners.
+/// Rare behaviours have fewer addresses by this factor, because each address costs two listeners.
 const RARE: u8 = 8;
 /// Address that a public name must not point to. A world never sends anything there.
 pub(super) const PRIVATE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
@@ -25,7 +25,7 @@ pub(super) fn count(behaviour: Behaviour, addresses: u8) -> u8 {
     }
 }
 
-/// Returns the address of a behaviour at a position, counted from zero.
+/// Returns the address of a behaviour at a position, counted from 0.
 pub(super) fn address(behaviour: Behaviour, position: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, NETWORK, behaviour as u8 + 1, position + 1)
 }
@@ -36,7 +36,7 @@ pub(super) fn all(behaviour: Behaviour, addresses: u8) -> impl Iterator<Item = I
 }
 
 impl Host {
-    /// Returns the address of the host in 127.0.0.0/8, if common behaviours have `addresses` addresses.
+    /// Returns the address of the host in 127.0.0.0/8. `addresses` is the number of addresses of common behaviours.
     pub fn address(self, addresses: u8) -> Ipv4Addr {
         let all = u64::from(count(self.behaviour, addresses));
         address(self.behaviour, (self.number % all) as u8)

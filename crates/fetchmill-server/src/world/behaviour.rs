@@ -1,5 +1,5 @@
-//! Behaviours of hosts, and host names of the form `<behaviour>-<number>.test`. There is no table of hosts, because a
-//! name contains all information.
+//! Behaviours of hosts, and host names of the form `<behaviour>-<number>.test`. There is no table of hosts, because the
+//! name says everything about a host.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ macro_rules! behaviours {
             /// All behaviours.
             pub const ALL: &[Behaviour] = &[$(Behaviour::$variant),*];
 
-            /// Returns the behaviour's name, as used in host names.
+            /// Returns the name of the behaviour, as it appears in host names.
             pub fn name(self) -> &'static str {
                 match self { $(Behaviour::$variant => $name,)* }
             }
@@ -35,7 +35,7 @@ macro_rules! behaviours {
 behaviours! {
     /// 200 with a small page that contains the host's name.
     Good = "good",
-    /// Like `good`, after up to a third of the timeout.
+    /// Like `good`, but takes up to a third of the timeout.
     Slow = "slow",
     /// The lookup answers that the name does not exist.
     Nxdomain = "nxdomain",
@@ -49,11 +49,11 @@ behaviours! {
     Slowdns = "slowdns",
     /// Three aliases, the last of which points to the good host with the same number.
     Cname = "cname",
-    /// Thirty addresses, all good. They do not fit into a datagram without EDNS.
+    /// Thirty addresses, all of them good. They do not fit into a datagram without EDNS.
     Many = "many",
     /// The lookup is truncated over UDP and complete over TCP.
     Tc = "tc",
-    /// An IPv6 address that refuses, and a good IPv4 address.
+    /// An IPv6 address that refuses connections, and a good IPv4 address.
     Dual = "dual",
     /// Lookups alternate between a good address and 127.255.255.254.
     Rebind = "rebind",
@@ -81,7 +81,7 @@ behaviours! {
     Downgrade = "downgrade",
     /// Sends the head immediately, and then one byte of the body per second.
     Trickling = "trickling",
-    /// The request is read and never answered.
+    /// The request is read but never answered.
     Stalling = "stalling",
     /// Sends half a head, and then nothing.
     Halfhead = "halfhead",
@@ -132,7 +132,7 @@ impl Behaviour {
         )
     }
 
-    /// Returns whether many hosts of a world have this behaviour. Such behaviours have the most addresses.
+    /// Returns whether many hosts of a world have this behaviour. Such behaviours have more addresses than the others.
     pub(super) fn is_common(self) -> bool {
         matches!(self, Behaviour::Good | Behaviour::Slow | Behaviour::Dead | Behaviour::Refusing)
     }
@@ -148,7 +148,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Parses a name in any case, with or without a trailing dot. `None` if it is not a host's name.
+    /// Parses a name in any case, with or without a trailing dot. `None` if it is not the name of a host.
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let (behaviour, number) = name.strip_suffix(ZONE)?.strip_suffix('.')?.split_once('-')?;

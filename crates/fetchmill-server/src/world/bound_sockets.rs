@@ -1,4 +1,4 @@
-//! Binds all addresses of a world before anything runs, at ports that are free at all of them.
+//! Binds all addresses of a world before anything runs, at ports that are free at all of the addresses.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -14,7 +14,7 @@ use crate::error::Error;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Maximum number of tries, because a port that is free at one address may be taken at another.
+/// Maximum number of tries. A port that is free at one address may be taken at another one.
 const TRIES: usize = 20;
 /// Size of the receive buffer for datagrams in bytes. The kernel may allow less.
 const DATAGRAMS: usize = 4 << 20;
@@ -33,7 +33,7 @@ pub(super) struct BoundSockets {
     pub(super) serving: Vec<BoundSocket>,
     pub(super) datagrams: UdpSocket,
     pub(super) streams: TcpListener,
-    /// Sockets that are only kept open: hosts that do not answer, and the port that must refuse.
+    /// Sockets that are only kept open. They are hosts that do not answer, and the port that must refuse connections.
     pub(super) held: Vec<Socket>,
 }
 
@@ -58,7 +58,7 @@ impl BoundSockets {
         self.datagrams.local_addr()
     }
 
-    /// Binds all hosts of a scheme. Returns their port.
+    /// Binds all hosts of a scheme and returns their port.
     fn hosts(&mut self, options: &WorldOptions, scheme: Scheme, port: u16) -> Result<u16, Error> {
         let first = address(Behaviour::Good, 0);
         let (port, serving, held) =
@@ -69,7 +69,7 @@ impl BoundSockets {
     }
 }
 
-/// Binds at `port`, or at any suitable port.
+/// Binds at `port`. If it is 0, finds a suitable port.
 fn at_a_free_port<T>(host: Ipv4Addr, port: u16, bind: impl Fn(u16) -> io::Result<T>) -> Result<T, Error> {
     let failed = |source| Error::Listen { host: host.to_string(), port, source };
     for _ in 1..TRIES {
@@ -91,7 +91,7 @@ fn name_server(port: u16) -> io::Result<(UdpSocket, TcpListener)> {
     Ok((socket, streams.into()))
 }
 
-/// Binds all addresses of a scheme. Returns their port.
+/// Binds all addresses of a scheme and returns their port.
 fn all_hosts(addresses: u8, scheme: Scheme, port: u16) -> io::Result<(u16, Vec<BoundSocket>, Vec<Socket>)> {
     let first = listen(address(Behaviour::Good, 0), port, BACKLOG)?;
     let port = first.local_addr()?.as_socket().map_or(port, |address| address.port());
@@ -116,7 +116,7 @@ fn all_hosts(addresses: u8, scheme: Scheme, port: u16) -> io::Result<(u16, Vec<B
     Ok((port, serving, held))
 }
 
-/// Keeps other programs from listening at the IPv6 address that must refuse. `None` if there is no IPv6.
+/// Keeps other programs from listening at the IPv6 address that must refuse connections. `None` if there is no IPv6.
 fn refusing(port: u16) -> io::Result<Option<Socket>> {
     let Ok(socket) = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)) else { return Ok(None) };
     match socket.bind(&SocketAddr::from((Ipv6Addr::LOCALHOST, port)).into()) {

@@ -1,7 +1,8 @@
 //! Certificates of an authority that is created with the world, and of an unknown authority.
 //!
-//! Every host gets its own certificate, because clients refuse wildcards for a whole top-level domain. A certificate is
-//! created on request and never kept, to avoid a table of a million hosts. All certificates have the same key.
+//! Every host has a certificate of its own, because clients reject wildcards for a whole top-level domain. A
+//! certificate is created on request and never kept, so that no table of a million hosts is needed. All certificates
+//! have the same key.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub(super) struct Acceptors {
 }
 
 impl Acceptors {
-    /// Creates the acceptors. Returns them with the authority's certificate in PEM.
+    /// Creates the acceptors. Returns them with the certificate of the authority, as PEM.
     pub(super) fn new() -> CertificateResult<(Self, String)> {
         let known = Arc::new(Authority::new("fetchmill test world")?);
         let unknown = Arc::new(Authority::new("nobody")?);
@@ -68,8 +69,8 @@ impl Acceptors {
     }
 }
 
-/// Creates an acceptor without tickets and sessions. Every connection has a full handshake, as with hosts that are
-/// visited once.
+/// Creates an acceptor without tickets and sessions. Every connection needs a full handshake, as with hosts that are
+/// visited only once.
 fn acceptor(maker: CertificateMaker, protocol: &[u8]) -> CertificateResult<TlsAcceptor> {
     let kx_groups = vec![aws_lc_rs::kx_group::X25519, aws_lc_rs::kx_group::SECP256R1];
     let provider = CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() };

@@ -1,4 +1,4 @@
-//! Handling of a connection before HTTP: it is accepted, closed, ignored, or passed to TLS.
+//! What happens to a connection before HTTP: it is accepted, closed, ignored, or passed to TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use super::http2;
 use super::state::{Scheme, WorldState};
 use super::stats::CountedConnection;
 
-/// Pause after a failed accept. The process then has no descriptors left, so an immediate retry would only waste CPU
-/// time.
+/// Pause after a failed accept. The process is out of descriptors, so retrying immediately would only waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Size of the buffer for a `ClientHello`. It is on the heap, because otherwise the task of every connection would need
-/// the memory.
+/// Size of the buffer for a `ClientHello`. The buffer is on the heap. Otherwise the task of every connection would need
+/// its memory.
 const GREETING: usize = 4096;
 
 /// Accepts connections forever at an address of a behaviour.
@@ -41,10 +40,10 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves a connection. If it breaks, the client has gone away, so errors are ignored.
+/// Serves a connection. Errors are ignored: if the connection breaks, the client has gone away.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
-    // Ignore an error, because it would only make replies slower.
+    // An error here would only make replies slower.
     let _ = stream.set_nodelay(true);
     let site = Site { shared: &shared, behaviour, scheme };
     let _ = match (behaviour, scheme) {
@@ -57,9 +56,9 @@ async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared
     };
 }
 
-/// Answers a TLS greeting as servers of plain HTTP do.
+/// Answers the start of a TLS handshake as servers of plain HTTP do.
 async fn refuse_tls(stream: &mut TcpStream) -> io::Result<()> {
-    // Read the whole greeting, because unread bytes would turn the end into a reset.
+    // Read the whole `ClientHello`, because unread bytes would turn the end of the connection into a reset.
     let _ = stream.read(&mut vec![0; GREETING]).await?;
     stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await?;
     stream.shutdown().await?;

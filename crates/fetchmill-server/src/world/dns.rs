@@ -1,4 +1,4 @@
-//! The name server, with UDP and TCP at the same port.
+//! The name server, which uses UDP and TCP at the same port.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,11 +16,11 @@ use crate::hash;
 
 /// Maximum size of a query in bytes: one name and an extension.
 const QUERY_MAX: usize = 4096;
-/// Number of datagrams that are answered before other tasks run.
+/// Number of datagrams to answer before other tasks run.
 const TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides which datagrams are lost: a share of them, the same ones for the same seed.
+/// Decides which datagrams are lost: a share of them, which is the same for the same seed.
 pub(super) struct DatagramLoss {
     share: f64,
     seed: u64,
@@ -58,7 +58,7 @@ pub(super) async fn serve_datagrams(
             let answer = names.borrow_mut().answer(&query[..length], QueryTransport::Datagram);
             let Some(DnsAnswer { bytes, delay }) = answer else { continue };
             if delay.is_zero() {
-                // A client that does not receive the answer sends its query again.
+                // If the client does not receive the answer, it repeats its query.
                 let _ = socket.send_to(&bytes, client).await;
             } else {
                 let socket = Rc::clone(&socket);

@@ -1,4 +1,4 @@
-//! Heads of requests, as far as hosts need them. Requests have no body here.
+//! Heads of requests, parsed as far as hosts need. Requests have no body here.
 
 use std::io;
 
@@ -14,7 +14,7 @@ const READ_SIZE: usize = 2 * 1024;
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SiteRequest {
-    /// Whether the reply must have no body: the method is HEAD.
+    /// Whether the reply must not have a body, because the method is HEAD.
     pub(super) is_bodiless: bool,
     pub(super) path: String,
     /// The name in `Host`, without the port.
@@ -44,13 +44,13 @@ impl SiteRequest {
         Some(head)
     }
 
-    /// Returns the requested host. `None` if the name is not the name of a host.
+    /// Returns the requested host. `None` if the name is not that of a host.
     pub(super) fn host(&self) -> Option<Host> {
         Host::parse(&self.name)
     }
 }
 
-/// Received bytes of a connection that are not parsed yet.
+/// Bytes that a connection has received but not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct RequestReader {
     bytes: Vec<u8>,

@@ -13,30 +13,30 @@ use super::stats::CountedConnection;
 
 /// Number of redirects of a `faraway` host.
 const HOPS: u32 = 30;
-/// Length in bytes announced by `trickling` and `truncated`.
+/// Length in bytes that `trickling` and `truncated` hosts announce.
 const ANNOUNCED: usize = 1000;
 const HUGE_HEAD: usize = 1 << 20;
 const BIG_BODY: usize = 10 << 20;
 const PIECE: [u8; 16 * 1024] = [b'.'; 16 * 1024];
 const TRICKLE: Duration = Duration::from_secs(1);
 
-/// Ways in which a connection ends.
+/// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// A normal close of TCP and TLS.
+    /// TCP and TLS are closed normally.
     Closed,
-    /// A reset.
+    /// The connection is reset.
     Reset,
 }
 
-/// Next state of a connection after a reply.
+/// What a connection does after a reply.
 enum AfterReply {
     Request,
     Close,
     Reset,
 }
 
-/// The place where a request arrived.
+/// Where a request arrived.
 pub(super) struct Site<'a> {
     pub(super) shared: &'a WorldState,
     pub(super) behaviour: Behaviour,
@@ -103,7 +103,7 @@ impl Site<'_> {
             }
             _ => return whole(stream, &self.reply(head, host)).await,
         }
-        // The started reply never ends.
+        // The reply has started but never ends.
         wait(stream).await.map(|_| AfterReply::Close)
     }
 
@@ -130,7 +130,7 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the redirect of a host.
+    /// Returns where a host redirects to.
     fn location(&self, head: &SiteRequest, host: Option<Host>) -> Option<(&'static str, String)> {
         let (http, https) = (self.shared.http_port, self.shared.https_port);
         let found = |location: String| Some(("302 Found", location));
@@ -206,7 +206,7 @@ async fn big(stream: &mut (impl AsyncWrite + Unpin), head: &SiteRequest) -> io::
     Ok(AfterReply::Request)
 }
 
-/// Sends one byte per second, but never the last one.
+/// Sends one byte per second, but never sends the last one.
 async fn trickle(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     send(stream, format!("HTTP/1.1 200 OK\r\nContent-Length: {ANNOUNCED}\r\n\r\n").as_bytes()).await?;
     for _ in 1..ANNOUNCED {

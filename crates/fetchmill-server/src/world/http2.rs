@@ -1,4 +1,4 @@
-//! Replies of hosts over HTTP/2: a page for every request.
+//! Replies of hosts over HTTP/2, which are a page for every request.
 
 use std::io;
 
@@ -24,7 +24,7 @@ where
     Ok(())
 }
 
-/// Queues the reply. The connection sends it when it is polled again.
+/// Queues the reply. The connection sends it when it is polled the next time.
 fn answer(
     request: &Request<RecvStream>,
     mut response: SendResponse<Bytes>,

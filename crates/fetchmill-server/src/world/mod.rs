@@ -56,12 +56,12 @@ use names::WorldNames;
 use state::WorldState;
 use stats::WorldCounters;
 
-/// A running world, which ends when it is stopped or dropped.
+/// A running world. It ends when it is stopped or dropped.
 pub struct World {
     dns: SocketAddr,
     ca_pem: String,
     shared: Arc<WorldState>,
-    /// Signals the threads to end when dropped.
+    /// Tell the threads to end when dropped.
     stops: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Socket>,
@@ -165,10 +165,10 @@ impl World {
         let (ready, started) = mpsc::channel();
         let body = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            // If there is no runtime, the channel closes.
+            // If there is no runtime, the channel is closed.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
-                // The thread that starts the world waits for this.
+                // The thread that starts the world is waiting for this.
                 let _ = ready.send(serve(places, name_server, &shared));
                 let _ = stopped.await;
             });
@@ -184,7 +184,7 @@ impl Drop for World {
     fn drop(&mut self) {
         self.stops.clear();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has also ended.
+            // A thread that panicked has ended as well.
             let _ = thread.join();
         }
         self.held.clear();

@@ -1,4 +1,4 @@
-//! Answers of the name server: converts a query's bytes to the answer's bytes, without I/O.
+//! Answers of the name server. Converts the bytes of a query to the bytes of the answer, without I/O.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,12 +18,14 @@ use crate::hash;
 
 /// Time to live of answers in seconds.
 const TTL: u32 = 300;
-/// Time to live in seconds of negative and changing answers.
+/// Time to live of negative answers and of answers that change, in seconds.
 const SHORT_TTL: u32 = 1;
-/// Maximum size of a datagram if the client does not announce one (RFC 1035), and upper limit if it does (RFC 9715).
+/// Maximum size of a datagram if the client does not announce one (RFC 1035). If it does, this is the upper limit (RFC
+/// 9715).
 const DATAGRAM: usize = 512;
 const DATAGRAM_MAX: usize = 1232;
-/// Maximum number of remembered hosts with changing addresses. At 8 bytes each, with spare capacity, they take 32 MiB.
+/// Maximum number of hosts with changing addresses that are remembered. At 8 bytes each, with spare capacity, they take
+/// 32 MiB.
 const REBIND_MAX: usize = 1 << 21;
 /// Names between an alias and its host.
 const ALIASES: [&str; 2] = ["first", "second"];
@@ -51,7 +53,7 @@ pub(super) struct WorldNames {
     addresses: u8,
     delay: Duration,
     seed: u64,
-    /// Numbers of hosts whose next address is not public.
+    /// Numbers of the hosts whose next address is not public.
     rebound: HashSet<u64>,
 }
 
@@ -60,7 +62,7 @@ impl WorldNames {
         WorldNames { counters: Arc::clone(counters), addresses, delay, seed, rebound: HashSet::new() }
     }
 
-    /// Answers a query. `None` if it is not answered.
+    /// Answers a query. `None` if the query is not to be answered.
     pub(super) fn answer(&mut self, query: &[u8], way: QueryTransport) -> Option<DnsAnswer> {
         let query = Message::from_slice(query).ok().filter(|query| !query.header().qr())?;
         let question = query.sole_question().ok()?;
@@ -108,7 +110,7 @@ impl WorldNames {
         }
     }
 
-    /// Adds a host's records to an answer. Returns the number of addresses.
+    /// Adds the records of a host to an answer. Returns the number of addresses.
     fn records(
         &mut self,
         builder: &mut AnswerBuilder<AnswerBuffer>,
@@ -150,7 +152,7 @@ impl WorldNames {
         Ok(found.len())
     }
 
-    /// Alternates between the good address and the other one, starting with the good one.
+    /// Alternates between the good address and the private one, starting with the good one.
     fn rebound(&mut self, host: Host) -> Ipv4Addr {
         if self.rebound.remove(&host.number) {
             return PRIVATE;
@@ -180,7 +182,7 @@ fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<AnswerBuff
     Ok(builder)
 }
 
-/// Adds the record with the lifetime of a negative answer, and an extension if the client sent one.
+/// Adds the record with the lifetime of a negative answer. Also adds an EDNS record if the client sent one.
 fn end(
     query: &Message<[u8]>,
     builder: AnswerBuilder<AnswerBuffer>,
@@ -203,14 +205,14 @@ fn end(
     Ok(builder.finish().into_target())
 }
 
-/// Returns a truncated answer, so that the client retries over TCP.
+/// Returns a truncated answer, which makes the client retry over TCP.
 fn truncated(query: &Message<[u8]>) -> Result<Vec<u8>, PushError> {
     let mut builder = start(query, Rcode::NOERROR)?;
     builder.header_mut().set_tc(true);
     end(query, builder, false)
 }
 
-/// Adds three aliases to an answer. Returns the name that the last one points to.
+/// Adds three aliases to an answer. Returns the name that the last alias points to.
 fn aliases(
     builder: &mut AnswerBuilder<AnswerBuffer>,
     name: &ParsedName<&[u8]>,

@@ -1,4 +1,4 @@
-//! Options of a world in JSON, and their validation.
+//! Options of a world as JSON, and their validation.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::options::refuse;
 
 const THREADS_MAX: usize = 64;
-/// Maximum number of seconds, which is one hour. A larger number is a mistake.
+/// Maximum number of seconds, which is one hour. A larger number must be a mistake.
 const SECONDS_MAX: f64 = 3600.0;
 /// Maximum delay, which is one minute in milliseconds.
 const DNS_DELAY_MAX: u64 = 60_000;
@@ -19,23 +19,23 @@ const DNS_DELAY_MAX: u64 = 60_000;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldOptions {
-    /// HTTP port, which is the same at all addresses. 0, the default, picks a free port.
+    /// HTTP port, which is the same at all addresses. 0, the default, means any free port.
     pub http_port: u16,
-    /// HTTPS port, as above.
+    /// HTTPS port, which is the same at all addresses. 0, the default, means any free port.
     pub https_port: u16,
-    /// Port of the name server at 127.0.0.1, as above.
+    /// Port of the name server at 127.0.0.1. 0, the default, means any free port.
     pub dns_port: u16,
-    /// Number of addresses per common behaviour. Default: 16. Each allows about 28,000 connections per minute.
+    /// Number of addresses per common behaviour. Default: 16. Each address allows about 28,000 connections per minute.
     pub addresses: u8,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// Timeout of the clients in seconds. Slow hosts take up to a third of it. Default: 3.
+    /// Timeout of the clients, in seconds. Slow hosts take up to a third of it. Default: 3.
     pub timeout: f64,
-    /// `Retry-After` of busy hosts in seconds. Default: 2.
+    /// `Retry-After` of busy hosts, in seconds. Default: 2.
     pub retry_after: u32,
-    /// Delay of every lookup in milliseconds. Default: 0.
+    /// Delay of every lookup, in milliseconds. Default: 0.
     pub dns_delay_ms: u64,
-    /// Share of datagrams to the name server that are lost. Default: 0.
+    /// Share of the datagrams to the name server that are lost. Default: 0.
     pub dns_loss: f64,
     /// Hosts whose requests, connections and lookups are recorded.
     pub watched: Vec<String>,

@@ -1,4 +1,4 @@
-//! Hosts that do not answer. Linux drops every further SYN to a listener whose queue is full.
+//! Hosts that do not answer. If the queue of a listener is full, Linux drops every further SYN packet.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Time to wait for connections. On loopback a connection is made within microseconds or never.
+/// How long to wait for connections. On loopback, a connection is made within microseconds or never.
 const PATIENCE: Duration = Duration::from_millis(30);
 /// Maximum number of rounds. A queue of length 0 holds one connection, so more rounds are needed only if the kernel
 /// counts differently.
 const ROUNDS: usize = 8;
 
-/// Fills the queues of listeners with queues of length 0. The caller must keep the returned sockets open.
+/// Fills the queues of listeners whose queues have length 0. The caller must keep the returned sockets open.
 pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::Result<Vec<Socket>> {
     let mut open: Vec<SocketAddr> = addresses.map(|address| SocketAddr::from((address, port))).collect();
     let mut held = Vec::new();

@@ -9,10 +9,10 @@ use super::certificates::Acceptors;
 use super::stats::WorldCounters;
 use crate::hash;
 
-/// Maximum number of remembered busy hosts. At 8 bytes each, with spare capacity, they need 32 MiB. Further hosts are
-/// busy forever.
+/// Maximum number of busy hosts that are remembered. At 8 bytes each, with spare capacity, they take 32 MiB. Further
+/// hosts stay busy forever.
 const BUSY_MAX: usize = 1 << 21;
-/// Share of the timeout that a slow host may need.
+/// Share of the timeout that a slow host may take.
 const SLOWNESS_MAX: f64 = 1.0 / 3.0;
 
 /// The two ports.
@@ -40,12 +40,12 @@ pub(super) struct WorldState {
     pub(super) retry_after: u32,
     pub(super) timeout: f64,
     pub(super) seed: u64,
-    /// Numbers of the busy hosts that have had a request.
+    /// Numbers of the busy hosts that have already received a request.
     pub(super) busy: Mutex<HashSet<u64>>,
 }
 
 impl WorldState {
-    /// Returns how long a slow host needs. It is always the same for a host.
+    /// Returns how long a slow host takes. It is always the same for the same host.
     pub(super) fn slowness(&self, host: Option<Host>) -> Duration {
         let number = host.map_or(0, |host| host.number);
         let share = hash::unit(hash::of_bytes(self.seed, &number.to_le_bytes()));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::behaviour::{Behaviour, Host};
 
-/// Maximum number of kept request times of a watched host: 512 KiB.
+/// Maximum number of request times that are kept for a watched host. They take 512 KiB.
 const TIMES_MAX: usize = 65_536;
 
 /// Counters of a behaviour.
@@ -42,10 +42,10 @@ struct WatchedHost {
 pub struct HostStats {
     /// Arrival times of requests in milliseconds since the start of the world.
     pub requests_ms: Vec<u64>,
-    /// Number of open connections known to belong to the host: with HTTPS after the handshake, with HTTP after the
-    /// first request.
+    /// Number of open connections that are known to belong to the host. With HTTPS, the host is known after the
+    /// handshake. With HTTP, it is known after the first request.
     pub connections: u64,
-    /// Maximum number of connections open at a time.
+    /// Maximum number of connections that were open at the same time.
     pub connections_max: u64,
     /// Number of queries for the host's name, of any type.
     pub queries: u64,
@@ -69,9 +69,9 @@ pub struct WorldStats {
     pub elapsed_ms: u64,
     /// Number of datagrams to the name server that were dropped (`dns_loss`).
     pub datagrams_lost: u64,
-    /// Counters by behaviour. Omits behaviours that did not occur.
+    /// Counters by behaviour, without behaviours that did not occur.
     pub behaviours: BTreeMap<&'static str, BehaviourStats>,
-    /// Statistics by the names in `watched`.
+    /// Statistics of the hosts in `watched`, by name.
     pub watched: BTreeMap<String, HostStats>,
 }
 
@@ -92,7 +92,8 @@ impl WorldCounters {
         self.of(behaviour).connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request at an address of a behaviour, and for the host if the name is that of one.
+    /// Counts a request at an address of a behaviour. If the name is that of a host, also counts the request for the
+    /// host.
     pub(super) fn request(&self, behaviour: Behaviour, host: Option<Host>) {
         self.of(behaviour).requests.fetch_add(1, Ordering::Relaxed);
         if let Some(mut seen) = self.watched(host)
@@ -156,7 +157,7 @@ impl BehaviourStats {
     }
 }
 
-/// A connection. It counts for a watched host from when the host is known until the connection is dropped.
+/// A connection. It counts for a watched host from the moment the host is known until the connection is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     counters: Arc<WorldCounters>,
@@ -189,7 +190,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Locks the statistics, which are correct even after a thread has panicked.
+/// Locks the statistics, which are correct even if a thread has panicked.
 fn lock(seen: &Mutex<HostStats>) -> MutexGuard<'_, HostStats> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

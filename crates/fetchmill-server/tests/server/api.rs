@@ -1,4 +1,4 @@
-//! Tests of listing, getting and correct HTTP.
+//! Tests of listing and getting objects, and of correct HTTP.
 
 use fetchmill_server::synthetic_body;
 use serde_json::json;

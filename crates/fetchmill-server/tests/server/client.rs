@@ -1,4 +1,4 @@
-//! A server under test, and a minimal client. The client sends raw bytes and splits replies by their framing.
+//! A server under test, and a minimal client. The client sends raw bytes, and splits replies by their framing.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fetchmill_server::Server;
 use serde_json::Value;
 
-/// Every step is fast. A longer wait is a failure.
+/// Every step is fast, so a longer wait is a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts a server with these options.
@@ -30,7 +30,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A reply as received.
+/// A reply, as it was received.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -82,7 +82,7 @@ impl Client {
         self.reply()
     }
 
-    /// Reads a head and the announced number of bytes.
+    /// Reads a head, and the announced number of bytes.
     pub(crate) fn reply(&mut self) -> Reply {
         let mut reply = self.head();
         let length = reply.length().unwrap_or(0);
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Returns whether no unexpected bytes have arrived and the connection still answers.
+    /// Returns whether no unexpected bytes have arrived and the connection still answers requests.
     pub(crate) fn is_usable(&mut self) -> bool {
         self.received.is_empty() && self.get("/stats").status == 200
     }

@@ -1,4 +1,4 @@
-//! Tests of each fault from the view of a client.
+//! Tests of each fault from the client's point of view.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Tests that a folder's files are served, and nothing outside it.
+//! Tests that the files of a folder are served, and nothing outside it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,7 +26,7 @@ fn serve(folder: &Path, page_size: usize) -> Server {
     server(&json!({"content": {"folder": folder}, "page_size": page_size}))
 }
 
-/// Lists all names, and the markers of the pages.
+/// Lists all names. Also returns the markers of the pages.
 fn list(client: &mut Client) -> (Vec<String>, Vec<String>) {
     let (mut names, mut markers) = (Vec::new(), Vec::new());
     let mut target = "/list".to_owned();

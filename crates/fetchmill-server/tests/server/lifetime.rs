@@ -1,4 +1,4 @@
-//! Tests of start, stop, threads and custom contents.
+//! Tests of starting and stopping, of threads, and of custom content.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn content_must_be_given() {
     assert_eq!(error.to_string(), "the content is missing; give a folder or synthetic");
 }
 
-/// Content with one object. For one name it reports a wrong size.
+/// Content with a single object. For one name, it reports a wrong size.
 struct Own;
 
 impl Content for Own {

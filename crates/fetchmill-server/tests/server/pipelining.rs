@@ -29,7 +29,7 @@ impl Pieces {
     }
 }
 
-/// Builds requests of every kind. Also returns the data that distinguishes their replies.
+/// Builds requests of every kind. Also returns what distinguishes their replies.
 fn mixed(count: u64, pieces: &mut Pieces) -> (String, Vec<(u16, Vec<u8>)>) {
     let (mut requests, mut expected) = (String::new(), Vec::new());
     for index in 0..count {
@@ -143,7 +143,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     let answered = server.stats().get;
 
-    // A turn writes at most 256 KiB plus one reply. The kernel buffers some MiB for a client.
+    // A turn writes at most 256 KiB plus one reply. The kernel buffers a few MiB for a client.
     assert!((1..500).contains(&answered), "{answered} of 1000 are answered while nobody reads");
     for index in 0..1000 {
         assert!(client.reply().body == synthetic_body(&name(index), 200_000), "{index}");
