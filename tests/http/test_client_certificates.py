@@ -142,7 +142,7 @@ def test_files_that_cannot_be_used_are_refused_before_any_request(
         (https, ("--client-cert", chain, "--client-key", empty), "it has no private key"),
         (https, ("--client-cert", chain, "--client-key", locked), "its key is encrypted"),
         (https, ("--client-cert", chain, "--client-key", older), "its key is encrypted"),
-        (https, ("--client-cert", chain, "--client-key", certificates.good.key), "does not belong to the certificate"),
+        (https, ("--client-cert", chain, "--client-key", certificates.good.key), "does not match the certificate"),
         (https, ("--client-key", key), "--client-key needs --client-cert"),
         (http, ("--client-cert", chain, "--client-key", key), "is sent only over TLS"),
         ("urls.txt", ("--client-cert", chain, "--client-key", key), "--credentials-for"),

@@ -97,7 +97,7 @@ def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server:
     for arguments in ([], ["--failures"]):
         shown = run("status", dest, *arguments)
         assert (shown.code, shown.out) == (2, "")
-        assert "the journal is still empty (its job is just starting" in shown.err
+        assert "the journal is still empty (its job has just started" in shown.err
 
     assert run("get", server(synthetic=3).url, dest).code == 0
     assert run("status", dest).code == 0

@@ -105,7 +105,7 @@ impl Dispatcher {
     ) -> PyResult<Option<Self>> {
         let request = options::parse(options)?;
         let fetchmill_engine::Workers::Processes(workers) = request.workers else {
-            return Err(errors::usage("the options are not for an engine with processes"));
+            return Err(errors::usage("the options do not belong to an engine with worker processes"));
         };
         let (turns, receipts) = (own_descriptor(turns)?, own_descriptor(receipts)?);
         let typed = |(name, kind): (String, String)| (name, ColumnType::parse(&kind).unwrap_or_default());

@@ -121,7 +121,7 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
     let request = options::parse(options)?;
     request.check().map_err(|error| errors::of(&error))?;
     let SourceOptions::List(Some(path)) = &request.source else {
-        return Err(errors::usage("standard input, a program or a server has no list files"));
+        return Err(errors::usage("standard input, programs and servers have no list files"));
     };
     let find = || {
         let found = fetchmill_engine::list_files(path, request.list_format, &request.list)?;

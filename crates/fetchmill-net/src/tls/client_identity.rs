@@ -64,10 +64,7 @@ impl ClientIdentity {
         match identity.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => {
-                return Err(of_key.refused(
-                    "the key does not belong to the certificate",
-                    "give the key that belongs to the certificate",
-                ));
+                return Err(of_key.refused("the key does not match the certificate", "give the matching key"));
             }
         }
         Ok(ClientIdentity(Arc::new(identity)))

@@ -333,7 +333,7 @@ impl ReplyStream {
         let slot = self.replies.get(position).map_or(u32::MAX, |record| record.slot);
         let asked = self.feed.take(slot)?;
         let made = Reply::of(py, &mut self.replies, position, asked.object, asked.index)?;
-        let made = made.ok_or_else(|| errors::exception("InternalError", "a batch without the reply"))?;
+        let made = made.ok_or_else(|| errors::exception("InternalError", "the batch lacks the reply"))?;
         Ok((Py::new(py, made)?, asked.turn))
     }
 

@@ -420,7 +420,7 @@ fn take_number(bytes: &mut &[u8]) -> ManifestResult<u64> {
             return Ok(number);
         }
     }
-    Err(ManifestDamage("a frame has a number that is too large"))
+    Err(ManifestDamage("a number in a frame is too large"))
 }
 
 #[cfg(test)]

@@ -504,7 +504,7 @@ impl<'de> Deserialize<'de> for ExtraValues {
 impl Decoder for JsonlDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         const DATE: Damage = Damage("a date is malformed");
-        let line = record.strip_suffix(b"\n").ok_or(Damage("the line has no end"))?;
+        let line = record.strip_suffix(b"\n").ok_or(Damage("the line end is missing"))?;
         if memchr::memchr(b'\n', line).is_some() {
             return Err(Damage("there is more than one line"));
         }

@@ -120,7 +120,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
         // The file is created first, and all tables follow shortly after in one transaction.
         let path = path.display();
         return Err(Error::Usage(format!(
-            "{path}: the journal is still empty (its job is just starting, or was killed at the start); run \
+            "{path}: the journal is still empty (its job has just started, or was killed while starting); run \
              the job's command again"
         )));
     }

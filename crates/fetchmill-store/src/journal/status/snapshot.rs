@@ -121,7 +121,7 @@ pub fn for_each_pending_entry(
         let Some(names) = names.filter(|names| names.len() == page.count()) else {
             let shown = path.display();
             return Err(Error::Journal(format!(
-                "the journal {shown} is damaged: page {first} has lost its names"
+                "the journal {shown} is damaged: the names of page {first} are missing"
             )));
         };
         for position in page.pending().into_iter().flatten() {

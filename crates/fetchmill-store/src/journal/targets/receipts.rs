@@ -110,7 +110,7 @@ impl Journal {
 
     fn damaged(&self, first: Sequence) -> Error {
         Error::Journal(format!(
-            "the journal {} is damaged: page {first} has lost its names",
+            "the journal {} is damaged: the names of page {first} are missing",
             self.path.display()
         ))
     }

@@ -91,7 +91,7 @@ impl CommitRecord {
         let mut record = vec![0; length as usize + size_of::<u64>() + size_of::<u32>()];
         read_at(file, &mut record, begin)?;
         if crc32c::crc32c(&record) != checksum {
-            return Err(damaged("a commit record has a different checksum"));
+            return Err(damaged("the checksum of a commit record is wrong"));
         }
         record.truncate(length as usize);
         let metadata = panics::expected(|| ParquetMetaDataReader::decode_metadata(&record));

@@ -69,7 +69,7 @@ impl LargeBody {
         let before = (levels.len() + size_of::<u32>()) as u64;
         let page_len = body.length().checked_add(before).filter(|len| i32::try_from(*len).is_ok());
         let page_len = page_len.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::FileTooLarge, "Parquet cannot store an object of 2 GiB")
+            io::Error::new(io::ErrorKind::FileTooLarge, "Parquet cannot store an object of 2 GiB or more")
         })?;
         let mut encoder = zstd::stream::write::Encoder::new(&scratch, ZSTD_LEVEL)?;
         encoder.set_pledged_src_size(Some(page_len))?;

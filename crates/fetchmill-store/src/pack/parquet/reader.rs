@@ -220,13 +220,13 @@ fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> 
     for group in metadata.metadata().row_groups() {
         let rows = u64::try_from(group.num_rows()).ok();
         let next = rows.and_then(|rows| end.checked_add(rows));
-        end = next.ok_or_else(|| ShardError::Damage("row groups with impossible numbers of rows".into()))?;
+        end = next.ok_or_else(|| ShardError::Damage("its row groups have impossible row counts".into()))?;
         ends.push(end);
     }
     let told = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
     if told != Some(end) {
         return Err(ShardError::Damage(format!(
-            "its row groups have {end} rows, but its footer records another number"
+            "its row groups have {end} rows, but its footer records a different number"
         )));
     }
     Ok(ends.into())

@@ -154,7 +154,7 @@ fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardErr
     let column = batch.columns().get(Column::ALL.len());
     let texts = column.and_then(|values| values.as_any().downcast_ref());
     texts.map(Some).ok_or_else(|| {
-        ShardError::Foreign("the column `content_encoding` is missing or has a wrong type".into())
+        ShardError::Foreign("the column `content_encoding` is missing or has the wrong type".into())
     })
 }
 
@@ -167,7 +167,7 @@ fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardErr
     let numbers = column.and_then(|values| values.as_any().downcast_ref());
     numbers
         .map(Some)
-        .ok_or_else(|| ShardError::Foreign("the column `attempts` is missing or has a wrong type".into()))
+        .ok_or_else(|| ShardError::Foreign("the column `attempts` is missing or has the wrong type".into()))
 }
 
 /// Returns the URL column, which follows the outcomes.
@@ -183,7 +183,7 @@ fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
 fn extra_columns(batch: &RecordBatch) -> Result<Vec<KeptArray<'_>>, ShardError> {
     let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1).map(KeptArray::of);
     let known = columns.collect::<Option<_>>();
-    known.ok_or_else(|| ShardError::Foreign("a kept column has neither text, numbers nor booleans".into()))
+    known.ok_or_else(|| ShardError::Foreign("a kept column is not text, numbers or booleans".into()))
 }
 
 fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T, ShardError> {
@@ -193,7 +193,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     // The reader has already checked that required columns contain no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values.filter(|values| nullable || values.null_count() == 0).ok_or_else(|| {
-        ShardError::Foreign(format!("the column `{}` is missing or has a wrong type", column.name()))
+        ShardError::Foreign(format!("the column `{}` is missing or has the wrong type", column.name()))
     })
 }
 

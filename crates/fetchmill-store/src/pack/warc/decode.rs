@@ -85,7 +85,7 @@ impl<'a> WarcRecord<'a> {
             return Err(DAMAGE);
         };
         let block = bytes.get(start..).and_then(|block| block.strip_suffix(RECORD_END));
-        let block = block.ok_or(Damage("the record does not end"))?;
+        let block = block.ok_or(Damage("the end of the record is missing"))?;
         let field = |name| only(fields, name);
         if field("Content-Length")?.and_then(parse_decimal) != Some(block.len() as u64) {
             return Err(Damage("the record's length is wrong"));
