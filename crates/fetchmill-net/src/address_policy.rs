@@ -23,14 +23,14 @@ impl AddressPolicy {
         self == AddressPolicy::Anywhere || is_public(address)
     }
 
-    /// Returns whether the policy allows a host, as far as its text shows. Names always pass, because their addresses
+    /// Returns whether the policy allows a host, judging only by its text. Names always pass, because their addresses
     /// are checked after the lookup.
     pub fn allows_host(self, host: &str) -> bool {
         self == AddressPolicy::Anywhere || host.parse().map_or(true, is_public)
     }
 }
 
-/// IPv4 networks that are not public, with their prefix lengths. They are the networks that IANA's special-purpose
+/// IPv4 networks that are not public, with their prefix lengths. They include everything that IANA's special-purpose
 /// registry lists as not globally reachable, multicast, and the obsolete 6to4 anycast network.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),

@@ -35,8 +35,8 @@ impl ConnectFailure {
         if other.weight() > self.weight() { other } else { self }
     }
 
-    /// Returns whether trying other addresses is pointless. It is not if only ports ran out, because each address has
-    /// ports of its own.
+    /// Returns whether it is pointless to try other addresses. If only the local ports ran out, another address may
+    /// still work, because each address has its own ports.
     pub(super) fn ends_all(self) -> bool {
         matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
     }

@@ -82,7 +82,8 @@ pub struct BrokenExchange {
     pub kind: FailureKind,
     /// Reason, as text.
     pub reason: &'static str,
-    /// Whether not a single byte of a reply arrived. If the connection had been used before, the server had closed it.
+    /// Whether no byte of a reply arrived. On a connection that was used before, this means that the server had closed
+    /// it.
     pub is_unanswered: bool,
     /// Whether the server requires HTTP/1.1 for this request (`HTTP_1_1_REQUIRED`). If so, the next connection to its
     /// origin uses HTTP/1.1.

@@ -558,7 +558,7 @@ impl Pool {
     }
 }
 
-/// Limits the number of times an origin appears in the order to the number of its unused connections.
+/// Limits how often an origin appears in the order to the number of its unused connections.
 fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {

@@ -73,7 +73,7 @@ impl<T: Send + 'static> Background<T> {
     }
 
     /// Waits for up to `timeout` for the work to end. Returns whether it has ended. After a panic, the work ends within
-    /// `limits::PANIC_END`. If a thread is still waiting for the one that panicked, it is abandoned.
+    /// `limits::PANIC_END`. Threads that are still waiting for the panicked one are abandoned.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = lock(&self.shared.end);
         let waited = self.shared.has_ended.wait_timeout_while(end, timeout, |end| !end.is_here);

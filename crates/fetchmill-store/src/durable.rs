@@ -102,8 +102,8 @@ pub enum Readers {
     Owner,
 }
 
-/// Creates the file of a shard. The file must not exist yet. Creates its folder too if necessary, and makes both
-/// durable. The parent of the folder must exist, so that no folder is created in a destination that was moved.
+/// Creates a shard's file, which must not exist yet, and its folder if necessary. Makes both durable. The parent of the
+/// folder must exist, so that no folder is created in a destination that was moved.
 pub fn create_in(
     folder: &Path,
     name: &str,
@@ -293,7 +293,7 @@ impl AppendedFile {
     }
 }
 
-/// Makes the bytes of a file durable. A failed sync must never be retried. The kernel has already marked the pages
+/// Makes the bytes of a file durable. A failed sync must never be retried: the kernel has already marked the pages
 /// clean, so a second sync would succeed without writing them.
 pub fn sync_file(file: &File) -> ErrnoResult<()> {
     rustix::fs::fdatasync(file)

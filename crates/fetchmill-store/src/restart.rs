@@ -42,8 +42,8 @@ impl Removed {
 }
 
 /// Removes the job of a destination if `is_asked`, or if an earlier run has begun to remove it. Returns `None` if there
-/// is nothing to remove. The caller must hold the lock. `command` is the command of the new job. If the removal is
-/// killed, it keeps `resume` from fetching the removed job again.
+/// is nothing to remove. The caller must hold the lock. `command` is the command of the new job. It keeps `resume` from
+/// fetching the removed job again if the removal is killed.
 pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
     if !place.journal_path().exists() || !is_asked && !is_restarting(place)? {
         return Ok(None);

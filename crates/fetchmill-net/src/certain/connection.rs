@@ -236,8 +236,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges the replies on a broken connection. They are certain if nothing arrived for at least the duration of a
-    /// rest. This silence began when the request at `silent_since` was sent.
+    /// Judges the replies on a broken connection. `silent_since` is when a request was sent, if nothing has arrived
+    /// since. If that was at least the duration of a rest ago, the replies are certain.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();

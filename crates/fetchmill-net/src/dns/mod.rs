@@ -59,8 +59,8 @@ struct DnsInner {
     /// Whether a fast slot has since become free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Number of tasks waiting for a fast slot. They take precedence over tokens, because there are always more tokens
-    /// and the tasks would never get a slot.
+    /// Number of tasks waiting for a fast slot. They take precedence over tokens. Otherwise they would never get a
+    /// slot, because there are always more tokens.
     waiting: Cell<usize>,
     places: Notify,
 }

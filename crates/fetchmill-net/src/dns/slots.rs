@@ -31,8 +31,8 @@ impl SlotLimits {
     }
 }
 
-/// How long a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. Slower
-/// answers would not be a fair measure, because they include delays on this machine.
+/// How long a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. The fastest
+/// time is used because the others include delays on this machine.
 const PATIENCE: u32 = 4;
 /// Interval after which the fastest answer time is measured again.
 const FASTEST_OF: Duration = Duration::from_secs(1);

@@ -136,8 +136,8 @@ fn escape_dots(member: &mut Vec<u8>) {
     }
 }
 
-/// Returns the position of the extension's dot. After it, there must be up to 16 letters and digits, including at least
-/// one letter.
+/// Returns the position of the extension's dot. The dot must be followed by up to 16 letters and digits, at least one
+/// of which is a letter.
 fn extension_start(segment: &[u8]) -> Option<usize> {
     let dot = memchr::memrchr(b'.', segment).filter(|dot| *dot > 0)?;
     let extension = &segment[dot + 1..];

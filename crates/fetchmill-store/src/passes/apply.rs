@@ -14,7 +14,7 @@ use crate::journal::sqlite_error_of;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::FailureKind;
 
-/// Number of objects between two checks of the time. Their rows are in memory.
+/// Number of objects that are applied between two clock checks. Their rows are in memory.
 const SLICE: i64 = 500;
 /// Outcomes of the planned objects, for [`super::conclude`].
 const TABLE: &str = "

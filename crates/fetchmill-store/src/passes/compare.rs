@@ -49,7 +49,7 @@ impl BaseObject {
     }
 
     /// Returns whether an unchanged modification time proves that the object is unchanged. An object that was written
-    /// in the same second in which it was fetched may have been written once more in that second. A server that derives
+    /// in the same second in which it was fetched may have been written again within that second. A server that derives
     /// ETags from times and sizes would not notice this either, so no conditional request is sent (RFC 9110, section
     /// 8.8.2.2).
     fn is_settled(&self) -> bool {

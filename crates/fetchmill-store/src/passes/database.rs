@@ -9,11 +9,11 @@ use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
 /// Cache size of a database in KiB. It limits the memory of a pass, however many objects there are. Sorting needs the
-/// same amount once more.
+/// same amount again.
 const CACHE_KIB: i64 = 64 * 1024;
 /// Key of the fact that names that are not UTF-8 are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
-/// Key of the fact that names that come from URLs are decoded.
+/// Key of the fact that names from URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
 /// Version of the format. It is incremented whenever an older fetchmill cannot read the base.
 const VERSION: i64 = 2;
@@ -146,13 +146,13 @@ pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
 }
 
-/// Returns whether file names that come from URLs are decoded, as in every new base. Older releases left them encoded,
-/// and their bases still do.
+/// Returns whether file names from URLs are decoded, as in every new base. Older releases left them encoded, and their
+/// bases still do.
 pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
 }
 
-/// Records that file names that come from URLs are decoded.
+/// Records that file names from URLs are decoded.
 pub(super) fn set_decoded_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, DECODED_NAMES, "1")
 }

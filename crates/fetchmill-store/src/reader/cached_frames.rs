@@ -12,8 +12,8 @@ use fetchmill_model::error::Result;
 
 /// Maximum number of frames that are searched for a name.
 const FRAMES_MAX: usize = 64;
-/// Memory per row without its name. This is its stored numbers, its decoded numbers, and its share of the name table.
-/// The table is at most half full and grows by doubling.
+/// Memory per row without its name: its stored numbers, its decoded numbers, and its share of the name table. The table
+/// is at most half full and grows by doubling.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
 /// Frames up to a total size, most recently used first. Belongs to one thread.

@@ -26,7 +26,7 @@ DROP TABLE targets;
 ";
 
 /// The names that a job already knows. A file without a name in the job's state folder contains a 16-byte digest of
-/// each one. It takes about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
+/// each one. This takes about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,

@@ -86,7 +86,7 @@ pub fn summarize(place: &JobLocation, journal: &Journal, rows: RowKind) -> Resul
     gather(place, journal, rows, &mut |_| Ok(()), &|| true)
 }
 
-/// Writes the results, and leaves the transaction open that will finish the job. If `goes_on` returns `false`, returns
+/// Writes the results, and leaves open the transaction that will finish the job. If `goes_on` returns `false`, returns
 /// `None` and changes nothing.
 pub fn conclude(
     place: &JobLocation,

@@ -107,8 +107,8 @@ pub struct CheckpointResult {
     pub removed: Vec<ShardNumber>,
     /// See [`fetchmill_model::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
-    /// Sync to run before the result is valid and the commit record may be sent. Until [`Sink::committed`], only
-    /// [`Sink::write`] may be called.
+    /// Sync to run before the result is valid and the commit record may be sent. Until [`Sink::committed`] is called,
+    /// only [`Sink::write`] may be called.
     pub sync: Option<FileSystemSync>,
 }
 
@@ -137,7 +137,7 @@ pub struct RefusedObject {
 }
 
 /// Stores fetched objects. All calls come from one thread, in the order that the module documentation describes. An
-/// error stops the job. The next run repeats all objects that have no commit record in the journal.
+/// error stops the job. The next run refetches all objects without a commit record in the journal.
 pub trait Sink: Send {
     /// Stores the fetched objects of a block, starting at entry `from`, and returns where it stopped. Stops early only
     /// if [`Sink::is_full`]. Does not sync. Called up to a few thousand times per second.

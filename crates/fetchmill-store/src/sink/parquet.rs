@@ -29,7 +29,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 /// Number of rows between two checks of the encoded size, which has to be summed over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;
 
-/// Settings of a Parquet sink for its shards.
+/// Shard settings of a Parquet sink.
 #[derive(Debug, Clone)]
 pub struct ParquetSizes {
     /// Shard size in bytes.

@@ -163,8 +163,8 @@ impl ShardFolder {
         if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
-    /// Removes files whose names start with `start` from the folder of open shards. They are left over, because no
-    /// commit record covers them.
+    /// Removes leftover files whose names start with `start` from the folder of open shards. No commit record covers
+    /// these files.
     pub fn clear_open(&self, start: &str) -> Result<()> {
         let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };
         for entry in entries.flatten() {

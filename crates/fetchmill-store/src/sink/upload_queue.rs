@@ -45,8 +45,8 @@ pub struct UploadQueue {
 }
 
 impl UploadQueue {
-    /// Creates a queue with the shards that earlier runs left, each with whether it is final. The shards are assigned
-    /// to the workers in turn.
+    /// Creates a queue with the shards that earlier runs left. Each flag says whether the shard is final. Assigns the
+    /// shards to the workers in turn.
     pub fn new(left: impl IntoIterator<Item = (ShardNumber, bool)>, workers: usize) -> Self {
         let left = left.into_iter().zip((0..workers.max(1) as u32).cycle());
         let shards =

@@ -194,7 +194,7 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
 }
 
 /// Returns the number of targets that failed because of their status, by status. In the journal of an older release,
-/// the table is missing until a job writes to it. The failures before that are never counted.
+/// the table is missing until a job writes to it. Earlier failures are never counted.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {

@@ -74,8 +74,8 @@ impl Journal {
         let mut journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. The
-                // other way round, a job without rules would count as one from 0.1.0.
+                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. In the
+                // opposite order, a job without rules would count as one from 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
                 journal.found(identity)?;
             }

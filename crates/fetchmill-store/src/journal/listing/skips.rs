@@ -100,7 +100,8 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
     Ok(found)
 }
 
-/// Returns the number of targets skipped by the listing or because of their reply, by reason.
+/// Returns the number of skipped targets by reason. Counts both those skipped by the listing and those skipped because
+/// of their reply.
 pub(in crate::journal) fn by_reason(
     db: &Connection,
     identity: &BTreeMap<String, String>,

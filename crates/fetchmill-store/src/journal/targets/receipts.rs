@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
 use fetchmill_model::target::{Names, Sequence};
 
 /// A page with unfinished targets: the sequence number of its first target, all its names, and the positions of the
-/// unfinished ones.
+/// unfinished targets.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
 
 impl Journal {
@@ -124,8 +124,8 @@ impl Journal {
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
 
-    /// Returns, for each worker, the windows that were staged at the end of the last run. Their objects still have to
-    /// be moved into place.
+    /// Returns the windows that were staged at the end of the last run, by worker. Their objects still have to be moved
+    /// into place.
     pub fn staged(&self) -> Result<Vec<(u32, Runs)>> {
         let mut query = self.check(self.db.prepare("SELECT worker, sequences FROM staged"))?;
         let rows = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)));

@@ -69,8 +69,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Limits how long any target waits to `longest` after `now`. Both are in milliseconds. Without this limit, targets
-    /// would wait longer if the clock is set back.
+    /// Limits the wait of all targets to `longest`, counted from `now`. Both are in milliseconds. Without this limit,
+    /// targets would wait longer if the clock is set back.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
         let latest = now.saturating_add(longest) as i64;
         let mut query =

@@ -167,7 +167,7 @@ pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// Returns the columns that follow those of every shard. Fails if a list cannot have produced them.
+/// Returns the columns after those that every shard has. Fails if a list cannot have produced them.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
