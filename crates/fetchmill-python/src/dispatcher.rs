@@ -18,7 +18,7 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
-/// Hands out targets to a worker of a Python engine and accepts the answers. Only one thread may use it.
+/// Dispatcher of a Python engine's worker: hands out targets and accepts answers. Only one thread may use it.
 ///
 /// The dispatcher takes care of planning, formats, durability, and what follows from an answer. `Job.take_dispatcher`
 /// returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker that has its own process.

@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Sends all bytes. If the client accepts none of them within its timeout, resets the connection and drops the
-    /// bytes that are left.
+    /// remaining bytes.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {
             self.stray.writing();

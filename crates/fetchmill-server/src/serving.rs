@@ -94,8 +94,8 @@ fn poll_turn(
 }
 
 /// Time limit for the head of a request, and between two requests. A few times during the timeout, the thread checks
-/// whether any request was answered since the last check. Reading a clock or setting a timer for each request would be
-/// most of the cost of the request.
+/// whether any request was answered since the last check. Reading a clock or setting a timer for each request would
+/// account for most of its cost.
 struct Patience {
     look: Pin<Box<Sleep>>,
     period: Duration,

@@ -468,7 +468,7 @@ impl Stream {
         })
     }
 
-    /// Abandon the requests in flight. With a state folder, makes the progress so far durable.
+    /// Abandon the requests in flight. With a state folder, make the progress so far durable.
     ///
     /// Any thread may call this. A loop over the replies ends as a result.
     ///

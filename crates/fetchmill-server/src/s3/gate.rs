@@ -96,7 +96,7 @@ impl GatedRequest<'_> {
     }
 
     /// Checks that the request is signed for the region of the bucket. A request that is signed for the endpoint's
-    /// region is redirected to that of the bucket. Any other region is an error.
+    /// region is redirected to the bucket's region. Any other region is an error.
     fn region(&self, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
         let right = self.bucket.map_or(self.region, |bucket| &bucket.region);
         if claim.region == right {

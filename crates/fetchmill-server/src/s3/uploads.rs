@@ -40,8 +40,8 @@ impl Upload {
         self.parts.values().map(|part| part.body.len() as u64).sum()
     }
 
-    /// Joins the named parts into one body. Returns the body and its `ETag`, which consists of the MD5 of the MD5s of
-    /// the parts, and the number of parts.
+    /// Joins the named parts into one body. Returns the body and its `ETag`, which is the MD5 of the parts' MD5s,
+    /// followed by the number of parts.
     pub(crate) fn assemble(&self, named: &[(u32, String)]) -> Result<(Bytes, String), Failure> {
         if named.is_empty() {
             return Err(Failure::new(400, "MalformedXML", "You must specify at least one part"));

@@ -33,7 +33,8 @@ pub(super) struct BoundSockets {
     pub(super) serving: Vec<BoundSocket>,
     pub(super) datagrams: UdpSocket,
     pub(super) streams: TcpListener,
-    /// Sockets that are only kept open. They are hosts that do not answer, and the port that must refuse connections.
+    /// Sockets that are only kept open. They belong to hosts that do not answer, and to the port that must refuse
+    /// connections.
     pub(super) held: Vec<Socket>,
 }
 

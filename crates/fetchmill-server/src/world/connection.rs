@@ -17,8 +17,8 @@ use super::stats::CountedConnection;
 
 /// Pause after a failed accept. The process is out of descriptors, so retrying immediately would only waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Size of the buffer for a `ClientHello`. The buffer is on the heap. Otherwise the task of every connection would need
-/// its memory.
+/// Size of the buffer for a `ClientHello`. The buffer is on the heap, because otherwise the task of every connection
+/// would need this memory.
 const GREETING: usize = 4096;
 
 /// Accepts connections forever at an address of a behaviour.
