@@ -179,8 +179,8 @@ impl Manifest {
         read_page(&bytes, number, first, entries).map_err(|damage| self.damaged(damage))
     }
 
-    /// Iterates over the sorted table of entries `hash44(name) << 20
-    /// row`. This finds repeated names, even across shards.
+    /// Iterates over the sorted table of entries `hash44(name) << 20 | row`. This finds repeated names, even across
+    /// shards.
     pub fn hashes(&self) -> HashChunks<'_> {
         HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
     }
