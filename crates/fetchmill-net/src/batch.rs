@@ -200,7 +200,7 @@ impl Http1Connection {
         Ok(None)
     }
 
-    /// Parses replies until no bytes are left. Returns the number of consumed bytes.
+    /// Parses replies until no bytes are left. Returns how many bytes were consumed.
     fn read_replies(
         &mut self,
         input: &[u8],

@@ -78,7 +78,7 @@ pub(super) fn give_back(stream: &TcpStream) {
     }
 }
 
-/// Counts a closed connection. Returns whether it must not leave its port in `TIME_WAIT`.
+/// Counts a closed connection. Returns whether its port must not stay in `TIME_WAIT`.
 fn is_too_many(closed: &Cell<Option<Closed>>, address: SocketAddr, now: Instant) -> bool {
     let known = closed.get().filter(|closed| closed.address == address && now - closed.since < PORT_RESTS);
     let known = known.unwrap_or(Closed { address, since: now, count: 0 });

@@ -37,7 +37,7 @@ impl std::fmt::Debug for SocksUser {
 }
 
 impl SocksUser {
-    /// Returns `None` if the name or password is too long for the protocol.
+    /// Creates the credentials. `None` if the user name or password is too long for the protocol.
     pub(super) fn new(name: Vec<u8>, password: Vec<u8>) -> Option<Self> {
         let has_room = !name.is_empty() && name.len().max(password.len()) <= TEXT_BYTES_MAX;
         has_room.then_some(SocksUser { name, password })

@@ -17,7 +17,7 @@ use crate::errors;
 
 /// Maximum number of objects in a batch.
 const BATCH_OBJECTS: usize = 1000;
-/// Maximum total size of bodies in a batch, unless a single body is larger.
+/// Maximum total size of the bodies in a batch. A batch with a single body may be larger.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Stored objects of a job, read in place. Several threads may call the methods at the same time.

@@ -6,25 +6,28 @@
 //!
 //! # The API
 //! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`. The last
-//!   page has no marker. Markers are opaque to clients; an unknown marker is answered with 400.
-//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay unencoded.
+//!   page has no marker. Markers are opaque to clients, and an unknown marker is answered with 400.
+//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded, except that `/` may stay unencoded.
 //! - `GET /stats`: the counters ([`Stats`]).
 //!
-//! HEAD works for all of them. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
-//! with one write. A request must have a head of up to 16 KiB (otherwise 431), no body (400), and correct syntax (400).
-//! On loopback, its host must be this machine (421). A client that sends no request or accepts no bytes for
-//! `client_timeout` is disconnected.
+//! All of them also accept HEAD. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
+//! with one write. Invalid requests are rejected:
+//! - A head may have up to 16 KiB (otherwise 431).
+//! - The syntax must be correct, and there must be no body (otherwise 400).
+//! - On loopback, the host must be this machine (otherwise 421).
+//!
+//! A client is disconnected if it sends no request or accepts no bytes for `client_timeout`.
 //!
 //! # Layout, from the bottom up
 //! - `hash`, `json`, `error`, `hosts`, `options`, `token_bucket`, `tls`
-//! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request goes wrong;
-//!   `stray` sends unsolicited replies; `stats` counts
-//! - `content` is the trait, `synthetic` and `folder` implement it
-//! - `server_state` is the state of all threads, `call` a parsed request; `worker` turns it into a reply
-//! - `connection` moves bytes of a `client_stream`; `scripted_reply` is the slow path of a reply, `source` its body in
-//!   pieces
-//! - `threads` accept connections, `serving` serves them; `server` combines everything
-//! - [`world`] is separate: a thousand hosts with their name server, for jobs over many hosts; [`s3`] is an S3 store
+//! - `request` reads heads, and `reply` writes them; `stats` counts
+//! - `rules` checks the faults, and `faults` decides which requests go wrong; `stray` sends unsolicited replies
+//! - `content` is the trait that `synthetic` and `folder` implement
+//! - `server_state` is shared by all threads; `worker` turns a parsed request (`call`) into a reply
+//! - `connection` moves the bytes of a `client_stream`
+//! - `scripted_reply` is the slow path of a reply, and `source` provides its body in pieces
+//! - `threads` accepts connections, and `serving` serves them; `server` combines everything
+//! - [`world`] is separate: a thousand hosts and their name server, for jobs over many hosts; [`s3`] is an S3 store
 //!
 //! # Example
 //! ```

@@ -48,7 +48,7 @@ impl Stray {
         self.plan.as_mut()
     }
 
-    /// Makes `reply` follow the reply to the current request.
+    /// Schedules `reply` as the stray reply that follows the reply to the current request.
     pub(crate) fn arm(&mut self, reply: Vec<u8>) {
         if let Some(StrayPlan { after, at_most, .. }) = self.plan.take() {
             self.armed = Some(ArmedStray { reply, after, at_most, written: Instant::now(), whole: false });

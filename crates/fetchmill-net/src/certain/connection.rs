@@ -110,7 +110,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns the maximum number of requests to send together, at least one.
+    /// Returns how many requests may be sent together. This is at least one.
     pub fn batch_max(&mut self) -> u32 {
         let rules = self.connection.origin_and_replies();
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))

@@ -92,7 +92,7 @@ impl DnsSetup {
         self
     }
 
-    /// Returns the addresses of a lower-case name that are known without a query.
+    /// Returns the addresses of a lower-case name if no query is needed.
     pub(super) fn fixed(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         if let Some(address) = literal(name) {
             return Some(Arc::new([address]));

@@ -1,17 +1,17 @@
 //! An S3 implementation for tests and measurements, which serves plain HTTP on 127.0.0.1. Buckets are in memory,
 //! signatures are checked as in AWS, and faults happen on demand.
 //!
-//! Operations: `ListObjectsV2`, get, head, put, delete, multipart uploads, the location of a bucket. Signature Version
-//! 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501). Buckets are named by
-//! path or by host.
+//! The operations are `ListObjectsV2`, get, head, put, delete, multipart uploads, and the location of a bucket. Signature
+//! Version 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501). Requests name
+//! the bucket in the path or in the host.
 //!
 //! # Layout, from the bottom up
-//! - `failure` has the error replies; `clock`, `uri`, `xml` write and read texts; `head` reads requests, `reply` writes
-//!   replies; `options`, `stats`
-//! - `sign` computes signatures, `checksum` checks bodies, `behaviour` is the current behaviour of the store, `gate`
-//!   checks access
-//! - `store` has the objects, `uploads` the parts of incomplete objects
-//! - `operation` identifies the operation of a request; `listing`, `object`, `parts` carry it out; `worker` connects
+//! - `failure` contains the error replies; `clock`, `uri` and `xml` format and parse values; `options`, `stats`
+//! - `head` reads requests, and `reply` writes replies
+//! - `sign` computes signatures, `checksum` checks bodies, and `gate` checks access; `behaviour` is the current behaviour
+//!   of the store
+//! - `store` holds the objects, and `uploads` holds the parts of incomplete objects
+//! - `operation` identifies the operation of a request; `listing`, `object` and `parts` carry it out; `worker` connects
 //!   them
 //! - `connection` moves bytes
 //!

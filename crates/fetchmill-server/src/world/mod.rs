@@ -1,14 +1,15 @@
-//! A world of hosts for tests and measurements: a name server, and servers with every behaviour found in a check of a
-//! million sites. Everything is on loopback.
+//! A world of hosts for tests and measurements: a name server, and servers that show every behaviour found in a check of
+//! a million sites. Everything is on loopback.
 //!
-//! Hosts are named `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has its own
-//! addresses (127.77.N.1 and up), all with the same two ports.
+//! Hosts are named `<behaviour>-<number>.test`, where the number can be anything: see [`Behaviour`]. Every behaviour has
+//! its own addresses (127.77.N.1 and up). All addresses use the same two ports.
 //!
 //! # Layout, from the bottom up
 //! - `behaviour` and `addresses` define what a host does and where it is; `options`; `stats` counts
-//! - `names` makes answers to queries, `head` reads requests, `certificates` makes certificates
-//! - `http`, `http2` answer requests; `connection` handles connections before that; `dns` moves datagrams
-//! - `silence` makes hosts that do not answer, `bound_sockets` binds all addresses; `state` is shared by all threads
+//! - `names` answers queries, `head` reads requests, and `certificates` makes certificates
+//! - `connection` handles connections until `http` or `http2` answers requests; `dns` moves datagrams
+//! - `silence` provides hosts that do not answer, and `bound_sockets` binds all addresses
+//! - `state` is shared by all threads
 //!
 //! # Example
 //! ```

@@ -52,7 +52,7 @@ pub struct ManifestRow<'a> {
     pub crc32c: u32,
     /// Position of the record: the offset in the shard, or the row in a Parquet file.
     pub place: u64,
-    /// `ETag` of the reply as sent, for an object stored as a file. Empty if unknown. Packs have it in their records.
+    /// `ETag` of the reply as sent, for an object stored as a file. Empty if unknown. Packs keep it in their records.
     pub etag: &'a [u8],
     /// `Last-Modified` of the reply, for an object stored as a file.
     pub last_modified: Option<Seconds>,

@@ -11,7 +11,7 @@ use fetchmill_model::error::{Error, Result};
 /// Cache size of a database in KiB. It limits the memory of a pass, however many objects there are. Sorting needs the
 /// same amount again.
 const CACHE_KIB: i64 = 64 * 1024;
-/// Key of the fact that names that are not UTF-8 are stored as bytes.
+/// Key of the fact that non-UTF-8 names are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
 /// Key of the fact that names from URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
@@ -135,13 +135,13 @@ pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String
     db.query_row("SELECT value FROM facts WHERE key = ?", [key], |row| row.get(0)).optional()
 }
 
-/// Returns whether names that are not UTF-8 are stored as bytes, as in every new base. fetchmill 0.1.0 used the URLs as
-/// names, and its bases still do.
+/// Returns whether non-UTF-8 names are stored as bytes, as in every new base. fetchmill 0.1.0 used the URLs as names,
+/// and its bases still do.
 pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
 }
 
-/// Records that names that are not UTF-8 are stored as bytes.
+/// Records that non-UTF-8 names are stored as bytes.
 pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
 }

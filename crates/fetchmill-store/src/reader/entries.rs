@@ -113,7 +113,7 @@ pub(super) fn is_export(snapshot: &JournalSnapshot) -> bool {
     snapshot.identity.contains_key("contents")
 }
 
-/// Returns the naming that a new job uses for such a list.
+/// Returns how a new job would name the objects of such a list.
 fn naming_of_list(snapshot: &JournalSnapshot) -> Naming {
     match (snapshot.part(NAMES), snapshot.part("format")) {
         ("seq", _) => Naming::Number,

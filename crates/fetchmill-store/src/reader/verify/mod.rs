@@ -161,7 +161,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let format = Format::from_name(snapshot.part("format")).ok_or_else(|| {
         Error::Journal(format!("the journal of {} does not name a format", place.dest.display()))
     })?;
-    // Check this first. Otherwise everything might be read in vain.
+    // Check this first, to avoid reading everything for nothing.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;
     let job = VerifyRun { place, snapshot: &snapshot, format, threads: threads(options), watch };
