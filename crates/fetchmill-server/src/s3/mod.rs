@@ -1,15 +1,15 @@
 //! An S3 implementation for tests and measurements, which serves plain HTTP on 127.0.0.1. Buckets are in memory,
 //! signatures are checked as in AWS, and faults happen on demand.
 //!
-//! The operations are `ListObjectsV2`, get, head, put, delete, multipart uploads, and the location of a bucket. Signature
-//! Version 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501). Requests name
-//! the bucket in the path or in the host.
+//! The operations are `ListObjectsV2`, get, head, put, delete, multipart uploads, and the location of a bucket.
+//! Signature Version 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501).
+//! Requests name the bucket in the path or in the host.
 //!
 //! # Layout, from the bottom up
 //! - `failure` contains the error replies; `clock`, `uri` and `xml` format and parse values; `options`, `stats`
 //! - `head` reads requests, and `reply` writes replies
-//! - `sign` computes signatures, `checksum` checks bodies, and `gate` checks access; `behaviour` is the current behaviour
-//!   of the store
+//! - `sign` computes signatures, `checksum` checks bodies, and `gate` checks access; `behaviour` is the current
+//!   behaviour of the store
 //! - `store` holds the objects, and `uploads` holds the parts of incomplete objects
 //! - `operation` identifies the operation of a request; `listing`, `object` and `parts` carry it out; `worker` connects
 //!   them
