@@ -1,4 +1,4 @@
-//! The body of a reply in pieces to send, which come from memory or from a stream. They can be chunked.
+//! The body of a reply, split into pieces to send. It comes from memory or from a stream, and can be chunked.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Detects a folder that cannot hold more names although its file system has free space. In either case, the error is
-//! `ENOSPC`.
+//! Detects a folder that cannot hold more names although its file system has free space. A full folder and a full file
+//! system cause the same error, `ENOSPC`.
 //!
 //! ext4 indexes a folder with a two-level tree. With 4 KiB blocks and names of 30 bytes, a folder is full at about ten
 //! million names, unless the feature `large_dir` is enabled.

@@ -1,4 +1,4 @@
-//! Percent escapes, in the forms that signatures and listings use, and queries.
+//! Queries, and percent escapes in the forms that signatures and listings use.
 
 /// Decodes percent escapes once. If `plus` is set, a `+` is a space, as in queries. Returns `false` if an escape is
 /// malformed.

@@ -3,9 +3,9 @@
 //! # Rules
 //! - Member names are unique within a shard. If the shard already contains the name of an object, or its key with
 //!   sidecars, its member is named `%again/SEQUENCE/NAME`. No escaped name has this form.
-//! - Readers group members by key, which is the part of a file name before the first dot. For this reason, an object
-//!   with sidecars has every dot except that of the extension escaped as `%2E`. This keeps the keys of objects with ids
-//!   such as `2101.00001` apart.
+//! - Readers group members by key, which is the part of a file name before the first dot. For this reason, if an object
+//!   has sidecars, every dot in its name is escaped as `%2E`, except the dot of the extension. This keeps the keys of
+//!   objects with ids such as `2101.00001` apart.
 
 use std::collections::HashSet;
 

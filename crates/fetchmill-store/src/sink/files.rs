@@ -1,10 +1,10 @@
 //! `files`: one file per object, named like the object.
 //!
 //! The objects of window k are written to the worker's [`Stage`]. The checkpoint at the end of the window requests one
-//! sync of the file system. The sync runs while the objects of window k+1 are being written. Its commit record says
-//! "window k is staged, window k-1 is finished". Once the commit record is in the journal, the files of window k are
-//! renamed to their final names, without replacing any file. The sync at the end of window k+1 makes these renames
-//! durable.
+//! sync of the file system. The sync runs while the objects of window k+1 are being written. The checkpoint's commit
+//! record says "window k is staged, window k-1 is finished". Once the commit record is in the journal, the files of
+//! window k are renamed to their final names, without replacing any file. The sync at the end of window k+1 makes these
+//! renames durable.
 //!
 //! After a crash, the staged files of a committed window are renamed. If one is missing, it was already renamed before
 //! the crash. All other staged files are garbage.

@@ -1,5 +1,5 @@
-//! Commit records, from which the start of a Parquet shard can be turned into a valid file. Each one follows the row
-//! groups of a commit and contains the metadata that a footer needs.
+//! Commit records, which make it possible to turn the start of a Parquet shard into a valid file. Each one follows the
+//! row groups of a commit and contains the metadata that a footer needs.
 //!
 //! A commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, with little-endian numbers:
 //! - `metadata` is Parquet's `FileMetaData` with the row groups since the previous record.

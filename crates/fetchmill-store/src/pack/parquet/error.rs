@@ -1,4 +1,4 @@
-//! Errors of reading a shard, and how the errors of the library are converted to them.
+//! Errors in reading a shard, and their conversion from the library's errors.
 
 use ::parquet::errors::ParquetError;
 use std::io;
