@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::behaviour::{Behaviour, Host};
 
-/// Second byte of all addresses. It is far from 127.0.0.1, where other programs listen.
+/// Second byte of all addresses. It keeps them away from 127.0.0.1, where other programs listen.
 const NETWORK: u8 = 77;
 /// Number of addresses of a `many` host.
 pub(super) const MANY: u8 = 30;

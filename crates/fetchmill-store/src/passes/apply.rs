@@ -48,7 +48,7 @@ enum ApplyStage {
     Done,
 }
 
-/// The databases of an application.
+/// The databases that are needed to apply a pass.
 pub(super) struct ApplyPaths<'p> {
     pub(super) base: &'p Path,
     pub(super) plan: &'p Path,

@@ -11,9 +11,9 @@ use fetchmill_model::error::{Error, Result};
 /// Cache size of a database in KiB. It limits the memory of a pass, however many objects there are. Sorting needs the
 /// same amount again.
 const CACHE_KIB: i64 = 64 * 1024;
-/// Key of the fact that non-UTF-8 names are stored as bytes.
+/// Key that records that non-UTF-8 names are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
-/// Key of the fact that names from URLs are decoded.
+/// Key that records that names from URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
 /// Version of the format. It is incremented whenever an older fetchmill cannot read the base.
 const VERSION: i64 = 2;

@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// Key of the fact with the [`EntryTraits`] of the list's entries.
+/// Key under which the [`EntryTraits`] of the list's entries are stored.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
 /// Returns the traits that any entry of the list has had so far.

@@ -9,7 +9,7 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact with the command.
+/// Key under which the command is stored.
 pub(super) const COMMAND: &str = "command";
 
 impl Journal {

@@ -16,7 +16,7 @@ use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Key of the fact that the listing is complete.
+/// Key under which the completion time of the listing is stored.
 pub(in crate::journal) const LISTED_AT: &str = "listed_at";
 
 /// The open journal of a job.

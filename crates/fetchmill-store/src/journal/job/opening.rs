@@ -15,7 +15,7 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::extra_columns::ROWS_PART;
 
-/// Key of the fact with the last pass.
+/// Key under which the last pass is stored.
 pub(in crate::journal) const PASS: &str = "pass";
 /// Discards the targets that have no object, and the state of the listing.
 pub(in crate::journal) const FORGET_TARGETS: &str = "

@@ -9,7 +9,7 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key of the fact that a run has begun to remove the job and its files. The next job will use the current rules.
+/// Key that records that a run has begun to remove the job and its files. The next job will use the current rules.
 pub(super) const RESTARTING: &str = "restarting";
 
 /// Reads a journal without changing it. Returns `None` if there is no journal, or if it has no tables yet.

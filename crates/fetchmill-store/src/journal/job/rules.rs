@@ -8,7 +8,7 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
-/// Key of the fact with the rules.
+/// Key under which the rules are stored.
 pub(in crate::journal) const RULES: &str = "rules";
 
 /// A set of rules, identified by a number. fetchmill 0.1.0 used the first set, and its journals do not store a number.

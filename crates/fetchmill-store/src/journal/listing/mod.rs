@@ -8,5 +8,5 @@ mod pages;
 mod ranges;
 pub(super) mod skips;
 
-/// Key of the fact with the marker of the next page.
+/// Key under which the marker of the next page is stored.
 const MARKER: &str = "marker";

@@ -12,10 +12,10 @@ use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Key of the fact with the position in a list.
+/// Key under which the position in a list is stored.
 const LIST_POSITION: &str = "list_position";
 
-/// Key of the fact that the listing was restarted.
+/// Key that records that the listing was restarted.
 const RELISTING: &str = "relisting";
 
 impl Journal {

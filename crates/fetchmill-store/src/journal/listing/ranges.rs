@@ -8,7 +8,7 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
 
-/// Key of a fact about jobs that list folders or keys. Its value marks buckets whose keys do not ascend.
+/// Key that exists for jobs that list folders or keys. Its value marks buckets whose keys do not ascend.
 const WALK: &str = "walk";
 const BY_TOKENS: &str = "tokens";
 

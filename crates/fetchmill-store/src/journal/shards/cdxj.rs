@@ -9,10 +9,11 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Prefix of the facts with the indexes. It is followed by the shard's number. Each value is a [`ShardEnd`] as JSON.
+/// Start of the keys under which the indexes are stored. The shard's number follows. Each value is a [`ShardEnd`] as
+/// JSON.
 const CDXJ: &str = "cdxj-";
 
-/// Key of the fact that the job has indexes only because they are the default.
+/// Key that records that the job has indexes only because they are the default.
 const BY_DEFAULT: &str = "indexed_by_default";
 
 /// An index, and its state when it was complete.

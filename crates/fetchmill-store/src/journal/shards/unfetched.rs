@@ -7,7 +7,7 @@ use crate::journal::job::open_journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::UnfetchedFile;
 
-/// Key of the fact with the files, as JSON.
+/// Key under which the files are stored, as JSON.
 const UNFETCHED: &str = "unfetched";
 
 /// Reads the files from the journal, if they are recorded.

@@ -11,8 +11,8 @@ use crate::journal::job::open_journal::{Journal, now_text};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardNumber;
 
-/// Key of the fact that the job's prefix was empty when the job began. Everything below the prefix therefore belongs to
-/// the job.
+/// Key that records that the job's prefix was empty when the job began. Everything below the prefix therefore belongs
+/// to the job.
 const CLAIMED: &str = "destination_claimed_at";
 
 /// Progress of a shard's upload.

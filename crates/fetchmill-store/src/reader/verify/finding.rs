@@ -12,7 +12,7 @@ pub enum FindingKind {
     Damaged,
     /// Stored more than once.
     Doubled,
-    /// Recorded by no job.
+    /// Not recorded by any job.
     Unknown,
 }
 
