@@ -1,4 +1,4 @@
-//! Comparison and changes of a sync, for the program that runs the passes of the sync.
+//! Compares and changes the destination of a sync, for the program that runs its passes.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -94,7 +94,7 @@ impl Faults {
         self.rules[plan.rule].is_for(on, name)
     }
 
-    /// Uses up one of the `times` that the rule of a plan allows.
+    /// Uses up one of the hits that a plan's rule allows (`times`).
     pub(crate) fn take_stray(&self, plan: &StrayPlan) -> bool {
         let Some(times) = self.rules[plan.rule].times else { return true };
         let rule = hash::mix(plan.rule as u64);

@@ -14,7 +14,7 @@ use crate::durable;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 
-/// Files below the destination with the path of a state folder and its token.
+/// Files below the destination that contain the path of a state folder and its token.
 const POINTER: (&str, &str) = ("state", "state-token");
 /// File in a state folder with the token of its destination.
 const TOKEN: &str = "token";
