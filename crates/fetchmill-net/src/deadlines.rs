@@ -49,7 +49,7 @@ const PATIENT_BODY: u64 = 64 * 1024;
 #[derive(Debug)]
 struct Abandoning {
     patience: Rc<RefCell<Patience>>,
-    /// When the last byte arrived, or when the request was sent if nothing has arrived yet.
+    /// Time when the last byte arrived, or when the request was sent if nothing has arrived yet.
     since: Millis,
     /// Number of requests for this target that were abandoned so far.
     times: u32,

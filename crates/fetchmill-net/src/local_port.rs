@@ -51,7 +51,7 @@ fn take_every_port(socket: &TcpSocket) {
     };
 }
 
-/// How long a port stays in `TIME_WAIT` (`TCP_TIMEWAIT_LEN` in Linux).
+/// Time that a port stays in `TIME_WAIT` (`TCP_TIMEWAIT_LEN` in Linux).
 const PORT_RESTS: Duration = Duration::from_secs(60);
 /// Maximum number of ports in `TIME_WAIT` per thread and address: a sixteenth of all ports.
 const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;

@@ -18,7 +18,7 @@ pub struct Phases {
     pub tls: Option<u64>,
     /// Time from the last byte of the request to the first byte of a head.
     pub first_byte: Option<u64>,
-    /// When connecting started, or sending on a kept connection.
+    /// Time when connecting started, or sending on a kept connection.
     pub started: Option<Instant>,
 }
 

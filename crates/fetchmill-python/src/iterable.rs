@@ -13,7 +13,7 @@ use pyo3::types::{PyIterator, PyString, PyTuple};
 
 use crate::stream::Request;
 
-/// How long filling a batch may take. After that, the batch is used even if it is not full.
+/// Maximum time to fill a batch. After that, the batch is used even if it is not full.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
 /// Exception that an iterable raised, for the job's report.

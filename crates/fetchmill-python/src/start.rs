@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// How often Python can handle signals.
+/// Interval at which Python can handle signals.
 const STEP: Duration = Duration::from_millis(50);
-/// How long to wait for a start to end after a signal handler raised an exception.
+/// Maximum time to wait for a start to end after a signal handler raised an exception.
 const END: Duration = Duration::from_secs(5);
 
 /// Starts a job on a separate thread. If a signal handler raises an exception, passes it on. If the job starts after

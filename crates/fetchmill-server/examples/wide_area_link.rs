@@ -121,9 +121,9 @@ struct Direction {
     counters: Counters,
     on_the_way: VecDeque<Packet>,
     on_the_way_bytes: usize,
-    /// When bandwidth is available again.
+    /// Time when bandwidth is available again.
     free_at: u64,
-    /// When the last packet arrives.
+    /// Time when the last packet arrives.
     last_at: u64,
 }
 

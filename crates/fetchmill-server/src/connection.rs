@@ -73,7 +73,7 @@ pub(crate) enum AfterTurn {
     Later(Continuation),
 }
 
-/// What a connection does after a script.
+/// Next step of a connection after a script.
 pub(crate) enum AfterScript {
     Continue,
     Close,

@@ -29,7 +29,7 @@ pub trait Content: Send + Sync {
     }
 }
 
-/// Why there is no page or body.
+/// Reason why there is no page or body.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// The name does not exist: 404.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a server cannot start.
+/// Reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option has an invalid value.

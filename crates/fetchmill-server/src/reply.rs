@@ -1,6 +1,6 @@
 //! Heads of replies. They are short: a status line, the type and the length, but no date.
 
-/// What the head says about the connection.
+/// Persistence of the connection, as announced in the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persistence {
     /// The connection stays open. HTTP/1.1 needs no field for this.
@@ -21,7 +21,7 @@ impl Persistence {
     }
 }
 
-/// How the end of a body is marked.
+/// Framing of a body, which marks its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(u64),

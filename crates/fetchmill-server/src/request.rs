@@ -32,7 +32,7 @@ pub(crate) enum Method {
     Other,
 }
 
-/// Why a head is rejected. The connection ends after that.
+/// Reason why a head is rejected. The connection ends after that.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadRequest {
     Malformed,
@@ -164,7 +164,7 @@ fn read_known_field<'a>(name: &[u8], value: &'a [u8], request: &mut Request<'a>)
     Ok(())
 }
 
-/// What a request target refers to. Strings are still percent-encoded.
+/// Meaning of a request target. Strings are still percent-encoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     Get(&'a [u8]),
@@ -205,7 +205,7 @@ fn path_of_url(target: &[u8]) -> &[u8] {
     memchr(b'/', rest).map_or(&[], |path| &rest[path..])
 }
 
-/// Why a string is rejected.
+/// Reason why a string is rejected.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum BadText {
     /// A `%` that is not followed by two hexadecimal digits.

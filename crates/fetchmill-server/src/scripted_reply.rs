@@ -153,7 +153,7 @@ fn another_name(worker: &Worker, name: &str) -> Option<String> {
     names.find(|other| *other != name).map(str::to_owned)
 }
 
-/// How the parts of a reply are sent.
+/// Plan for sending the parts of a reply.
 struct ReplyShape {
     framing: Framing,
     persistence: Persistence,

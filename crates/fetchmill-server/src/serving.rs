@@ -16,7 +16,7 @@ use crate::connection::{AfterScript, AfterTurn, Connection, Turn};
 use crate::scripted_reply;
 use crate::worker::Worker;
 
-/// How often a waiting connection is checked while the client's timeout runs.
+/// Number of times that a waiting connection is checked while the client's timeout runs.
 const LOOKS: u32 = 4;
 
 /// Serves a connection until it ends. An error ends the connection and is not reported.

@@ -16,7 +16,7 @@ pub struct Background<T> {
     panics: Arc<PanicNote>,
     /// Handle of the thread. `None` once the thread has been joined or abandoned.
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// When a panic was first noticed.
+    /// Time when a panic was first noticed.
     panicked_at: Mutex<Option<Instant>>,
 }
 

@@ -93,7 +93,7 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     Ok(())
 }
 
-/// Who may read a new file.
+/// Users who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// The users that the umask allows. For output files.

@@ -22,7 +22,7 @@ use fetchmill_model::outcome::{Runs, SealedShard, ShardEnd};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What was removed.
+/// Counts of the files that a restart removed or left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Number of files.

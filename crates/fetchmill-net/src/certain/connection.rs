@@ -60,7 +60,7 @@ pub enum Judged {
     Lost(FailureKind),
 }
 
-/// What can be done with a connection after a complete reply.
+/// Possible use of a connection after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
     /// The connection can take more requests.

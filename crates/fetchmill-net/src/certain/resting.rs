@@ -14,7 +14,7 @@ use crate::{AddressPolicy, Deadlines, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
-/// How often a task checks whether a connection whose rest has ended was taken.
+/// Interval at which a task checks whether a connection whose rest has ended was taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
 /// A thread's resting connections. Tasks can always leave connections here, because those connections are already open.

@@ -1,4 +1,4 @@
-//! What a thread receives from its lookups.
+//! The results of lookups, in the form in which a thread receives them.
 
 use std::time::Duration;
 

@@ -215,7 +215,7 @@ impl DnsQuery {
     }
 }
 
-/// How the question in an answer compares with the query.
+/// Result of comparing the question in an answer with the query.
 enum QuestionEcho {
     All,
     OtherCase,

@@ -27,7 +27,7 @@ pub(super) struct Question {
     /// All queries sent so far. They are kept because late answers count too.
     pub(super) sent: Vec<SentQuery>,
     pub(super) found: Option<NameAnswer>,
-    /// When the next try is due.
+    /// Time when the next try is due.
     pub(super) due: Millis,
     tries: usize,
     /// Server of the next try.

@@ -40,7 +40,7 @@ const FASTEST_OF: Duration = Duration::from_secs(1);
 /// because of that.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 
-/// Which slots are in use.
+/// The slots in use.
 #[derive(Debug)]
 pub(super) struct LookUpSlots {
     slots: SlotLimits,

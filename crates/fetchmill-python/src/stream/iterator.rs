@@ -34,7 +34,7 @@ struct EarlyReply {
     large: usize,
 }
 
-/// How to continue after a batch.
+/// State of a stream after a batch.
 #[derive(PartialEq, Eq)]
 pub(super) enum MoreBatches {
     /// Another batch was taken, or more requests are now in flight.

@@ -178,7 +178,7 @@ impl Reply {
         self.index
     }
 
-    /// Why there is no reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply.
+    /// Reason for a missing reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.error_object(py)

@@ -24,13 +24,13 @@ const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How long a client may take to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// What a connection does after a request.
+/// Next step of a connection after a request.
 enum AfterRequest {
     Continue,
     Close,
 }
 
-/// What came of the requests in the input.
+/// Result of handling the requests in the input.
 enum InputResult {
     /// All requests have been answered.
     All,

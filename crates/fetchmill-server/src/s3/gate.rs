@@ -18,7 +18,7 @@ pub(crate) struct GatedRequest<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a Query,
     pub(crate) body: &'a [u8],
-    /// When the request arrived, in milliseconds since 1970.
+    /// Time when the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     /// Whether the request only reads.
     pub(crate) reads: bool,

@@ -120,7 +120,7 @@ pub(crate) struct ListedObject<'a> {
     pub(crate) modified: i64,
 }
 
-/// What a walk over keys does next.
+/// Next step of a walk over keys.
 pub(crate) enum KeyWalk {
     Next,
     Stop,

@@ -98,10 +98,10 @@ impl StoreState {
     }
 }
 
-/// What is determined about a request before it is answered.
+/// Facts about a request that are determined before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
-    /// When the request arrived, in milliseconds since 1970.
+    /// Time when the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) delay: Duration,
     /// Whether to reset the connection in the middle of the body.

@@ -1,4 +1,4 @@
-//! What happens to a connection before HTTP: it is accepted, closed, ignored, or passed to TLS.
+//! Handles a connection before HTTP: it is accepted, closed, ignored, or passed to TLS.
 
 use std::io;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ const BIG_BODY: usize = 10 << 20;
 const PIECE: [u8; 16 * 1024] = [b'.'; 16 * 1024];
 const TRICKLE: Duration = Duration::from_secs(1);
 
-/// How a connection ends.
+/// Ways in which a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
     /// TCP and TLS are closed normally.
@@ -29,14 +29,14 @@ pub(super) enum ConnectionEnd {
     Reset,
 }
 
-/// What a connection does after a reply.
+/// Next step of a connection after a reply.
 enum AfterReply {
     Request,
     Close,
     Reset,
 }
 
-/// Where a request arrived.
+/// The place at which a request arrived.
 pub(super) struct Site<'a> {
     pub(super) shared: &'a WorldState,
     pub(super) behaviour: Behaviour,

@@ -1,4 +1,4 @@
-//! How far a program has got with the items of a stream, stored as one row in a database of its own.
+//! The progress of a program through the items of a stream, stored as one row in a database of its own.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 

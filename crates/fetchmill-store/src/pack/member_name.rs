@@ -20,7 +20,7 @@ const AGAIN: &[u8] = b"%again/";
 /// Maximum length of an extension. A longer suffix counts as part of the name.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// How the key of sidecars is derived from the name of their object.
+/// Rule for deriving the key of sidecars from the name of their object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKeys {
     /// The whole name without its extension. As a result, every object has a key of its own.

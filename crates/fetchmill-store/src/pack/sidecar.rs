@@ -105,7 +105,7 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// What the sidecars of an object say about it.
+/// Facts about an object that its sidecars contain.
 #[derive(Debug, Default)]
 pub(super) struct ReadSidecars {
     pub(super) url: Option<Vec<u8>>,

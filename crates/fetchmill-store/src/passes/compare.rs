@@ -68,7 +68,7 @@ impl BaseObject {
     }
 }
 
-/// What to do with a listed object.
+/// Action for a listed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// Do nothing, because the object is the same as in the destination.

@@ -22,7 +22,7 @@ CREATE TABLE planned (
     if_none_match BLOB, if_modified_since INTEGER) WITHOUT ROWID;
 ";
 
-/// What to do with an object. Unchanged objects have no row in the plan.
+/// Action planned for an object. Unchanged objects have no row in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlannedAction {
     /// Fetch the object.

@@ -15,7 +15,7 @@ use super::synced_shards::no_numbers;
 use super::{SyncDestination, SyncLedger, SyncStore};
 use crate::sink::Format;
 
-/// When the objects of a base were checked. The other constants are times that are not later than this one.
+/// Time when the objects of a base were checked. The other constants are times that are not later than this one.
 const CHECKED: i64 = 1_000_000;
 const OLD: Option<i64> = Some(CHECKED - 100);
 const YOUNG: Option<i64> = Some(CHECKED - 1);

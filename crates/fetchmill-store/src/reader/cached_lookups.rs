@@ -23,7 +23,7 @@ pub struct CachedLookups {
     rows: CachedRows,
 }
 
-/// What the lookups have cost so far.
+/// Cost of the lookups so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupCounts {
     /// Decoded manifest frames.

@@ -42,7 +42,7 @@ pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 
-/// How to derive the entry of an object from its name.
+/// Rule for deriving the entry of an object from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryOfName {
     /// Part of the entry before the name.

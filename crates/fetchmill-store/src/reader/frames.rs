@@ -10,7 +10,7 @@ use fetchmill_model::error::{Error, Result};
 pub(crate) struct ManifestRead {
     /// Number of rows that could be read.
     pub rows: u64,
-    /// Why some rows could not be read. `None` if all could be read.
+    /// Reason why some rows could not be read. `None` if all could be read.
     pub damage: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use crate::pack::parquet::ShardError;
 use fetchmill_model::error::Error;
 use fetchmill_model::object::StoredObject;
 
-/// Why an object cannot be returned.
+/// Reason why an object cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The record differs from what was written. The string describes the difference.

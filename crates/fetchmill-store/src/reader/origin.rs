@@ -17,7 +17,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 /// Start of the source of an export. The source of the exported job follows.
 pub const EXPORT_OF: &str = "export of ";
 
-/// Where the objects of a job can be requested.
+/// The origin at which the objects of a job can be requested.
 #[derive(Debug, Clone)]
 pub enum ObjectOrigin {
     /// All objects are at one origin and are requested by name.

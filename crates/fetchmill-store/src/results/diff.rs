@@ -20,7 +20,7 @@ const STRETCH_ROWS: u64 = 16 * 1024;
 /// Maximum total length of a status and a kind.
 const ANSWER_BYTES_MAX: usize = 64;
 
-/// How many rows differ between two files.
+/// Numbers of rows that differ between two files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Rows in the first file.

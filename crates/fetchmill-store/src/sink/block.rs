@@ -14,7 +14,7 @@ use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 /// Part size from which the buffer of the block grows by exactly the bytes that are needed, rather than doubling.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Where a body is.
+/// Location of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
     /// In this range of the block.

@@ -21,7 +21,7 @@ pub struct CdxjWriter {
 }
 
 impl CdxjWriter {
-    /// How the names of incomplete index files start.
+    /// Start of the names of incomplete index files.
     pub const OPEN: &str = "cdxj-";
 
     /// Creates the index writer for one shard.
@@ -54,7 +54,7 @@ impl CdxjWriter {
     }
 }
 
-/// Why a line could not be written.
+/// Reason why a line could not be written.
 enum LineError {
     Sorted(std::io::Error),
     Written(Error),

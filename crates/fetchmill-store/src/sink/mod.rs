@@ -51,7 +51,7 @@ use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardE
 use fetchmill_model::target::Sequence;
 use fetchmill_model::text::file_name::FileName;
 
-/// Which parts of a reply are stored. Each level includes the previous ones.
+/// Parts of a reply that are stored. Each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredParts {
     /// Only the outcome.
@@ -90,7 +90,7 @@ impl FileSystemSync {
     }
 }
 
-/// What a checkpoint has made durable.
+/// The data that a checkpoint has made durable.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
     /// Objects that are stored for good.

@@ -10,7 +10,7 @@ use fetchmill_model::name::to_hex;
 use fetchmill_model::object::{Facts, Object};
 use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_extra};
 
-/// Where shards store the `ETag` and `Last-Modified` of objects.
+/// The place where shards store the `ETag` and `Last-Modified` of objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Validators {
     /// In the records, if the format has fields for them.

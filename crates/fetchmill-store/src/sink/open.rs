@@ -50,7 +50,7 @@ pub struct SinkSetup {
     pub sidecars: Sidecars,
     /// Whether the last column is the hash of each body.
     pub is_hashed: bool,
-    /// Where shards store the `ETag` and `Last-Modified` of objects.
+    /// Place where shards store the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
     /// Settings for the files that describe targets without an object.
     pub unfetched: UnfetchedSetup,

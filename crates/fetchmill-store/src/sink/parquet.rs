@@ -40,7 +40,7 @@ pub struct ParquetSizes {
     pub workers: usize,
     /// Columns that objects have besides the standard ones.
     pub columns: ExtraColumns,
-    /// Where shards store the `ETag` and `Last-Modified` of objects.
+    /// Place where shards store the `ETag` and `Last-Modified` of objects.
     pub validators: Validators,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Query {
     pub(super) rtype: u16,
     pub(super) source: SocketAddr,
     pub(super) is_tcp: bool,
-    /// How many queries came before this one.
+    /// Number of queries that came before this one.
     pub(super) number: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Which of the sealed shards are in the destination bucket. A shard without a row is not in the bucket. A shard whose
-//! upload has begun may be there, either complete or as invisible parts. Once a shard is uploaded, its local file is no
-//! longer needed.
+//! Records which of the sealed shards are in the destination bucket. A shard without a row is not in the bucket. A
+//! shard whose upload has begun may be there, either complete or as invisible parts. Once a shard is uploaded, its
+//! local file is no longer needed.
 
 use std::collections::BTreeMap;
 

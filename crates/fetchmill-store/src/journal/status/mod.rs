@@ -36,11 +36,11 @@ pub struct Status {
     pub kinds: KindCounts,
     /// Number of targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// When the job was created, in ISO 8601 UTC.
+    /// Time when the job was created, in ISO 8601 UTC.
     pub started_at: Option<String>,
-    /// When the listing was completed.
+    /// Time when the listing was completed.
     pub listed_at: Option<String>,
-    /// When the job finished.
+    /// Time when the job finished.
     pub finished_at: Option<String>,
     /// Targets whose replies may belong to other requests. See [`Doubtful`].
     pub doubtful: Doubtful,
@@ -63,9 +63,9 @@ pub struct Status {
 pub struct Wait {
     /// Description, such as `the listing's page http://... fails (status 500)`.
     pub what: String,
-    /// When the wait began, in ISO 8601 UTC.
+    /// Time when the wait began, in ISO 8601 UTC.
     pub since: String,
-    /// When the job will give up.
+    /// Time when the job will give up.
     pub until: String,
 }
 

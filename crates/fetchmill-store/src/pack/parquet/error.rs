@@ -3,7 +3,7 @@
 use ::parquet::errors::ParquetError;
 use std::io;
 
-/// Why a shard, or one of its rows, cannot be read.
+/// Reason why a shard, or one of its rows, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// An error of the operating system.

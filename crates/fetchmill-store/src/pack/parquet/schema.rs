@@ -33,7 +33,7 @@ pub enum Column {
     Etag,
     /// The `Last-Modified` field.
     LastModified,
-    /// When the reply was complete.
+    /// Time when the reply was complete.
     FetchedAt,
     /// CRC-32C of the body.
     Crc32c,

@@ -44,7 +44,7 @@ pub struct ParquetEncoder<W: Write + Send> {
     row_group_bytes: usize,
     columns: ExtraColumns,
     descriptor: Arc<SchemaDescriptor>,
-    /// Where the last commit ends. 0 before the first commit.
+    /// End of the last commit. 0 before the first commit.
     committed_end: u64,
     /// Number of committed row groups.
     committed_groups: usize,

@@ -82,7 +82,7 @@ pub struct VerifyReport {
     pub repaired: Option<RepairReport>,
     /// Sampled objects.
     pub sample: Vec<SampledObject>,
-    /// Where the sampled objects can be requested.
+    /// Origin at which the sampled objects can be requested.
     pub asked: Option<ObjectOrigin>,
     /// Duration of the verification.
     pub elapsed: Duration,

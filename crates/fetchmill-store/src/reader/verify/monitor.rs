@@ -9,7 +9,7 @@ use super::finding::{Finding, FindingKind};
 
 /// Maximum number of findings that nobody has taken yet. Above this number, threads that have another finding wait.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
-/// How often a waiting thread checks for the stop signal.
+/// Interval at which a waiting thread checks for the stop signal.
 const STEP: Duration = Duration::from_millis(50);
 
 /// See the [module documentation](self).

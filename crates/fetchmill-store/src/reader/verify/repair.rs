@@ -111,7 +111,7 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
 struct Repair<'r> {
     job: &'r VerifyRun<'r>,
     journal: Journal,
-    /// How to derive entries. `None` means that no target can be planned again.
+    /// Rule for deriving entries. `None` means that no target can be planned again.
     entries: Option<EntryOfName>,
     done: RepairReport,
 }

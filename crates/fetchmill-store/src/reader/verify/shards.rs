@@ -37,7 +37,7 @@ pub(super) struct ShardFaults {
     pub(super) unreadable: u64,
 }
 
-/// What a repair needs to know about each shard. Intact shards have no entry.
+/// The facts about each shard that a repair needs. Intact shards have no entry.
 #[derive(Debug, Default)]
 pub(super) struct FoundFaults {
     /// Faults of sealed shards.
