@@ -1,7 +1,7 @@
 //! A listener, and the threads that serve its connections.
 //!
 //! Each thread has a current-thread runtime of its own. The first thread accepts connections and assigns them in turn,
-//! so that all threads serve equally many. All threads end when the first one does.
+//! so that all threads serve the same number of connections. All threads end when the first one does.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};

@@ -11,7 +11,7 @@ const NETWORK: u8 = 77;
 pub(super) const MANY: u8 = 30;
 /// Maximum number of addresses of a behaviour: the last byte of an address, without 0 and 255.
 pub(super) const ADDRESSES_MAX: u8 = 254;
-/// Rare behaviours have fewer addresses by this factor, because each address costs two listeners.
+/// Divisor for the number of addresses of rare behaviours, because each address costs two listeners.
 const RARE: u8 = 8;
 /// Address that a public name must not point to. A world never sends anything there.
 pub(super) const PRIVATE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);

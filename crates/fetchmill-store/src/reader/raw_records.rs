@@ -30,7 +30,7 @@ impl RawRecords {
         self.records.end()
     }
 
-    /// Returns the record of a row. It must come after the records read so far, and ends at `end`.
+    /// Returns the record of a row. The record must follow those read so far, and must end at `end`.
     pub(super) fn read(&mut self, row: &ManifestRow<'_>, end: u64) -> Result<&[u8], ObjectError> {
         self.records.record_length(row, end)?;
         while end > self.bytes_end() {
