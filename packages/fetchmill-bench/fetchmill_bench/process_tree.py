@@ -64,7 +64,7 @@ class ProcessTree:
 
     def _pids(self) -> list[int]:
         """Returns the current members. Each process on the machine is checked once, when it is new."""
-        present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - numbers only
+        present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - only numbers
         self._others.intersection_update(present)
         for pid in present:
             if pid in self._members or pid in self._others:

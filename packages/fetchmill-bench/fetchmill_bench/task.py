@@ -112,7 +112,7 @@ class RequestCounter:
             return
         with self._lock:
             if self._answers is None:
-                self._answers = Path(self.task.answers).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+                self._answers = Path(self.task.answers).open("w", encoding="utf-8")  # noqa: SIM115 - open until the end
             self._answers.write(f"{url}\t{found}\n")
 
     def add_site(self, url: str, found: str) -> None:
@@ -137,4 +137,4 @@ class RequestCounter:
 
 def is_good(status: int) -> bool:
     """Returns whether a status is a 2xx."""
-    return status // 100 == 2  # noqa: PLR2004 - the hundreds of a status
+    return status // 100 == 2  # noqa: PLR2004 - the status class

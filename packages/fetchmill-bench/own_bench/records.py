@@ -137,7 +137,7 @@ def write_files(folder: Path, files: int, records: int) -> Files:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers = random.Random(7)  # noqa: S311 - bodies of a bench
+    numbers = random.Random(7)  # noqa: S311 - benchmark bodies
     root, listed = folder / "served", folder / "list.parquet"
     root.mkdir()
     others = [_member("http://other.test/", numbers) for _ in range(64)]

@@ -1,1 +1,1 @@
-"""Reads the output of jobs: objects, status and failures. Also verifies, exports and compares it."""
+"""Reads, verifies, exports and compares the output of jobs."""

@@ -76,10 +76,10 @@ class DiffReport(ReadableReport):
 
 
 def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHANGES_KEPT) -> DiffReport:
-    """Compare the results of two checks: find sites that were added or removed, or that answer differently.
+    """Compare the results of two checks. Find sites that were added or removed, or that now answer differently.
 
-    Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th rows are
-    compared. Memory use does not depend on the number of rows, except for the kept changes.
+    Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th row in `old`
+    is compared with its n-th row in `new`. Memory use depends only on the number of changes that are kept.
 
     Args:
         old: a results file of `fetchmill.check`, in any format.
@@ -110,5 +110,5 @@ def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHA
 def compare(
     old: str | PathLike[str], new: str | PathLike[str], each: Callable[[list[ChangeRow]], None]
 ) -> dict[str, Any]:
-    """Return the counts. Call `each` with batches of changes."""
+    """Return the counts, and pass the changes to `each` in batches."""
     return native_diff(check_path("old", old), check_path("new", new), each)

@@ -1,4 +1,4 @@
-"""`export`: writes the objects of a job in another format, as one blocking call."""
+"""`export`: rewrites the objects of a job in another format, in one blocking call."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ExportFormat = Literal["files", "tar", "parquet", "warc", "jsonl"]
 EXPORT_FORMATS = get_args(ExportFormat)
 
 
-def export(  # noqa: PLR0913 - each has its default
+def export(  # noqa: PLR0913 - every option has a default
     dest: str | os.PathLike[str],
     other: str | os.PathLike[str],
     *,
@@ -38,34 +38,34 @@ def export(  # noqa: PLR0913 - each has its default
     region: str | None = None,
     profile: str | None = None,
 ) -> Report:
-    """Write every object in a destination to another destination, in another format. Resume an interrupted export.
+    """Copy all objects of a destination to another one, in another format. Resume an interrupted export.
 
-    The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
-    the end and releases the GIL meanwhile. The objects in `dest` must not change until the export is
-    complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on this
-    machine, one after another.
+    The new destination is like that of any job: it can be passed to `status`, `verify` and `export`. The call blocks
+    until the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the export
+    is complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on
+    this machine, one at a time.
 
     Args:
         dest: the destination of a job, or the directory of a shared job.
-        other: the folder to write to: missing, empty, or from an interrupted run of the same export.
+        other: the folder to write to. It must be missing, empty, or left by an interrupted run of the same export.
         format: the format of `other`.
         shard_size: size of a shard in bytes.
         state: journal folder of `dest`, if its job was started with `state`.
         other_state: journal folder of `other`.
-        durability: `power` if a commit must survive a power cut; `process` if it need only survive the end of the
+        durability: `power` if commits must survive a power cut; `process` if they only have to survive a crash of the
             process.
         progress: as for `fetchmill.get`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
     Returns:
-        The ledger of the export. Objects whose names are not valid paths, or collide on disk, are counted as failed.
-        `fetchmill.failures(other)` iterates over them.
+        The ledger of the export. An object counts as failed if its name is not a valid path or collides with another
+        one on disk. `fetchmill.failures(other)` iterates over them.
 
     Raises:
-        UsageError: an option cannot be used, `other` belongs to something else, or a shared job is not finished.
-        BusyError: a process is working on one of the two destinations.
+        UsageError: an option is invalid, `other` already contains something else, or a shared job is not finished.
+        BusyError: another process is using one of the two destinations.
         JournalError: an object is damaged. Run `fetchmill.verify` for details.
         StorageError: the local storage failed.
 
@@ -86,7 +86,7 @@ class PreparedExport:
 
     Args:
         options: the options for the native module.
-        copies: copies of the ranges of a shared job in a bucket.
+        copies: local copies of the ranges, if `dest` is a shared job in a bucket.
     """
 
     def __init__(self, options: str, copies: "RangeCopies | None") -> None:
@@ -101,7 +101,7 @@ class PreparedExport:
         return self
 
     def __exit__(self, _class: object, error: object, _trace: object) -> None:
-        """Remove the copies. In an error about a copy, replace its path with the object's name in the bucket."""
+        """Remove the copies. If an error names a copy, replace the path with the object's name in the bucket."""
         if self._copies is not None:
             if isinstance(error, FetchmillError):
                 error.args = (self._copies.named_in_bucket(str(error)), *error.args[1:])
@@ -120,17 +120,17 @@ def prepare(
 ) -> PreparedExport:
     """Return an export that is ready to start; see `export`.
 
-    `reach` contains options for reaching the bucket of a shared job.
+    `reach` contains connection options for the bucket of a shared job.
 
     Raises:
-        UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.
+        UsageError: an option is invalid, or `dest` is a shared job that cannot be exported.
     """
     check_choice("format", format, EXPORT_FORMATS)
     check_choice("durability", durability, get_args(Durability))
     if is_bucket(os.fspath(other)):
         raise UsageError(
             f"OTHER must be a folder, not the bucket prefix {os.fspath(other)}",
-            hint="export to a folder, and copy its files to the bucket with the store's own tool",
+            hint="export to a folder, then copy its files to the bucket with the store's own tool",
         )
     refuse_part_of_shared_job(other)
     refuse_file_name(other)
@@ -149,5 +149,5 @@ def prepare(
 
         found = shared_input(options["dest"], reach)
         options["source"], options["ranges"], copies = found.source, found.ranges, found.copies
-    # Omit None, which means the core's default.
+    # Omit options that are None, so that the core uses its defaults.
     return PreparedExport(json.dumps({name: value for name, value in options.items() if value is not None}), copies)

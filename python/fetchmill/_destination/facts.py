@@ -1,4 +1,4 @@
-"""The metadata of a stored object, except its name, its bytes and its list columns."""
+"""The metadata of a stored object, without its name, bytes or list columns."""
 
 FACTS = (
     "status",

@@ -1,4 +1,4 @@
-"""The history of a job over all its runs, read from its journal. A run may be in progress."""
+"""Reads the history of all runs of a job from its journal. The job may be running."""
 
 import os
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class JobHistory(History):
 
     Args:
         status: the ledger of the job.
-        samples: one sample per second; if the job ran for more than twelve minutes, samples cover longer intervals. At
-            most 720 samples; empty for a job started by an older release. Each sample has:
+        samples: one sample per second, or per longer interval if the job ran for more than twelve minutes. There are at
+            most 720 samples, and none if an older release started the job. Each sample has:
 
             - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
             - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and
@@ -31,11 +31,11 @@ class JobHistory(History):
     status: Status
 
     def status_values(self) -> dict[str, Any]:
-        """Return the status for JSON."""
+        """Return the status as a dict for JSON."""
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the job's values that a page shows in addition to the samples."""
+        """Return the values that the dashboard shows next to the samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {

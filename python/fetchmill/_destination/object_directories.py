@@ -1,4 +1,4 @@
-"""The directories of a destination. For each `/` in a path, the part of the path before it is a directory."""
+"""The directories of a destination. Every part of a path that ends just before a `/` is a directory."""
 
 from threading import Lock
 
@@ -6,8 +6,8 @@ from fetchmill._destination.object_paths import to_path
 from fetchmill._destination.objects import Objects
 from fetchmill.errors import FetchmillError
 
-# Maximum number of cached directories, at about 200 bytes each. Beyond it, a query for another directory reads all
-# names.
+# Maximum number of cached directories, at about 200 bytes each. Once the cache is full, looking up any other directory
+# reads all names.
 _DIRECTORIES_MAX = 1 << 18
 
 
@@ -40,5 +40,5 @@ class ObjectDirectories:
         try:
             return next(self._names, None)
         except FetchmillError:
-            self._names = self._objects.names()  # otherwise the next query would get an exhausted iterator
+            self._names = self._objects.names()  # otherwise the next lookup would find an exhausted iterator
             raise

@@ -1,4 +1,4 @@
-"""Maps object names to file system paths. Each name has one path, and a path belongs to at most one name.
+"""Maps object names to file system paths. Every name has exactly one path, and no two names share a path.
 
 A path equals the name, except for segments that have a special meaning in a file system. These segments become:
 
@@ -7,7 +7,7 @@ A path equals the name, except for segments that have a special meaning in a fil
     a segment that is not UTF-8          %bytes: and the whole segment, percent-encoded
     a segment that looks like these      the same, with its % as %25
 
-Thus a path neither begins nor ends with `/`, stays inside its folder, and is valid text for other programs.
+As a result, a path never begins or ends with `/`, stays inside its folder, and is valid text for other programs.
 """
 
 import re
@@ -57,7 +57,7 @@ def _is_plain(name: str) -> bool:
 
 def _to_segment(segment: str) -> str:
     if _SURROGATE.search(segment):
-        # Names from outside never contain surrogates that do not represent a byte.
+        # In names from outside, every surrogate represents a byte.
         return _BYTES + quote(segment, _PLAIN, errors="surrogateescape" if _is_bytes(segment) else "surrogatepass")
     return _SEGMENTS.get(segment, segment)
 

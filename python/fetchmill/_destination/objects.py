@@ -1,7 +1,7 @@
 """`open`: reads a job's stored objects in place, in any format, as a mapping from names to bytes.
 
 objects = fetchmill.open("out/")
-objects["a/b.txt"]                # bytes; one name among millions is found with a few reads
+objects["a/b.txt"]                # bytes; a few reads find one name among millions
 objects.record("a/b.txt").status  # metadata
 pyarrow.table(objects)            # or DuckDB, or polars.DataFrame(objects.arrow()): a stream of Arrow batches
 """
@@ -29,8 +29,8 @@ class Object:
     """An object with the metadata that its format stores. Unknown values are `None`.
 
     Args:
-        name: name of the object. Bytes that are not UTF-8 are surrogates, as in file names (`os.fsencode` restores
-            them).
+        name: name of the object. Bytes that are not UTF-8 appear as surrogates, as in file names (`os.fsencode`
+            restores them).
         body: the bytes of the object.
         status: the HTTP status of the reply.
         content_type: the header field `Content-Type`.
@@ -62,9 +62,9 @@ class Object:
 class Objects(Mapping[str, bytes]):
     """A destination's objects: a mapping from names to bytes.
 
-    Each name occurs once: among duplicates, the object with the lowest sequence number is used. Nothing is unpacked or
-    cached: each access reads the object. Iterations follow the storage order; for `files`, they follow the
-    order of paths. Data that is sealed after `fetchmill.open` is not visible.
+    Each name occurs once. If several objects have the same name, the mapping contains the one with the lowest sequence
+    number. Nothing is unpacked or cached: each access reads the object. Iteration follows the storage order, which for
+    `files` is the order of paths. Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
         >>> import fetchmill
@@ -108,7 +108,7 @@ class Objects(Mapping[str, bytes]):
             name: name of the object.
 
         Returns:
-            The bytes, and the metadata stored by the format.
+            The bytes and the metadata that the format stores.
 
         Raises:
             KeyError: there is no such name.
@@ -167,7 +167,7 @@ class Objects(Mapping[str, bytes]):
             The name and the size in bytes.
         """
         for name, length in self._list_names(pattern, with_lengths=True):
-            if length is not None:  # a file may have been removed just now
+            if length is not None:  # a file may just have been removed
                 yield name, length
 
     def items(self) -> ItemsView[str, bytes]:
@@ -188,11 +188,11 @@ class Objects(Mapping[str, bytes]):
         For every format, the columns are those of Parquet shards (docs/reference/formats.md). An unknown sequence
         number is -1.
         """
-        del requested_schema  # consumers get our own schema
+        del requested_schema  # consumers always get our own schema
         return self._native.arrow_stream()
 
     def arrow(self) -> "ArrowStream":
-        """Return only the Arrow stream, for libraries such as Polars, which would read a mapping as table columns.
+        """Return only the Arrow stream, for libraries such as Polars, which would mistake a mapping for table columns.
 
         Returns:
             An object that can be read repeatedly as a stream of Arrow batches.
@@ -267,7 +267,7 @@ class _ItemsView(ItemsView[str, bytes]):
         self._objects = objects
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        for row in self._objects._rows():  # noqa: SLF001 - a part of it
+        for row in self._objects._rows():  # noqa: SLF001 - same module
             yield row[0], row[1]
 
 
@@ -279,7 +279,7 @@ class _ValuesView(ValuesView[bytes]):
         self._objects = objects
 
     def __iter__(self) -> Iterator[bytes]:
-        for row in self._objects._rows():  # noqa: SLF001 - a part of it
+        for row in self._objects._rows():  # noqa: SLF001 - same module
             yield row[1]
 
 
@@ -298,7 +298,7 @@ def open(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -325,7 +325,7 @@ def open_reached(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        reach: options for reaching the bucket of a shared job.
+        reach: connection options for the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):
         from fetchmill._destination.shared_objects import SharedObjects
@@ -338,7 +338,7 @@ def _encode(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogatepass")  # names from outside never decode to such text
+        return name.encode("utf-8", "surrogatepass")  # only for text that no name from outside decodes to
 
 
 def _object(row: tuple[Any, ...]) -> Object:

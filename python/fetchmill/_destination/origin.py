@@ -6,17 +6,18 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from fetchmill.errors import TemporaryError, UsageError
 
-# Timeout of a request to the origin.
+# Timeout for a request to the origin.
 TIMEOUT_SECONDS = 30.0
-# Maximum number of attempts per request. If the server has closed a kept-alive connection, a new one is opened.
+# Maximum number of attempts per request. A retry opens a new connection, because the server may have closed the old
+# one.
 ATTEMPTS = 3
-# Same maximum as in a job.
+# Maximum number of redirects to follow, the same as in a job.
 REDIRECTS_MAX = 20
 
 _OK = 200
 _GONE = (404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Characters that are not encoded again: the URL is already percent-encoded.
+# Characters to leave unchanged, because the URL is already percent-encoded.
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -33,7 +34,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
     if len(body) < len(stored):
         return "differs", f"the origin's object has {len(body)} bytes, but {len(stored)} are stored"
     first = next(at for at, (one, other) in enumerate(zip(body, stored, strict=True)) if one != other)
-    return "differs", f"the bytes differ from the origin's, starting at {first}"
+    return "differs", f"the bytes differ from the origin's, starting at offset {first}"
 
 
 class OriginClient:
@@ -64,7 +65,7 @@ class OriginClient:
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(
-                f"cannot compare {url}, because verify requests objects only over http; run verify without comparing"
+                f"cannot compare {url}, because verify can only fetch http:// URLs; run verify without comparing"
             )
         if self._connection is None or self._origin != parts.netloc:
             self.close()
@@ -88,14 +89,14 @@ def _redirect_target(url: str, location: str | None) -> str | None:
 
 
 def _fetch(connection: http.client.HTTPConnection, path: str, most: int) -> tuple[int, bytes, str | None]:
-    """Return a reply's status, up to `most` + 1 bytes of its body, and its Location."""
+    """Return the status of a reply, up to `most` + 1 bytes of its body, and its Location."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             connection.request("GET", path, headers={"Accept-Encoding": "identity"})
             reply = connection.getresponse()
             body = reply.read(most + 1)
             if not reply.isclosed():
-                # The body is longer; the rest is not read.
+                # The body is longer than that. Do not read the remainder.
                 connection.close()
             return reply.status, body, reply.headers.get("Location")
         except (OSError, http.client.HTTPException) as error:

@@ -17,7 +17,7 @@ class SharedInput:
     Args:
         source: the source of the job.
         ranges: the destinations of the ranges, in list order; for a job in a bucket, the names of the ranges.
-        copies: copies the ranges to this machine; None if the ranges are folders.
+        copies: copies the ranges to this machine; None if they are already folders here.
     """
 
     source: str
@@ -30,7 +30,7 @@ def shared_input(dest: str, reach: Mapping[str, Any]) -> SharedInput:
 
     Args:
         dest: the job directory.
-        reach: options for reaching its bucket; see `open_store`.
+        reach: connection options for its bucket; see `open_store`.
 
     Raises:
         UsageError: the job is not finished.

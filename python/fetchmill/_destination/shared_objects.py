@@ -1,4 +1,4 @@
-"""Reads the objects of a shared job in place: those of its final ranges, range by range."""
+"""Reads the objects of a shared job's final ranges in place, one range after another."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -18,16 +18,16 @@ _OPEN_MAX = 64
 class SharedObjects(Objects):
     """The objects of a shared job.
 
-    Ranges that become final later are not visible. If two lines of the list have the same name, iterations may yield
-    the name twice, and lookups return the first object. A lookup searches every range, which takes a few milliseconds
-    for a thousand ranges.
+    Ranges that become final later are not visible. If two lines of the list have the same name, iteration may yield the
+    name twice, and a lookup returns the first object. A lookup searches every range, which takes a few milliseconds for
+    a thousand ranges.
 
     If the job is in a bucket, its manifests are copied to this machine. The shards of a range are copied when one of
     its objects is read.
 
     Args:
         dest: the job directory.
-        reach: options for reaching its bucket; see `open_store`.
+        reach: connection options for its bucket; see `open_store`.
     """
 
     def __init__(self, dest: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> None:
@@ -45,12 +45,12 @@ class SharedObjects(Objects):
         return str(self._directory.job().options.get("format", "files"))
 
     def _facts(self) -> Iterator[Objects]:
-        """Iterate over the destinations, to read their manifests."""
+        """Iterate over the destinations to read their manifests."""
         self._must_be_open()
         return (self._open(self._folders.facts(attempt)) for attempt in self._attempts)
 
     def _all(self) -> Iterator[Objects]:
-        """Iterate over the destinations, to read their objects."""
+        """Iterate over the destinations to read their objects."""
         self._must_be_open()
         return (self._open(self._folders.whole(attempt)) for attempt in self._attempts)
 
@@ -92,7 +92,7 @@ class SharedObjects(Objects):
         self._folders.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a stream of Arrow batches; needs pyarrow.
+        """Return a stream of Arrow batches. This requires pyarrow.
 
         Raises:
             UsageError: no range is final yet.
@@ -110,14 +110,14 @@ class SharedObjects(Objects):
         for attempt in self._attempts:
             self._must_be_open()
             if name in self._open(self._folders.facts(attempt)):
-                return self._open(self._folders.whole(attempt))._find(name)  # noqa: SLF001 - of its own class
+                return self._open(self._folders.whole(attempt))._find(name)  # noqa: SLF001 - same class
         raise KeyError(name)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
-        return chain.from_iterable(objects._rows() for objects in self._all())  # noqa: SLF001 - of its own class
+        return chain.from_iterable(objects._rows() for objects in self._all())  # noqa: SLF001 - same class
 
     def _list_names(self, pattern: str | None, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
         return chain.from_iterable(
-            objects._list_names(pattern, with_lengths=with_lengths)  # noqa: SLF001 - of its own class
+            objects._list_names(pattern, with_lengths=with_lengths)  # noqa: SLF001 - same class
             for objects in self._facts()
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fetchmill._destination.verify import Finding, VerifyReport
 
-# Fields of a report that belong to the whole job and are not summed.
+# Fields of a report that describe the whole job and must not be summed.
 _OF_THE_JOB = ("source", "dest", "format", "interrupted", "repaired", "mended")
 
 
@@ -25,13 +25,13 @@ def verify_shared(
     on_finding: "Callable[[Finding], object]",
     reach: Mapping[str, Any],
 ) -> "VerifyReport":
-    """Verify each final range, and that all ranges together cover the list.
+    """Verify each final range, and check that the ranges together cover the whole list.
 
     Args:
         dest: the job directory.
-        verify_folder: verifies the destination of one range.
+        verify_folder: called to verify the destination of one range.
         on_finding: called with each finding about the ranges themselves.
-        reach: options for reaching the bucket of the job directory.
+        reach: connection options for the bucket of the job directory.
 
     Returns:
         The sum of the reports of all ranges.

@@ -11,7 +11,7 @@ from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
 from fetchmill._shared import is_shared_job, reach_named
 
-# Maximum number of names, and of hosts, to keep for each reason.
+# Maximum number of names and maximum number of hosts kept for each reason.
 _NAMES_MAX = 100
 _HOSTS_MAX = 4096
 
@@ -51,7 +51,7 @@ def failures(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -73,7 +73,7 @@ def failures_reached(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        reach: options for reaching the bucket of a shared job.
+        reach: connection options for the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):
         for folder in _folders(dest, reach):
@@ -98,7 +98,7 @@ def skipped(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
 
@@ -120,7 +120,7 @@ def skipped_reached(
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        reach: options for reaching the bucket of a shared job.
+        reach: connection options for the bucket of a shared job.
     """
     if state is None and is_shared_job(os.fspath(dest), reach):
         return _sum_of_skips(skipped(folder) for folder in _folders(dest, reach))
@@ -140,7 +140,7 @@ def skipped_reached(
 
 
 def _folders(dest: str | os.PathLike[str], reach: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the folders that contain the journals of a shared job. A folder exists until the next one is yielded."""
+    """Yield the folders with the journals of a shared job. Each folder exists only until the next one is yielded."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 

@@ -1,7 +1,7 @@
 """Verifies a destination: the ledger, every checksum and, on request, a sample of objects against their origin.
 
-The native module reads on its own threads. The calling thread takes findings in small batches, so that they never
-accumulate in memory.
+The native module reads on its own threads. The calling thread fetches findings in small batches, so they never pile up
+in memory.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from fetchmill.errors import UsageError
 
 # Signals are handled within this time.
 STEP_SECONDS = 0.05
-# Number of findings taken at a time.
+# Number of findings fetched at a time.
 BATCH = 1000
 SAMPLE_DEFAULT = 100
 SAMPLE_MAX = 100_000
@@ -86,16 +86,16 @@ class VerifyReport(ReadableReport):
         checked: number of objects read and compared with their checksums.
         findings: number of findings.
         missing: number of missing objects and files.
-        damaged: number of objects and files that differ from their written contents.
+        damaged: number of objects and files whose contents have changed since they were written.
         doubled: number of targets with more than one outcome.
         unknown: number of files that belong to no job.
         compared: number of objects compared with the origin.
-        differs: number of objects that are different at the origin now.
+        differs: number of objects that now differ at the origin.
         absent_now: number of objects no longer at the origin.
-        interrupted: whether the verification ended early. It then proves nothing.
-        repaired: whether this was a repair.
+        interrupted: whether the verification ended early, so that it proves nothing.
+        repaired: whether this run was a repair.
         mended: whether the repair fixed every problem.
-        planned: number of objects that the same `fetchmill get` command will fetch again.
+        planned: number of objects that will be fetched again when the same `fetchmill get` command runs.
         dropped: number of duplicates removed by a repair.
         shards_replaced: number of shards rewritten or removed by a repair.
         unnamed: number of objects that a repair could not plan again, because their identity is unknown.
@@ -151,7 +151,7 @@ OnFinding = Callable[[Finding], object]
 OnProgress = Callable[[Progress], object]
 
 
-def verify(  # noqa: PLR0913 - each has its default
+def verify(  # noqa: PLR0913 - every option has a default
     dest: str | os.PathLike[str],
     *,
     state: str | os.PathLike[str] | None = None,
@@ -168,28 +168,30 @@ def verify(  # noqa: PLR0913 - each has its default
 ) -> VerifyReport:
     """Verify that a destination contains every object of its job exactly once, and that no object has changed.
 
-    Blocks until the end and releases the GIL meanwhile. No job can run on the destination during the verification.
+    The call blocks until the verification ends, and releases the GIL while it waits. No job can run on the destination
+    in the meantime.
 
     Args:
         dest: the destination.
         state: journal folder, if the job was started with `state`.
-        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. If None, the environment's value is used.
+        endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
         region: the region of that bucket.
         profile: the profile with the bucket's credentials.
         against: an origin to compare a sample of objects with, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object is fetched from its own URL.
-        seed: seed of the sample. The same seed selects the same objects.
-        repair: whether to plan damaged and missing objects again. The same call of `fetchmill.get` then fetches them.
+        seed: seed for choosing the sample. The same seed selects the same objects.
+        repair: whether to plan damaged and missing objects again. Calling `fetchmill.get` again with the same arguments
+            then fetches them.
         threads: number of reading threads; None for one per processor.
         on_finding: called with each `Finding`, on the calling thread.
         on_progress: called with a `Progress` several times a second.
 
     Returns:
-        The counts of all findings. Findings raise no exception.
+        The counts of all findings. A finding does not raise an exception.
 
     Raises:
-        UsageError: there is no job, or an option cannot be used.
+        UsageError: there is no job, or an option is invalid.
         BusyError: a process is running the job.
         JournalError: the journal cannot be read.
         StorageError: the destination cannot be read, or a repair cannot write to it.
@@ -214,7 +216,7 @@ def verify(  # noqa: PLR0913 - each has its default
     )
 
 
-def verify_reached(  # noqa: PLR0913 - those of `verify`
+def verify_reached(  # noqa: PLR0913 - same options as `verify`
     dest: str | os.PathLike[str],
     reach: Mapping[str, Any],
     *,
@@ -227,7 +229,7 @@ def verify_reached(  # noqa: PLR0913 - those of `verify`
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Verify a destination; see `verify`. `reach` contains options for reaching the bucket of a shared job."""
+    """Verify a destination; see `verify`. `reach` contains connection options for the bucket of a shared job."""
     if against is not None and sample is None:
         sample = SAMPLE_DEFAULT
     for name, value in (("sample", sample), ("threads", threads)):
@@ -277,7 +279,7 @@ def verify_reached(  # noqa: PLR0913 - those of `verify`
 
 
 def _watch(running: Verify, tell: OnFinding, on_progress: OnProgress | None) -> None:
-    """Take findings until the verification ends, and then the remaining ones."""
+    """Report findings until the verification ends and none are left."""
     has_ended = False
     while not has_ended:
         has_ended = running.wait(0.0 if _take(running, tell) else STEP_SECONDS)

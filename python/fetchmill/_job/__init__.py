@@ -1,1 +1,1 @@
-"""Calls that run until a job has ended: `get`, `check` and `list`, with their reports."""
+"""The blocking calls `get`, `check` and `list`, and their reports."""

@@ -10,7 +10,8 @@ from typing import Any
 # A URL, or a URL with the name of its object (`get`) or the key of its row (`check`).
 InputItem = str | tuple[str, str]
 
-# Maximum number of items read ahead. Reading ahead saves thread switches, which take longer than reading most items.
+# Maximum number of items read ahead. Reading ahead saves thread switches, which usually take longer than reading an
+# item.
 AHEAD_MAX = 64
 
 
@@ -25,7 +26,7 @@ def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
 
 
 def close_iterator(iterator: Iterator[Any]) -> None:
-    """Close a generator. A generator that is still computing its next item cannot be closed, and keeps running."""
+    """Close a generator. If it is still computing its next item, it cannot be closed and keeps running."""
     close = getattr(iterator, "close", None)
     if close is not None:
         with contextlib.suppress(ValueError):
@@ -77,7 +78,7 @@ class _AsyncReader:
             asyncio.run(self._feed(items))
         except asyncio.CancelledError:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised where the items are taken
+        except BaseException as error:  # noqa: BLE001 - re-raised in the caller's thread
             self._error = error
         with self._changed:
             self._is_ended = True

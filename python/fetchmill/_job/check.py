@@ -1,4 +1,4 @@
-"""`check` as one blocking call: records the answer of each site in a list."""
+"""`check`: records the answer of each site in a list, in one blocking call."""
 
 import contextlib
 import json
@@ -26,19 +26,19 @@ class CheckReport(ReadableReport):
     Args:
         source: the source of the targets.
         results: the file with the rows; None if rows were only counted.
-        rows: number of targets with a row.
+        rows: number of rows, one for each finished target.
         counts: number of rows by answer: statuses as text, and failure kinds. Empty while the check is unfinished.
-        suspect: number of rows whose failure may have been caused by this machine instead of the site.
+        suspect: number of rows whose failure may have been caused by this machine rather than by the site.
         failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept ones.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
-        attempts: number of requests in this run, redirects included.
-        already_finished: whether the check was finished before this run. The run then made no request.
-        interrupted: whether the run was stopped before the check ended. The same call resumes the check.
+        attempts: number of requests in this run, including redirects.
+        already_finished: whether an earlier run had already finished the check. This run then made no requests.
+        interrupted: whether the run was stopped before the check ended. Repeat the call to resume the check.
         stopped_by: the rule that stopped the run: `max_duration`, `max_bytes` or `first`; None if no rule did.
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may contain another target's answer, because an unsolicited response was
-            detected too late (docs/reference/http-support.md). At most the first 10,000 names.
+            detected too late (docs/reference/http-support.md). Contains at most the first 10,000 names.
         doubtful_count: number of doubtful targets.
         notices: human-readable messages, one line each.
         found_nothing: whether the list is empty, or all listed targets were skipped although no option asked for that.
@@ -127,24 +127,24 @@ def check(
 ) -> CheckReport:
     """Check each site in a list and record its answer as a row. Resume a check that an earlier call began.
 
-    Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
-    that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the
-    exception is raised. A second interrupt ends the check immediately. In both cases the same call resumes the check,
-    if it has `results` or `state`.
+    The call blocks until every target has its row, and releases the GIL while it waits. On KeyboardInterrupt (or any
+    other exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is
+    written, and the exception is raised. A second interrupt ends the check immediately. In both cases, repeating the
+    call resumes the check if `results` or `state` is set.
 
     Args:
-        source: the path of a list of URLs; or an iterable or async iterable of URLs, or of pairs of a URL and a key.
-            An iterable is read ahead on a separate thread, as far as there is room. To resume a check, it must yield
-            the same items in the same order.
-        results: the file for the rows. It appears only when it is complete. If None, rows are only counted.
+        source: the path of a list of URLs; or an iterable or async iterable of URLs, or of pairs of a URL and a key. An
+            iterable is read ahead on a separate thread, up to a limit. To resume a check, it must yield the same items
+            in the same order.
+        results: the file for the rows. It appears only when it is complete. If None, the rows are only counted.
         progress: as for `get`.
         **options: the fields of `CheckOptions`, which documents their units and defaults.
 
     Returns:
-        The summary, which also counts failed sites. They have rows and raise no exception.
+        The summary, which includes failed sites. A failed site has a row and does not raise an exception.
 
     Raises:
-        UsageError: an option cannot be used, or `results` belongs to something else; nothing was changed.
+        UsageError: an option is invalid, or `results` already contains something else; nothing was changed.
         ListingError: the list cannot be read to its end.
         Exception: any exception that the iterable raises, after a checkpoint.
         StorageError: the local storage failed.
@@ -170,7 +170,7 @@ def check(
 
 
 def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: ProgressChoice) -> CheckReport:
-    """Run the check to its end, with its dashboard if it has one."""
+    """Run the check until it ends, with a dashboard if one was requested."""
     with (
         JobDashboard("check", options) as dashboard,
         state_folder(options) as temporary,
@@ -183,7 +183,7 @@ def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: 
 
 @contextlib.contextmanager
 def state_folder(options: CheckOptions) -> Iterator[str | None]:
-    """Yield a temporary folder for the state of a check that cannot be resumed; None if the state is elsewhere."""
+    """Yield a temporary folder for the state of a check that cannot be resumed; None for any other check."""
     if options.is_temporary:
         with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
             yield folder

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _STEP_SECONDS = 0.05
 # Time limit for a listing to end after its last row or after an abort, in seconds.
 _END_SECONDS = 10.0
-# Options of both a job and a list that describe the job's own files and dashboard.
+# Options that a job and a list have in common, but that describe the job's own files and dashboard.
 _OF_THE_JOB = {
     *("format", "state", "durability", "commit_window"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
@@ -29,10 +29,10 @@ _OF_THE_JOB = {
 
 
 def list_first_target(options: GetOptions) -> None:
-    """List one target if the job removes an earlier one. Otherwise a wrong URL would cost the files of that job.
+    """List one target if the job removes an earlier one, so that a wrong URL does not cost that job's files.
 
-    Standard input must not be empty. Other sources that can be read only once are not checked, and neither are the
-    items of an API, which are not targets.
+    For standard input, only check that it is not empty. Do not check other sources that can be read only once, or jobs
+    that store an API's items, which are not targets.
 
     Args:
         options: the options of the job.
@@ -62,7 +62,7 @@ def list_first_target(options: GetOptions) -> None:
 
 
 def take_first_item(options: GetOptions, items: Iterator[T]) -> Iterator[T]:
-    """Take one item if the job removes an earlier one. Return an iterator over all items.
+    """If the job removes an earlier one, check that there is an item. Return an iterator over all items.
 
     Args:
         options: the options of the job.

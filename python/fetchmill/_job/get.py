@@ -44,9 +44,10 @@ def get(
 ) -> Report:
     """Fetch all objects from a source into a destination. Resume a job that an earlier call began.
 
-    Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
-    signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the exception is
-    raised. A second interrupt ends the job immediately. In both cases the same call resumes the job.
+    The call blocks until the job has ended, and releases the GIL while it waits. On KeyboardInterrupt (or any other
+    exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and
+    the exception is raised. A second interrupt ends the job immediately. In both cases, repeating the call resumes the
+    job.
 
     Args:
         source: the source of the targets, one of:
@@ -54,21 +55,22 @@ def get(
             - `http://host:port[/path]` or `https://...`: a server that lists its objects.
             - `s3://bucket[/prefix]`: a bucket.
             - The path of a list of URLs. A folder or a glob of list files is one list.
-            - An iterable or async iterable, possibly endless. An item is a URL, a `fetchmill.Request`, a pair of one of
-              these and a name, or `None` for a failed target. Items are read ahead on a separate thread, as far as
-              there is room. To resume a job, the iterable must yield the same items in the same order. Finished items
-              are skipped, and a different item stops the job.
+            - An iterable or async iterable, possibly endless. An item is a URL, a `fetchmill.Request`, a pair of either
+              and a name, or `None` for a failed target. Items are read ahead on a separate thread, up to a limit. To
+              resume a job, the iterable must yield the same items in the same order. Finished items are skipped, and a
+              different item stops the job.
             - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) names the column with
               the URLs, and `key_column` the column with the names.
-        dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,
+        dest: the destination: a folder that is missing, is empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,
             which accepts only shards. The job's state is then in `./NAME.fetchmill`, or in `state`.
-        fetch: your own function instead of fetchmill's requests; needs an `engine` in Python. `fetch(target)` returns
-            the bytes of an object, or a reply: an object with `status` and `body`, or a `requests.Response`. A target
-            has `url`, `name`, `sequence`, `attempt` and `headers()`, and need not be a URL. For `asyncio` and `combo`,
-            `fetch` must be a coroutine function; for `processes` and `combo`, a module-level function. If it raises,
-            the target fails with kind `function`, and is retried as after other failures.
-        on_start: called once by each worker (a thread, a process, an event loop). Its return value is the second
-            argument of `fetch`. It may be a coroutine function if `fetch` is one.
+        fetch: your own function to use instead of fetchmill's requests. It requires an `engine` written in Python.
+            `fetch(target)` returns the bytes of an object, or a reply: an object with `status` and `body`, or a
+            `requests.Response`. A target has the members `url`, `name`, `sequence`, `attempt` and `headers()`. It need
+            not be a URL. For `asyncio` and `combo`, `fetch` must be a coroutine function; for `processes` and `combo`,
+            a module-level function. If `fetch` raises, the target fails with the kind `function` and is retried as
+            after any other failure.
+        on_start: called once by each worker (a thread, a process or an event loop). Its return value becomes the second
+            argument of `fetch`. It can be a coroutine function if `fetch` is one.
         on_done: called once by each worker when it ends, with the return value of `on_start` (None without `on_start`).
         progress: True shows the progress on standard error, or below the notebook cell. A function is called with a
             `Snapshot` four times a second and at the end; if it raises, the job ends after a checkpoint. None, the
@@ -76,10 +78,10 @@ def get(
         **options: the fields of `GetOptions`, which documents their units and defaults.
 
     Returns:
-        The ledger, which also counts absent and failed targets. They raise no exception.
+        The ledger, which also counts absent and failed targets. These do not raise an exception.
 
     Raises:
-        UsageError: an option cannot be used, or the destination belongs to something else; nothing was changed.
+        UsageError: an option is invalid, or the destination already contains something else; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
         TemporaryError: no request to the origin succeeded for `give_up_after` seconds.
         SecurityError: the listing led to another origin, or the certificate of the only server is not trusted.
@@ -96,8 +98,8 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        # A function cannot be stored. Without a stored source, `resume` refuses the job. Otherwise, it would fetch
-        # without the function.
+        # A function cannot be stored, and `resume` must not fetch without it. If the source is not stored either,
+        # `resume` refuses the job.
         lacking = ["source"] if fetch is not None else []
         with _suggesting_restart(checked):
             return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
@@ -160,7 +162,7 @@ def _run(
     iterator: Iterator[Any] | None,
     progress: ProgressChoice,
 ) -> Report:
-    """Run the job to its end, with its dashboard if it has one."""
+    """Run the job until it ends, with a dashboard if one was requested."""
     refuse_part_of_shared_job(options.dest)
     refuse_file_name(options.dest, options.state)
     if iterator is not None:
@@ -173,11 +175,11 @@ def _run(
 
 
 def _refusal_of_requests(options: GetOptions) -> str | None:
-    """Return why items cannot be `fetchmill.Request` objects; None if they can."""
+    """Return the reason why items cannot be `fetchmill.Request` objects; None if they can."""
     if options.engine != "native":
         return f"engine {options.engine} accepts only URLs; use engine native for a fetchmill.Request"
     if options.format == "warc":
-        return "format warc stores GET requests only; use parquet, jsonl, tar or files for a fetchmill.Request"
+        return "format warc stores only GET requests; use parquet, jsonl, tar or files for a fetchmill.Request"
     return None
 
 
@@ -195,7 +197,7 @@ def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
 def _make_start(
     options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None
 ) -> "Callable[[], Job | EngineJob]":
-    """Return a function that starts the job, and its engine if the engine is in Python."""
+    """Return a function that starts the job, along with its engine if that is written in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):
         raise UsageError("on_start and on_done need a fetch function")

@@ -1,4 +1,4 @@
-"""`list` as one blocking call: writes targets to a manifest or passes them to a function, without fetching them."""
+"""`list`: writes targets to a manifest or passes them to a function, without fetching them, in one blocking call."""
 
 import contextlib
 import json
@@ -46,18 +46,19 @@ OnTargets = Callable[[Sequence[ListedTarget]], object]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ListReport(ReadableReport):
-    """The summary of a call of `list`.
+    """The summary of a `list` call.
 
     Args:
         source: the source of the targets.
         manifest: the file with the rows; None if the rows were passed to a function.
-        rows: number of targets with a row.
+        rows: number of rows, one for each listed target.
         without_url: number of rows without a URL. `get` counts these targets as failed.
         failed_folders: number of web server folders that could not be listed. Their contents are missing.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
-        already_finished: whether the list was finished before this run. The run then made no request.
-        interrupted: whether the run was stopped before the list ended. With a manifest, the same call resumes the list.
+        already_finished: whether an earlier run had already finished the list. This run then made no requests.
+        interrupted: whether the run was stopped before the list ended. With a manifest, repeating the call resumes the
+            list.
         resumed: whether an earlier run began the list.
         notices: human-readable messages, one line each.
         found_nothing: whether the source is empty, or all listed targets were skipped although no option asked for
@@ -115,13 +116,14 @@ def list(
     machine. The file appears only when it is complete. With `each`, the listed targets are passed to that function.
     Nothing is then stored, so each call starts from the beginning.
 
-    Blocks until the end and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a signal
-    handler raises), a checkpoint is written and the exception is raised.
+    The call blocks until the list ends, and releases the GIL while it waits. On KeyboardInterrupt (or any other
+    exception that a signal handler raises), a checkpoint is written and the exception is raised.
 
     Args:
         source: a server that lists its objects, or the path of a list, as for `get`.
-        manifest: the file for the rows: .parquet, .csv or .jsonl. CSV and JSON lines may also end with .gz or .zst.
-        each: called with the next targets, a few hundred at a time. If it raises, the list ends.
+        manifest: the file for the rows. The name ends with .parquet, .csv or .jsonl, and for CSV and JSON lines
+            optionally with .gz or .zst.
+        each: called with the listed targets, a few hundred at a time. If it raises, the list ends.
         progress: as for `get`.
         **options: the fields of `ListOptions`, which documents their units and defaults.
 
@@ -129,7 +131,7 @@ def list(
         The summary.
 
     Raises:
-        UsageError: an option cannot be used, or `manifest` belongs to something else; nothing was changed.
+        UsageError: an option is invalid, or `manifest` already contains something else; nothing was changed.
         ListingError: the source cannot be listed to its end.
         TemporaryError: the server was unreachable for too long.
         StorageError: the local storage failed.
@@ -143,7 +145,7 @@ def list(
     listed = ListOptions(source=source, manifest=manifest, **options)
     if manifest is not None:
         if each is not None:
-            raise UsageError("each and manifest cannot be combined; rows go either to each or into the manifest")
+            raise UsageError("each and manifest cannot be combined; pass only one of them")
         as_json = listed.to_json()
         with JobDashboard("list", listed) as dashboard, shown(progress) as show:
             ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)), show)

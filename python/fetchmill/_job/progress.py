@@ -1,6 +1,6 @@
 """`progress=`: shows a running job in a program, a terminal or a notebook.
 
-Everything runs on the thread that waits for the job, several times per second. Objects do not pass through this code.
+This code runs several times per second, on the thread that waits for the job. No objects pass through it.
 """
 
 import contextlib

@@ -40,13 +40,13 @@ class Meter:
         """Add a snapshot and return the rates up to it."""
         settled = snapshot.settled
         if self._points and snapshot.seconds < self._points[-1][0]:
-            self._points.clear()  # another job: a sync first lists, then fetches
+            self._points.clear()  # this is another job: a sync first lists, then fetches
         if not self._points and snapshot.seconds > 0:
-            # The number of targets that earlier runs finished is known. The number of bytes is not, so in a resumed run
-            # the rate of bytes starts with this snapshot.
+            # The number of targets finished by earlier runs is known, but the number of bytes is not. In a resumed run,
+            # the byte rate therefore starts with this snapshot.
             self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
         self._points.append((snapshot.seconds, settled, snapshot.bytes))
-        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
+        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - two ends
             self._points.popleft()
         first, last = self._points[0], self._points[-1]
         seconds = last[0] - first[0]
@@ -90,7 +90,7 @@ def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KIN
 
 
 def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """Describe a snapshot: one line, another if anything failed, and one per outage that the job is waiting out."""
+    """Describe a snapshot in one line, plus one line if anything failed and one for each current outage."""
     line = [
         describe_done(snapshot),
         f"{format_count(rates.objects)} objects/s",
@@ -110,7 +110,7 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
     if snapshot.waiting:
         second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
     waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
-    # A wait already describes the outage and its deadline, so the limit is left out.
+    # If the job is waiting out an outage, only the outage is shown, not the bottleneck.
     limits = [describe_limit(snapshot.limited_by)] if snapshot.limited_by and not waits else []
     return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
 
@@ -118,7 +118,7 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
 def describe_limit(limited_by: "LimitedBy") -> str:
     """Return `limited by the disk: storing takes 97 % of the time`.
 
-    For a report, add the share of the run in brackets.
+    In a report, the share of the run follows in parentheses.
     """
     share = "" if limited_by.share is None else f" ({limited_by.share * 100:.0f} % of the run)"
     text = limited_by.text if limited_by.kind == "throttling" else f"limited by {limited_by.text}"
@@ -134,7 +134,7 @@ def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
 def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
     """Return a snapshot as a JSON event."""
     remaining = remaining_seconds(snapshot, rates)
-    # Omit the origins, which would make up most of each line. The page and the metrics contain them.
+    # Omit the origins, which would make up most of each line. The dashboard and the metrics show them.
     shown = {name: value for name, value in vars(snapshot).items() if name != "origins"}
     event = {**shown, "failures": dict(snapshot.failures)}
     event["waits"] = [wait.to_dict() for wait in snapshot.waits]

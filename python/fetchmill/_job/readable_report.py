@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Maximum number of characters shown for a string or mapping. The attribute itself is complete.
+# Maximum number of characters shown of a string or mapping. The attribute itself is not truncated.
 _SHOWN_MAX = 200
 
 

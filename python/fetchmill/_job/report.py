@@ -140,7 +140,7 @@ class Snapshot:
             them.
         origins: throughput and latency by origin, for a job with many origins. At most 64 origins; the origin with the
             most replies is first.
-        total: number of objects announced by the listing; None if the listing announces no number.
+        total: number of objects announced by the listing; None if it announces none.
         pages: number of listing pages read in this run.
     """
 
@@ -222,14 +222,14 @@ class Report(ReadableReport):
         seconds: duration of this run in seconds.
         attempts: number of requests for targets in this run, retries included.
         listed_at: time when the listing was complete, UTC; None if it is not complete.
-        already_finished: whether the job was finished before this run. The run then fetched nothing.
-        interrupted: whether the run was stopped before the job ended. The same call resumes the job.
+        already_finished: whether an earlier run had already finished the job. This run then fetched nothing.
+        interrupted: whether the run was stopped before the job ended. Repeat the call to resume the job.
         stopped_by: the rule that stopped the run: `max_failed`, `max_duration`, `max_bytes` or `first`; None if no
             rule did.
-        tolerated: whether the job is finished and its failed and absent targets are within `max_failed`.
+        tolerated: whether the job is finished and the number of failed and absent targets is within `max_failed`.
         resumed: whether an earlier run began the job.
         doubtful: names of stored objects that may contain another object's bytes, because an unsolicited response was
-            detected too late (docs/reference/http-support.md). At most the first 10,000 names.
+            detected too late (docs/reference/http-support.md). Contains at most the first 10,000 names.
         doubtful_count: number of doubtful objects.
         limited_by: main bottleneck of the run; None if the run ended before the first measurement.
         notices: human-readable messages, one line each.
@@ -237,14 +237,14 @@ class Report(ReadableReport):
             `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
             Empty for a job from release 0.1.0.
         opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
-            `robots.txt`. If a value has several directives, the first one that reserves the object counts.
-            Targets skipped by older releases without this mapping are not counted.
+            `robots.txt`. If a value has several directives, the first one that reserves the object counts. Targets
+            skipped by older releases are not counted, because those releases did not record the rules.
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
             of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
             are counted.
         forbidding_host_count: number of hosts with forbidden targets; 4,097 means 4,097 or more.
-        found_nothing: whether the job finished without any object although no option caused this: all listed targets
-            were skipped, or the list is empty. The command line then exits with code 3.
+        found_nothing: whether the job finished without storing any object, and no option explains this: all listed
+            targets were skipped, or the list is empty. The command line then exits with code 3.
     """
 
     source: str
@@ -320,14 +320,14 @@ class Report(ReadableReport):
 
 @dataclass(frozen=True, kw_only=True)
 class JobProgress:
-    """A running job's speed. The job writes its speed to its journal about once per second.
+    """The speed of a running job, which the job writes to its journal about once per second.
 
     Args:
         time: time of the measurement, UTC.
         objects_per_second: targets finished per second, over the last ten seconds.
         bytes_per_second: bytes of fetched bodies per second, over the last ten seconds.
         in_flight: number of requests without a reply.
-        concurrency: number of requests that may be in flight.
+        concurrency: current maximum number of requests in flight.
         latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
             them.
         limited_by: the bottleneck of the job; None if not yet known.

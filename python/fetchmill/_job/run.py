@@ -1,6 +1,6 @@
 """Waits for jobs of the native module, which run on the module's own threads.
 
-The wait is divided into short steps, because Python handles signals in between. No Python call is made per object.
+The wait is divided into short steps, because Python handles signals only between them. No Python code runs per object.
 """
 
 import time
@@ -35,7 +35,7 @@ class RunningJob(Protocol):
 
 
 def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
-    """Start a job, wait for it to end, and return its report. On an exception, drain the job, then raise the exception.
+    """Start a job, wait for it to end, and return its report. On an exception, drain the job and re-raise.
 
     Args:
         start: starts the job.

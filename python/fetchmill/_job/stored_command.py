@@ -1,7 +1,7 @@
-"""The stored command of a job: the given options, without secrets and code. The journal keeps it for `resume`.
+"""The command of a job, stored in its journal for `resume`: the given options, without secrets or code.
 
-A destination may be untrusted. A stored command therefore names no code, no file with credentials, and no place to
-write to. The caller must pass these again.
+A destination may be untrusted. A stored command therefore never names code, files with credentials, or places to write
+to. The caller must pass these again.
 """
 
 import json
@@ -19,7 +19,7 @@ from fetchmill._options.shared_parts import refuse_part_of_shared_job
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
-# Options of a single run or process, which determine where it writes and what it shows.
+# Options that concern only one run or process: where it writes and what it shows.
 _OF_A_RUN = (
     *("source", "dest", "state", "restart", "retry_failed", "dry_run", "limit", "first"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
@@ -52,8 +52,8 @@ class StoredCommand(NamedTuple):
         """
         if self.source is None:
             raise UsageError(
-                f"{os.fspath(dest)}: cannot resume from the journal, because the targets came from standard input, a "
-                "program or a URL with a secret, which are not stored",
+                f"{os.fspath(dest)}: cannot resume from the journal, because it does not store targets from standard "
+                "input, a program or a URL with a secret",
                 hint="run the same command or program again to resume",
             )
         missing = [name for name in self.lacking if not is_given(given, name)]
@@ -156,6 +156,6 @@ def _has_secret(value: object) -> bool:
 
 
 def _written(name: str) -> str:
-    """Return a missing option in command-line form."""
+    """Return a missing option as it is written on the command line."""
     kind, _, field = name.partition(" ")
     return f"--header '{field}: ...'" if kind == "header" else f"--{name.replace('_', '-')}"

@@ -20,7 +20,7 @@ class ArrowTable(Protocol):
         """Return a capsule with a stream of record batches."""
 
 
-def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - a program's
+def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - any source
     """Return a table's items, and the options without `column` and `key_column`. Return other sources unchanged.
 
     Raises:

@@ -71,7 +71,7 @@ class JobDashboard:
 
 
 def _address_of(options: Options) -> str | None:
-    """Return HOST:PORT, if `dashboard` or `dashboard_addr` contains it."""
+    """Return HOST:PORT if `dashboard` or `dashboard_addr` specifies it."""
     given = [text for text in (options.dashboard, options.dashboard_addr) if isinstance(text, str)]
     if len(set(given)) > 1:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`plan` as one blocking call: estimates the time and resources that a job needs."""
+"""`plan`: estimates the time and resources that a job needs, in one blocking call."""
 
 import tempfile
 from os import PathLike
@@ -24,8 +24,9 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
     """Estimate the time, requests, bytes, disk space and inodes (by format) that a job needs, and its bottleneck.
 
     List the source and fetch from it for ten seconds, as `fetchmill.get` with these options would. Nothing is written
-    to the destination. A sample of about 3,000 objects is stored in a temporary folder. Blocks until the end and
-    releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
+    to the destination. A sample of about 3,000 objects is stored in a temporary folder. The call blocks until the plan
+    is complete, and releases the GIL while it waits. Any exception, including KeyboardInterrupt, ends the plan
+    immediately.
 
     Args:
         source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
@@ -34,11 +35,11 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
         **options: the fields of `PlanOptions`: those of `GetOptions`, and those of the probe.
 
     Returns:
-        All figures with their uncertainty. If the job does not fit on disk, `plan.formats` shows this and no exception
-        is raised.
+        All figures with their uncertainty. If the job does not fit on disk, `plan.formats` says so, and no exception is
+        raised.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
         ListingError: the source cannot be listed, or is empty.
         TemporaryError: nothing could be fetched during the probe.
         StorageError: the temporary folder cannot be written to.

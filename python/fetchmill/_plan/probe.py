@@ -162,10 +162,10 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
         FetchmillError: the source cannot be listed.
     """
     total = options.probe_seconds
-    # Without this rate, a fast server would deliver far too many objects before the first check.
+    # Without this rate limit, a fast server would deliver far too many objects before the first check.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
-    # WARC stores bodies as they were sent, so the server must send the bytes that other formats store. A rate cannot be
-    # combined with pipelining.
+    # WARC stores bodies as sent, so the server must not compress them: other formats store the decompressed bytes. A
+    # rate limit cannot be combined with pipelining.
     other = {"max_bytes": SAMPLE_BYTES, "rate": rate, "compressed": False, "pipeline": 1}
     job_options = options.fetching_job(str(dest), "warc", **other)
     with running(Job(job_options.to_json())) as job:
@@ -249,7 +249,7 @@ def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
-    """Return the reason why nothing was received."""
+    """Return why nothing was received."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
         return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
@@ -259,7 +259,7 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
-    """Return the reason why nothing was fetched: that of the first failed or absent target."""
+    """Return why nothing was fetched, as reported for the first failed or absent target."""
     many = format_count(last.settled - last.skipped)
     first = next(iter(failures(dest)), None)
     reason = "" if first is None else f"; the first: {first.name}: {_why_failed(first)}"

@@ -25,7 +25,7 @@ def count() -> int:
 def busy_seconds() -> Processors:
     """Return how many seconds this process's processors have been busy since the machine was started.
 
-    This includes the work of all processes, such as a test's server.
+    This includes the work of all other processes, such as a test server.
     """
     own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     busy = 0

@@ -35,7 +35,7 @@ _SAMPLE_OF_MANY = 1000
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
 # Maximum number of unmerged small Parquet shards: up to fifteen of each of two sizes per worker.
 _UNMERGED = 30
-# Syncing files takes at least as long as creating them (docs/reference/performance.md), so that storing files may take
+# Syncing files takes at least as long as creating them (docs/reference/performance.md), so storing files may take up to
 # this many times as long.
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
@@ -45,12 +45,12 @@ _MAKING_FILES = 2.0
 _INDEX_SECONDS, _INDEX_BYTE_SECONDS, _INDEX_FACTOR = 4.6e-6, 1.7e-9, 2.0
 # Defaults if there is no sample: bytes of a request's head, of a reply's head, and of an index line.
 _REPLIES = SampleReplies(150.0, 200.0, 250.0)
-# Bytes of a request's signature, which no sample contains, and bytes per object in a listing page, without the name.
+# Bytes of a request's signature, which no sample contains, and bytes per object in a listing page, excluding the name.
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# The listing waits for fetching when slightly more targets than this are listed ahead. Beyond this number, the measured
-# rate is not the listing's own.
+# The listing pauses when it is slightly more targets than this ahead of fetching. From then on, the measured rate is no
+# longer the listing's own.
 _AHEAD = 32 * 1024
 # Minimum duration of a listing, in seconds, for measuring its rate.
 _LISTING_SECONDS_MIN = 0.3
@@ -176,7 +176,7 @@ def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
             part.append(snapshot)
         if snapshot.listing_done or snapshot.listed - snapshot.settled > _AHEAD:
             break
-    if len(part) < 2 or part[-1].seconds - part[0].seconds < _LISTING_SECONDS_MIN:  # noqa: PLR2004 - both ends
+    if len(part) < 2 or part[-1].seconds - part[0].seconds < _LISTING_SECONDS_MIN:  # noqa: PLR2004 - first and last
         return None
     rates = [
         (after.listed - before.listed) / (after.seconds - before.seconds)
@@ -237,8 +237,8 @@ def _disk_bytes(name: str, options: PlanOptions, found: ProbeResults, objects: i
     else:
         mean = sample.disk_bytes / sample.objects
         of_sample = sample.body_bytes / sample.objects
-        # Each additional body byte adds at most the mean disk bytes per body byte. It also adds at most the disk bytes
-        # of the body byte itself, because the size of heads does not change.
+        # Each additional body byte adds no more disk bytes than the sample's mean per body byte. It also adds no more
+        # than the body alone would, because the heads stay the same size.
         mean += (body.value - of_sample) * min(mean / of_sample if of_sample else 1.0, _WITHOUT_SAMPLE[name][1])
         share = _UNCERTAINTY[name] * math.sqrt(1 + _SAMPLE_OF_MANY / sample.objects)
     spread = body.high / body.value - 1 if body.value else 0.0
@@ -312,7 +312,7 @@ def _seconds_to_index(found: ProbeResults, objects: int, body: Estimate) -> Esti
 def _busy_of_object(found: ProbeResults) -> float:
     """Return the CPU seconds per object in the steady part.
 
-    This includes all processes on the machine, because the other processes will need their share during the job, too.
+    This includes all processes on the machine, because the other processes will also be running during the job.
     """
     snapshots, states = found.fetching.snapshots, found.fetching.processors
     settled = snapshots[-1].asked_for - snapshots[found.rate.first].asked_for

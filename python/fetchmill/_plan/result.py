@@ -107,7 +107,7 @@ class Plan:
         return values | {"formats": [each.to_dict() for each in self.formats], "notices": list(self.notices)}
 
 
-def _for_json(value: Any) -> Any:  # noqa: ANN401 - of any field
+def _for_json(value: Any) -> Any:  # noqa: ANN401 - the value of any field
     if isinstance(value, LimitedBy):
         return {"kind": value.kind, "text": value.text}
     return value.to_dict() if isinstance(value, (Estimate, Room)) else value

@@ -19,11 +19,11 @@ from fetchmill._job.report import Snapshot
 WINDOW_SECONDS = 1.0
 # Once `auto` has found a number of requests in flight, the number varies by less than this factor.
 SWING = 1.5
-# If nothing new arrives for this long, the job is stalled, because replies are not held as long. The last counters are
-# then used, too.
+# If nothing new arrives for this long, the job is stalled, because replies are never held that long. In that case, the
+# last counters are also used.
 SILENT_SECONDS = 2.5
-# Extra uncertainty, added to the measured spread because a probe of a few seconds cannot show how a server behaves over
-# an hour.
+# Uncertainty added to the measured spread, because a probe of a few seconds cannot show how a server behaves over an
+# hour.
 UNSEEN = 0.1
 # If the rate grows by more than this share from the second third of the steady part to the last, it is not steady.
 GROWING = 0.15
@@ -238,7 +238,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, fl
 def _is_growing(values: Sequence[float]) -> bool:
     """Return whether the rate grows from the first third to the second, and by more than `GROWING` to the last."""
     third = len(values) // 3
-    if third < 2:  # noqa: PLR2004 - a third of one window is chance
+    if third < 2:  # noqa: PLR2004 - one window per third is too few
         return False
     means = [sum(part) / third for part in (values[:third], values[third : 2 * third], values[-third:])]
     return means[2] > (1 + GROWING) * means[1] and means[1] > means[0]
@@ -255,7 +255,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """Divide the probe into windows. Drop a shorter last window, unless it is the only one."""
+    """Divide the probe into windows. Drop the last one if it is too short, unless it is the only one."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

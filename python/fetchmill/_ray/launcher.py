@@ -33,7 +33,7 @@ _SET_PDEATHSIG = 1
 class _Commands:
     """The lines of the input after the order."""
 
-    def __init__(self, source: TextIO, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
+    def __init__(self, source: TextIO, emit: Any) -> None:  # noqa: ANN401 - any keyword arguments
         self._source = source
         self._emit = emit
         self._last = ""
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 @contextmanager
-def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywords
+def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - any keyword arguments
     """End this process if Ray does not answer, because Ray's own limits add up to many minutes."""
 
     def end() -> None:
@@ -96,7 +96,7 @@ def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywo
         timer.cancel()
 
 
-def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
+def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa: ANN401 - any keyword arguments
     from fetchmill._ray.cluster import connect, disconnect
     from fetchmill._ray.pool import RayPool
 

@@ -1,4 +1,4 @@
-"""The launcher as a child process. It receives commands and sends events. It can always be ended quickly."""
+"""The launcher as a child process, which receives commands and sends events. It can always be ended quickly."""
 
 import json
 import subprocess
@@ -22,14 +22,14 @@ _REASON_BYTES = 4096
 
 
 class LauncherProcess:
-    """See the module. As a context manager, it ends the launcher.
+    """See the module docstring. As a context manager, it ends the launcher.
 
     Args:
         order: the first line of the launcher's input.
     """
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         # Start the launcher in its own session, so that Ctrl-C in a terminal only reaches this process. This process
         # then sends `drain`.
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class LauncherProcess:
             start_new_session=True,
         )
         self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        # Set when the launcher has received `end`, or has ended.
+        # Set when the launcher has received `end` or has ended.
         self._is_ending = threading.Event()
         self._reader = threading.Thread(target=self._read, name="fetchmill-ray", daemon=True)
         self._reader.start()

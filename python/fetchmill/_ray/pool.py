@@ -20,16 +20,17 @@ from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.stored_options import reach_of
 from fetchmill.errors import FetchmillError, SecurityError, StorageError, TemporaryError, UsageError
 
-# A worker without a heartbeat for this many leases is replaced. Others take over its ranges after one lease.
+# A worker is replaced if it has not sent a heartbeat for this many leases. Other workers take over its ranges after one
+# lease.
 _LOST_LEASES = 2.0
-# If a worker has not started after this time, another one is requested, because the node may be disconnected.
+# If a worker has not started after this time, a replacement is requested, because the node may be disconnected.
 _START_SECONDS = 90.0
 # Interval between messages about workers that wait for CPUs, and the time after which a worker counts as waiting.
 _WAITING_SECONDS = 60.0
 _PATIENCE_SECONDS = 10.0
 # Maximum delay before a dead worker is replaced. The delay is 1 s after the first death, and then doubles each time.
 _PAUSE_MAX = 30.0
-# The job ends after this many deaths of a worker in a row, without a commit record in between.
+# The job ends if a worker dies this many times in a row without a commit record in between.
 _DEATHS_MAX = 5
 # Time limit for fetching a reply that Ray reports as available.
 _GET_SECONDS = 10.0
@@ -38,7 +39,7 @@ _NO_PACKAGE = "No module named 'fetchmill"
 
 
 class _PoolMember:
-    """One of the requested workers: its current actor, and its number of dead actors."""
+    """One of the requested workers, with its current actor and the number of its actors that have died."""
 
     def __init__(self) -> None:
         self.actor: Any = None
@@ -57,7 +58,7 @@ class _PoolMember:
 
 
 class RayPool:
-    """See the module.
+    """See the module docstring.
 
     Args:
         order: `job`, `id`, `own`, `workers` and `cpus`, as sent by the caller's process.
@@ -82,7 +83,7 @@ class RayPool:
         self._beats_at = 0.0
 
     def tend(self) -> bool:
-        """Start and replace workers. Return whether any worker has not ended."""
+        """Start and replace workers. Return whether any worker is still running."""
         for member in self._members:
             if member.actor is None and not member.has_ended and time.monotonic() >= member.starts_at:
                 self._start(member)
@@ -92,7 +93,7 @@ class RayPool:
         return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
-        """Ask all workers to end. With `now`, they release their ranges."""
+        """Ask all workers to end. With `now`, workers release their ranges instead of finishing them."""
         for member in self._members:
             if member.is_running:
                 (member.actor.abort if now else member.actor.stop).remote()
@@ -207,7 +208,7 @@ class RayPool:
 
 
 def _cause(error: Exception) -> str:
-    """Return Ray's reason for losing a worker, on one line.
+    """Return the reason that Ray gives for losing a worker, on one line.
 
     Raises:
         UsageError: a node cannot import the package.

@@ -21,16 +21,16 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _STEP_SECONDS = 0.2
 _SHOW_SECONDS = 1.0
-# After reading the status, wait at least `_SHOW_SHARE` times as long as that took, because it reads all records.
+# Reading the status reads all records. Afterwards, wait at least `_SHOW_SHARE` times as long as that took.
 _SHOW_SHARE = 10
-# Maximum wait for commit records after all workers have ended. NFS may delay the last record by this time.
+# Maximum wait for commit records after all workers have ended. NFS may delay the last record for this long.
 _LAG_SECONDS = 60.0
 # Time limit for a drain. Workers end within 25 s after the request, and the launcher waits 27 s for them.
 _DRAIN_SECONDS = 30.0
 
 
 class RayJob:
-    """See the module.
+    """See the module docstring.
 
     Args:
         worker: a worker in this process. It fetches nothing, and concludes the job when every range is final.
@@ -80,7 +80,7 @@ class RayJob:
 
         Raises:
             TemporaryError: no cluster answers, or the cluster has ended.
-            FetchmillError: an error occurred that would end every worker.
+            FetchmillError: an error occurred that would end any worker.
         """
         self._worker.leave_listing()
         if self._is_open():

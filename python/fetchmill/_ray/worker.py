@@ -29,7 +29,7 @@ _REACH = "all nodes need access to the same bucket and endpoint"
 
 
 class RayWorker:
-    """See the module. Ray creates the actor in its process's main thread, and calls methods in other threads."""
+    """See the module docstring. Ray creates the actor in the main thread and calls its methods in other threads."""
 
     def __init__(self) -> None:
         self._worker: RangeWorker | None = None
@@ -43,8 +43,8 @@ class RayWorker:
         Args:
             job: the job directory.
             job_id: the id of the job in that directory.
-            own: options of this worker. They may be secret, so they are sent in this call. The cluster's control store
-                would keep the arguments with which the actor is created.
+            own: options of this worker. They may be secret, so they are sent in this call. Arguments for creating the
+                actor would remain in the cluster's control store.
 
         Returns:
             `name` of the worker, or `kind` and `error` if the worker cannot join.

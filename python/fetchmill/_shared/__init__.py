@@ -25,7 +25,7 @@ def is_shared_job(dest: str, reach: Mapping[str, Any] | None = None) -> bool:
 
     Args:
         dest: the destination.
-        reach: options for reaching the bucket; see `open_store`.
+        reach: connection options for the bucket; see `open_store`.
 
     Raises:
         UsageError: the bucket refuses the query.

@@ -33,7 +33,7 @@ _ABORT_SECONDS = 1.0
 
 
 class Attempt:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

@@ -15,7 +15,7 @@ from fetchmill.errors import FetchmillError
 
 
 class RunningAttempts:
-    """See the module.
+    """See the module docstring.
 
     Only the thread that feeds calls `begin`, `finish`, `count_finishing` and `join`. Any thread may call the others.
 
@@ -101,7 +101,7 @@ class RunningAttempts:
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
                     is_final = True
-        except BaseException as error:  # noqa: BLE001 - raised when the worker ends
+        except BaseException as error:  # noqa: BLE001 - re-raised when the worker ends
             # When a shared job is finished, other workers remove the files of late attempts. The jobs of these attempts
             # then fail.
             failure = failure or (None if has_lost(attempt) else error)

@@ -81,7 +81,7 @@ class BucketStore:
                     f"{self.place(name)} cannot be written: the store did not report the result; run the same "
                     "command again"
                 )
-            time.sleep(random.uniform(0.0, _PAUSE_SECONDS))  # noqa: S311 - it keeps workers apart
+            time.sleep(random.uniform(0.0, _PAUSE_SECONDS))  # noqa: S311 - only spreads workers out
 
     def replace(self, name: str, content: bytes) -> float:
         """See `Store`."""

@@ -24,7 +24,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
     Args:
         job: the job directory.
         source: the list. It must have the same format as the job's list.
-        reach: options for reaching the bucket of the job directory.
+        reach: connection options for the bucket of the job directory.
 
     Returns:
         The record of the added list.

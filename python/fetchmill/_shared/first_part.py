@@ -16,7 +16,7 @@ _STEP_SECONDS = 0.05
 
 
 class FirstPart:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

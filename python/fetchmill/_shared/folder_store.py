@@ -63,7 +63,7 @@ class FolderStore:
     def top(self) -> list[str]:
         """See `Store`."""
         try:
-            return os.listdir(self.folder)  # noqa: PTH208 - names only
+            return os.listdir(self.folder)  # noqa: PTH208 - only the names
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -141,7 +141,7 @@ class FolderStore:
         place = self.folder / folder
         with _failing("list", place):
             try:
-                return [name for name in os.listdir(place) if not name.startswith(".")]  # noqa: PTH208 - names only
+                return [name for name in os.listdir(place) if not name.startswith(".")]  # noqa: PTH208 - only the names
             except FileNotFoundError:
                 return []
 
@@ -267,7 +267,7 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(parent))
 
 
-class _failing:  # noqa: N801 - reads as what it does
+class _failing:  # noqa: N801 - used like a function
     """Context manager that converts file system errors to StorageError, with the path."""
 
     def __init__(self, verb: str, place: Path) -> None:

@@ -27,7 +27,7 @@ _BATCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class GivenList:
-    """See the module.
+    """See the module docstring.
 
     Args:
         name: name of the list in messages and in the job.

@@ -36,7 +36,7 @@ _LIMITS = ("limit_per_host", "rate_per_host")
 
 
 class HostDivision:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

@@ -37,7 +37,7 @@ class DividedList:
 
 
 class HostParts:
-    """See the module.
+    """See the module docstring.
 
     Args:
         store: the files of the job directory.
@@ -58,7 +58,7 @@ class HostParts:
 
         Args:
             files: the files of the list.
-            folder: a folder of this process on its machine.
+            folder: a local folder that belongs to this process.
             count_of: returns the number of parts for the numbers of rows and hosts; 0 to leave the list undivided.
 
         Raises:

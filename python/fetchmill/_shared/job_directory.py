@@ -62,7 +62,7 @@ def number_of(claim: str) -> int:
 
 
 class JobDirectory:
-    """See the module.
+    """See the module docstring.
 
     Args:
         store: access to the files of the directory.

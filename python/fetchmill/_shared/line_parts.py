@@ -10,10 +10,10 @@ from fetchmill._shared.ranges import HostPart, ListFile
 
 
 class LineParts:
-    """See the module.
+    """See the module docstring.
 
     Args:
-        folder: a folder of this process on its machine.
+        folder: a local folder that belongs to this process.
         list_format: format of the list.
         options: the options of the job.
     """

@@ -23,7 +23,7 @@ _LOST_LEASES = 3
 
 
 class ListClaim:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

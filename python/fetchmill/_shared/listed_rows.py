@@ -20,10 +20,10 @@ _ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
 class ListedRows:
-    """See the module. Only one thread may use it.
+    """See the module docstring. Only one thread may use it.
 
     Args:
-        folder: a folder of this process on its machine.
+        folder: a local folder that belongs to this process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,7 +66,7 @@ class ListedRows:
     def _counts(self, names: list[str]) -> dict[str, int]:
         """Return, for each of these names, the number of added rows that were not found again."""
         marks = ",".join("?" * len(names))
-        query = f"SELECT name, count FROM rows WHERE name IN ({marks})"  # noqa: S608 - only marks
+        query = f"SELECT name, count FROM rows WHERE name IN ({marks})"  # noqa: S608 - only placeholders
         return {name: count for name, count in self._table.execute(query, names) if count > 0}
 
     def _check(self, rows: int, has_known: bool) -> None:

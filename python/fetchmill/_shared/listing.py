@@ -19,7 +19,7 @@ _AGAIN_SECONDS = 2.0
 
 
 class Listing:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

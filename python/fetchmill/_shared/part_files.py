@@ -25,10 +25,10 @@ class HostGroups(dict[str, int]):
 
 
 class PartFiles:
-    """See the module. The files are opened only to write a buffer, so 256 groups need no 256 descriptors.
+    """See the module docstring. The files are opened only to write a buffer, so 256 groups need no 256 descriptors.
 
     Args:
-        folder: a folder of this process on its machine.
+        folder: a local folder that belongs to this process.
     """
 
     def __init__(self, folder: Path) -> None:

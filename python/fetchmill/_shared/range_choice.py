@@ -12,7 +12,7 @@ from fetchmill._shared.store import STORE_ERRORS
 
 
 class RangeChoice:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.

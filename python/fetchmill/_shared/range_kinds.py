@@ -35,7 +35,7 @@ class EndableAttempt(Protocol):
 
 
 class RangeKind(Protocol):
-    """See the module."""
+    """See the module docstring."""
 
     # Maximum number of workers that already have a stuck range when another one claims it.
     owners_max: int

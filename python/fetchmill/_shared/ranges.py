@@ -158,7 +158,7 @@ class Range:
         return f"{self.file:05}-{self.start:014}"
 
     @classmethod
-    def from_json(cls, values: Any, file: int) -> Self:  # noqa: ANN401 - what a file has
+    def from_json(cls, values: Any, file: int) -> Self:  # noqa: ANN401 - parsed JSON
         """Make a range from its start and end.
 
         Raises:

@@ -119,7 +119,7 @@ class JobRecord:
             own = {name: values[name] for name in names}
             has_options = isinstance(own["options"], dict) and isinstance(own["listing"], (dict, type(None)))
             if not (has_options and float(own["lease"]) > 0):
-                raise TypeError("options or lease are missing")  # noqa: TRY301 - reported like other damage
+                raise TypeError("options or lease are missing")  # noqa: TRY301 - handled below like other damage
             secrets, divided = _texts(values["secrets"]), _texts(values["divided"])
             return cls(**own, secrets=secrets, divided=divided, files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:

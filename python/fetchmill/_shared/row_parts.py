@@ -19,10 +19,10 @@ _BATCH_ROWS = 1 << 16
 
 
 class RowParts:
-    """See the module.
+    """See the module docstring.
 
     Args:
-        folder: a folder of this process on its machine.
+        folder: a local folder that belongs to this process.
         options: the options of the job.
     """
 

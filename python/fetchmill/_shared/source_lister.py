@@ -70,7 +70,7 @@ class ListedJob(Protocol):
 
 
 class SourceLister:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.
@@ -349,7 +349,7 @@ class OpenJob:
         """See `ListedJob`."""
         return self._files
 
-    def _record(self, **values: Any) -> AddedList:  # noqa: ANN401 - fields of a record
+    def _record(self, **values: Any) -> AddedList:  # noqa: ANN401 - any field of a record
         return AddedList(job=self._id, source=None, first_file=len(self._files), **values)
 
     def _add(self, record: AddedList) -> bool:

@@ -126,10 +126,10 @@ def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = No
 
     Args:
         job: a folder, or `s3://BUCKET/PREFIX`.
-        reach: options for reaching the bucket, such as `endpoint_url`. The environment supplies the others.
+        reach: connection options for the bucket, such as `endpoint_url`. The environment supplies the others.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
     """
     text = os.fspath(job)
     if is_bucket(text):

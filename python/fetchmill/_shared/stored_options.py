@@ -137,7 +137,7 @@ def list_options(source: str, listing: Mapping[str, Any], mine: Mapping[str, Any
         mine: the options of the job together with those of this process.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
     """
     names = {option.name for option in fields(ListOptions)}.difference(names_not_for(kind_of(source)))
     own = (*SECRETS, *_CREDENTIALS, *BUCKET_REACH, *_CHOSEN, "headers")

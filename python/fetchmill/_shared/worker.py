@@ -61,7 +61,7 @@ class WorkerEnd:
 
 
 class RangeWorker:
-    """See the module.
+    """See the module docstring.
 
     Args:
         directory: the job directory.
@@ -294,7 +294,7 @@ class RangeWorker:
         failure = None
         try:
             attempt.feed(self._is_to_end, self._is_ended)
-        except BaseException as error:  # noqa: BLE001 - raised when the attempt has ended
+        except BaseException as error:  # noqa: BLE001 - re-raised when the attempt has ended
             failure = error
             attempt.stop()
         self._attempts.finish(attempt, failure, self._how_to_divide)
@@ -357,7 +357,7 @@ class RangeWorker:
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
-            except BaseException as error:  # noqa: BLE001 - raised when the worker ends
+            except BaseException as error:  # noqa: BLE001 - re-raised when the worker ends
                 self._fail(error)
 
     def _beat_once(self) -> None:

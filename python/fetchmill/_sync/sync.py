@@ -54,7 +54,7 @@ def sync(
         The ledger. Absent and failed objects are counted there and raise no exception. The next pass tries them again.
 
     Raises:
-        UsageError: an option cannot be used, or the destination belongs to another source; nothing was changed.
+        UsageError: an option is invalid, or the destination belongs to another source; nothing was changed.
         DeleteLimitError: more objects would be removed than `max_delete` allows; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
         TemporaryError: no request to the origin succeeded for `give_up_after` seconds.

@@ -55,7 +55,7 @@ def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance
     Returns:
         One to four disturbances, one per disturbed run.
     """
-    rng = random.Random(seed)  # noqa: S311 - must be repeatable from a seed
+    rng = random.Random(seed)  # noqa: S311 - reproducible from a seed
     kinds = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=rng.randint(*_RUNS))
     return [_draw_one(rng, kind if can_cut or kind != "cut" else "kill", calls) for kind in kinds]
 

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> None:
             raise SystemExit(1) from None
         socket.send_fds(supervisor, [b"\0"], [listener])
         os.close(listener)
-    os.execv(arguments[2], arguments[2:])  # noqa: S606 - the caller's command
+    os.execv(arguments[2], arguments[2:])  # noqa: S606 - the command comes from the caller
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class FaultyServer(Source):
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:
         """Yield a job with its own server. The job does not inherit fetchmill's environment variables."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FETCHMILL_")}
-        with _serve(random.Random(f"{seed} faults").getrandbits(32)) as server:  # noqa: S311 - repeatable by seed
+        with _serve(random.Random(f"{seed} faults").getrandbits(32)) as server:  # noqa: S311 - reproducible from a seed
             prefix = f"{server.url}/get/" if format == "warc" else ""
             names = [f"file-{number:012}" for number in range(OBJECTS)]
             expected = Counter((f"{prefix}{name}", digest(synthetic_body(name, _BODY_BYTES))) for name in names)
@@ -147,7 +147,7 @@ class GivenSource(Source):
         self._known: dict[str, tuple[Expected, int, float]] = {}
 
     @contextmanager
-    def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:  # noqa: ARG002 - nothing is drawn
+    def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:  # noqa: ARG002 - nothing here is random
         """Yield a job for the first objects of the source."""
         if format not in self._known:
             self._known[format] = self._run_undisturbed(format)

@@ -77,7 +77,7 @@ def run(
     started = time.monotonic()
     with ours, theirs, tempfile.TemporaryFile(dir=dest.parent) as errors:
         launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
-        process = subprocess.Popen(  # noqa: S603 - the caller's command
+        process = subprocess.Popen(  # noqa: S603 - the command comes from the caller
             [*launcher, *command],
             # Prevent Python from writing files of its own, so that only the command's calls are counted.
             env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},

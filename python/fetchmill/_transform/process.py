@@ -150,7 +150,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
 
 def _read_file(path: bytes) -> bytes:
     """Read a body that was too large for the engine's memory."""
-    with open(path, "rb") as file:  # noqa: PTH123 - bytes are not a Path
+    with open(path, "rb") as file:  # noqa: PTH123 - the path is bytes
         return file.read()
 
 

@@ -68,7 +68,7 @@ def read(
         A `ray.data.Dataset`. Fetching begins when it is executed.
 
     Raises:
-        UsageError: Ray is not installed, the list cannot be read, or an option cannot be used.
+        UsageError: Ray is not installed, the list cannot be read, or an option is invalid.
 
     Example:
         >>> dataset = fetchmill.ray.read("urls.txt", workers=8, rate=500)  # doctest: +SKIP
