@@ -332,7 +332,7 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
     fetchmill.get(source.url, dest, transform=transforms.columns)
 
     assert set(details(dest).values()) == {
-        "TypeError: a result may be a dict only if transform_columns is set and the format has columns"
+        "TypeError: a result can be a dict only if transform_columns is set and the format has columns"
     }
 
 

@@ -46,7 +46,7 @@ class Meter:
             # the byte rate therefore starts with this snapshot.
             self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
         self._points.append((snapshot.seconds, settled, snapshot.bytes))
-        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - two ends
+        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
             self._points.popleft()
         first, last = self._points[0], self._points[-1]
         seconds = last[0] - first[0]

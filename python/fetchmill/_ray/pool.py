@@ -202,7 +202,7 @@ class RayPool:
             self._missed_at = now + _WAITING_SECONDS
             running = sum(member.is_running and member.name is not None for member in self._members)
             self._emit(
-                say=f"{running} of {len(self._members)} workers are running; the others wait for "
+                say=f"{running} of {len(self._members)} workers are running; the others are waiting for "
                 f"{self._order['cpus']} CPU each ({free_cpus():g} free in the cluster)"
             )
 

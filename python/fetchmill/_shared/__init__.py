@@ -13,7 +13,7 @@ _PATIENCE_SECONDS = 15.0
 
 
 def reach_named(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """Return those bucket options that the caller has set."""
+    """Return the bucket options that the caller has set."""
     named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
     return {name: value for name, value in named.items() if value is not None}
 
@@ -21,7 +21,8 @@ def reach_named(endpoint_url: str | None, region: str | None, profile: str | Non
 def is_shared_job(dest: str, reach: Mapping[str, Any] | None = None) -> bool:
     """Return whether a destination is a job directory.
 
-    A bucket is queried, unless the working folder has the journal of a job that writes to it.
+    If the destination is in a bucket, query the bucket, unless the working folder contains the journal of a job that
+    writes to this destination.
 
     Args:
         dest: the destination.

@@ -1,7 +1,7 @@
 """An attempt at a range, run as a separate job.
 
 The job's journal is on this machine. Its objects are stored in the attempt's folder. When the job is finished, its
-journal is copied there too, and the folder is a complete destination.
+journal is copied to the same folder, which is then a complete destination.
 """
 
 import json
@@ -65,7 +65,7 @@ class Attempt:
         self.has_rate = options.get("rate") is not None
         # Whether the claim has been removed.
         self.is_released = False
-        # Whether the attempt was ever stuck, so that another worker may have taken the range.
+        # Whether the attempt was ever stuck. If so, another worker may have taken the range.
         self.was_stuck = False
         # The outcomes so far.
         self.progress = AttemptProgress()
@@ -81,7 +81,8 @@ class Attempt:
         self._feed = make_feed(self._file, claim.range, job.list_format)
         dest = directory.store.destination(self._name)
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
-        # Set explicitly, because all ranges must be fetched alike, and other releases may have another default.
+        # Set explicitly, because all ranges must be fetched in the same way, and other releases may use a different
+        # default.
         by_name = {"cdxj": False}
         try:
             checked = GetOptions(source=self._feed.source, **{**by_name, **options, **own})
@@ -165,7 +166,7 @@ class Attempt:
         """Wait for the job and make the range final.
 
         Args:
-            pieces: minimum number of ranges into which the rest is divided.
+            pieces: minimum number of ranges into which the unfetched rest is divided.
             piece_seconds: maximum duration of each of these ranges in seconds, at this attempt's pace.
 
         Returns:

@@ -21,7 +21,7 @@ from fetchmill.errors import StorageError
 PATIENCE_SECONDS = 60.0
 # Maximum pause before a creation is retried.
 _PAUSE_SECONDS = 0.5
-# Maximum size of a log. Each new line rewrites the whole log.
+# Maximum size of a log. The limit is low, because each new line rewrites the whole log.
 _LOG_BYTES = 64 << 10
 # The store truncates times to whole seconds, so a file may be newer than its recorded time by up to this duration.
 _CLOCK_STEP = 1.0

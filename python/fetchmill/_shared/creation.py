@@ -41,7 +41,8 @@ from fetchmill.errors import UsageError
 # Default lease: seconds without a heartbeat after which a worker's ranges are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
-# Options that a shared job refuses, with the reasons. They apply to one process only, or need all targets in one place.
+# Options that a shared job refuses, with the reasons. These options apply to only one process, or need all targets in
+# one place.
 _REFUSED = {
     "store": "the items of pages must be fetched in order",
     "sample": "a sample is taken from the whole list",
@@ -59,7 +60,7 @@ _REFUSED = {
 }
 # Text that replaces a secret; see `hide_secrets`.
 _HIDDEN = "***"
-# Matches the placeholder for a row's number in a name template without `{{` and `}}`.
+# Matches the placeholder for a row's number in a name template from which `{{` and `}}` have been removed.
 _INDEX = re.compile(r"\{index(![a-z])?\}")
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
 _STORED_FORMATS = (*_BUCKET_FORMATS, "null")
@@ -226,7 +227,7 @@ class _Definition:
     def __init__(self, options: GetOptions, lease: float, given: GetOptions) -> None:
         self.shared = shared_options(options)
         self.source = hide_secrets(str(given.source))
-        # Options for listing the source, unless it is a list itself.
+        # Options for listing the source; None if the source is itself a list.
         self.listing = None if given.source_kind == "list" else listing_options(given)
         self._options = options
         self._dest = given.dest

@@ -60,7 +60,8 @@ def _add_parts(directory: JobDirectory, job: JobRecord, source: str, files: list
     parts = HostParts(directory.store, job.list_format, job.options)
     folder = make_folder(lists_folder(None), process_name())
     try:
-        # A list of few hosts is one part. An undivided list would need workers that divide the limits.
+        # A list with few hosts becomes a single part. If it stayed undivided, the workers would have to divide the
+        # limits.
         found = parts.divide(files, folder, lambda rows, hosts: max(full_parts(rows, hosts, job.divided_for), 1))
         divided = tuple(file.path for file in files)
         return directory.add_list(hide_secrets(source), list(found.files), list(found.ranges), divided)

@@ -1,7 +1,8 @@
 """Feeds an attempt's list to its job in small steps, so that the attempt can end early.
 
 To stop early, a worker stops feeding. The job then finishes its current targets, and the unfed part remains for other
-workers. Lines go through a pipe. For Parquet, the job reads rows itself, up to a limit raised by the worker.
+workers. Lines go through a pipe. For Parquet, the job reads rows itself, up to a limit that the worker raises step by
+step.
 """
 
 import fcntl
@@ -26,16 +27,17 @@ _AHEAD_MIN = 32
 # If most targets so far were skipped, more targets are fed at a time than there is room for. This limits their number,
 # because the next ones may all be requested.
 _SKIPPED_MAX = 1_000
-# Bytes fed at a time: those used in this time, limited by the targets that may be listed, but at least this minimum.
+# Bytes fed at a time: as many as are used in this time, limited by the targets that may be listed, but at least this
+# minimum.
 _BLOCK_SECONDS = 1.0
 _BLOCK_MIN = 2 << 10
 _PIPE_BYTES = 1 << 20
 _STEP_SECONDS = 0.01
-# If a job without open targets lists nothing for this time, the lines it has read are not targets.
+# If a job without open targets lists nothing for this long, the lines it has read are not targets.
 _LISTED_SECONDS = 0.1
 # Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
-# More blank lines than may precede a JSON array. They prevent a line that begins with `[` from being read as one.
+# More blank lines than may precede a JSON array, so that a line starting with `[` is not read as an array.
 NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 
@@ -76,7 +78,7 @@ def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
 
 
 class _Ahead:
-    """A limit on fed targets without an outcome. It grows with the pace, in which skipped targets do not count."""
+    """A limit on fed targets without an outcome. It grows with the pace, which does not include skipped targets."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -108,7 +110,7 @@ class PipeFeed:
     def __init__(self, file: ListFile, range: Range, list_format: str) -> None:
         self._file, self._range, self._list_format = file, range, list_format
         self._input, self._output = os.pipe()
-        with suppress(OSError):  # the kernel's default size is enough, too
+        with suppress(OSError):  # the default size also works
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._output, False)
         self.source = f"/dev/fd/{self._input}"
@@ -225,7 +227,7 @@ class PipeFeed:
     def _unlisted_lines(self, list_read: int) -> float:
         """Estimate the number of lines that were fed but not listed, from their bytes and the mean line length.
 
-        A job lists no more lines than it needs soon, and keeps the others in its buffer.
+        A job lists only the lines that it needs soon, and keeps the others in its buffer.
         """
         return (self._bytes - self._uncounted - list_read) * self._lines / max(self._bytes, 1)
 
@@ -248,7 +250,7 @@ class PipeFeed:
 
 
 class RowFeed:
-    """Feeds rows of a Parquet file. The job reads the rows itself, up to a limit raised by the feed."""
+    """Feeds rows of a Parquet file. The job reads the rows itself, up to a limit that the feed raises."""
 
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range

@@ -52,7 +52,8 @@ class FolderStore:
             owner = place.stat().st_uid
         if owner != os.geteuid():
             raise SecurityError(
-                f"{place} belongs to user {owner}, but this is user {os.geteuid()}; run all workers as its owner"
+                f"{place} belongs to user {owner}, but this process runs as user {os.geteuid()}; run all workers as "
+                "its owner"
             )
         for folder in _FOLDERS:
             if (self.folder / folder).is_symlink():
@@ -158,7 +159,7 @@ class FolderStore:
             place.parent.mkdir(parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name}")
             try:
-                # A list may have secret columns, and only workers read it.
+                # The columns of a list may contain secrets, and only workers need to read them.
                 draft.touch(0o600)
                 shutil.copyfile(path, draft)
                 sync_file(draft)
@@ -268,7 +269,7 @@ def sync_tree(folder: Path) -> None:
 
 
 class _failing:  # noqa: N801 - used like a function
-    """Context manager that converts file system errors to StorageError, with the path."""
+    """A context manager that turns file system errors into StorageError and adds the path."""
 
     def __init__(self, verb: str, place: Path) -> None:
         self._verb, self._place = verb, place

@@ -15,7 +15,7 @@ from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import StorageError
 
-# Maximum total size in bytes of copied objects. A range with more than this is copied alone.
+# Maximum total size in bytes of copied objects. A larger range is copied on its own.
 _COPIES_BYTES = 2 << 30
 _HIDDEN = ".fetchmill/"
 
@@ -65,7 +65,7 @@ class CopiesFolder:
 
 
 class RangeCopies:
-    """Copies of attempts in a bucket, for an export: one at a time, to use little disk space.
+    """Local copies of attempts in a bucket, for an export. They are made one at a time to save disk space.
 
     The native export calls `copy` in its own thread. Any thread may call `stop`.
 

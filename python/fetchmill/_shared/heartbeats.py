@@ -1,4 +1,4 @@
-"""Heartbeats, which show the living workers of a shared job and how many of them share its limits.
+"""Heartbeats, which show which workers of a shared job are alive and how many of them share its limits.
 
 Each worker writes its own file. The age of a file is measured by the clock of the file system or bucket, so the
 machines' clocks may differ.
@@ -45,7 +45,7 @@ class Heartbeat:
         knows: names of the workers among which this worker divides the limits for each host; empty if the job has no
             such limits.
         ranges: the ids of the worker's ranges.
-        stuck: the ids of those that are stuck. Another worker may also fetch these.
+        stuck: the ids of the worker's stuck ranges. Another worker may also fetch these.
         left: number of open ranges without a living worker, as far as this worker knows; None before its first claim.
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
@@ -105,7 +105,7 @@ class Heartbeats:
         return found
 
     def look(self) -> list[Heartbeat]:
-        """Like `read`, for a process that is not a worker, such as `status`. Query the store for its time."""
+        """Read heartbeats in a process that is not a worker, such as `status`. Ask the store for its time first."""
         self._now = self._store.now()
         return self.read()
 

@@ -31,11 +31,11 @@ class SharedHistory(History):
     status: SharedStatus
 
     def status_values(self) -> dict[str, Any]:
-        """Return the status for JSON."""
+        """Return the status as a dict for JSON."""
         return self.status.to_dict()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the values of the job that a page shows in addition to its samples."""
+        """Return the values that the dashboard shows next to the samples."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         return {
@@ -124,7 +124,7 @@ class _Interval:
 
 
 class _Merged:
-    """The sums of samples by interval. There are at most 2 * 720, so long jobs need no more memory."""
+    """The sums of samples by interval. There are at most 2 * 720 intervals, so memory use is bounded."""
 
     def __init__(self) -> None:
         self._width = 1
@@ -156,7 +156,7 @@ class _Merged:
             half = before[number]
             if found is None:
                 found = self._intervals[number // 2] = _Interval()
-                found.join(half)  # the empty half counts, too
+                found.join(half)  # the empty half also counts
             else:
                 found.levels = {name: 2 * level for name, level in found.levels.items()}
                 found.join(half)

@@ -1,7 +1,7 @@
 """Divides the list of a shared job by host, before the job exists.
 
 All rows of a host are in one part, and only one worker at a time works on a part. Each worker can therefore use the
-whole limit for each of its hosts (docs/internals/decisions/0089).
+full limit for each of its hosts (docs/internals/decisions/0089).
 """
 
 import time
@@ -30,7 +30,7 @@ _CONCURRENCY = 64
 _HOSTS_PER_REQUEST = 2
 # Minimum mean number of rows in a part, for each of these hosts, because starting and ending a part's job takes time.
 _ROWS_PER_HOST = 8
-# Default number of requests in flight to a host.
+# Default maximum number of requests in flight to a host.
 _LIMIT = 4
 _LIMITS = ("limit_per_host", "rate_per_host")
 
@@ -134,7 +134,7 @@ class HostDivision:
             f"divided {rows} ({format_bytes(found.bytes)}) of {found.hosts} into {len(found.files)} parts in "
             f"{seconds:.1f} s, because {_limits(job.options)} {verb} for all workers"
         )
-        # Nobody else can add the list of a program or of standard input again.
+        # A list from a program or standard input cannot be added a second time by another process.
         divided = () if self._is_here else tuple(file.path for file in job.files)
         return replace(
             job,
@@ -166,7 +166,7 @@ def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str
         options: the options of the job.
     """
     parts = full_parts(rows, hosts, concurrency)
-    # If the list is undivided, the number of workers that fetch is limited to `limit_per_host`.
+    # If the list is undivided, at most `limit_per_host` workers fetch at the same time.
     return parts if parts >= 2 * int(options.get("limit_per_host") or _LIMIT) else 0
 
 

@@ -59,7 +59,7 @@ class HostParts:
         Args:
             files: the files of the list.
             folder: a local folder that belongs to this process.
-            count_of: returns the number of parts for the numbers of rows and hosts; 0 to leave the list undivided.
+            count_of: returns the number of parts for a given number of rows and hosts; 0 to leave the list undivided.
 
         Raises:
             NotByHostError: the list cannot be divided, or there are no parts.

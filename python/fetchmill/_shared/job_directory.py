@@ -39,7 +39,7 @@ _COMMITS = "commits"
 _LISTS = "lists"
 # Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
-# A range is set aside if this many workers have died while they had it, because it probably causes the deaths.
+# A range is set aside if this many workers have died while they had it, because it probably caused their deaths.
 DEATHS_MAX = 3
 
 
@@ -74,7 +74,8 @@ class JobDirectory:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._id: str | None = None
-        # Commit records never change, so each is read once. The ids of its range and attempt are cached: 200 bytes.
+        # Commit records never change, so each one is read once. The ids of its range and attempt, about 200 bytes, are
+        # cached.
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
@@ -303,7 +304,7 @@ class JobDirectory:
     def open_ranges(self, job: JobRecord) -> list[Range]:
         """Return the ranges without a commit record."""
         self.final_attempts()
-        # Threads that finish attempts change `_attempts` and `_rests`.
+        # Other threads change `_attempts` and `_rests` when they finish attempts.
         with self._lock:
             # Leave out ranges of lists that were added after `job` was read.
             rests = [each for each in self._rests if each.file < len(job.files)]
@@ -360,7 +361,7 @@ class JobDirectory:
         self.store.replace(STOPPED, b"now\n" if now else b"drain\n")
 
     def go_on(self) -> None:
-        """Revert `stop`."""
+        """Undo `stop`."""
         self.store.remove(STOPPED)
 
     def rate(self, job: JobRecord) -> float | None:
@@ -375,7 +376,7 @@ class JobDirectory:
         return None if rate is None else float(rate)
 
     def set_rate(self, rate: float) -> None:
-        """Change the total rate of all workers. Running workers apply the change, too.
+        """Change the total rate of all workers. Running workers also apply the change.
 
         Raises:
             UsageError: the rate is not a number above 0.

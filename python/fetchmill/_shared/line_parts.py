@@ -32,7 +32,7 @@ class LineParts:
 
     @property
     def bytes(self) -> int:
-        """Size of the rows."""
+        """Size of the rows in bytes."""
         return self._lines.bytes
 
     @property

@@ -1,7 +1,7 @@
 """The rows of a list, each with the host of its URL.
 
-The native module reads the list and returns the URLs. Python reads the lines of the same file. Each row thus stays
-unchanged, with all its columns, and its host is the one to which the per-host limits apply.
+The native module reads the list and returns the URLs. Python reads the lines of the same file. As a result, each row
+keeps all its columns unchanged, and its host is the one to which the per-host limits apply.
 """
 
 import io
@@ -133,7 +133,7 @@ def _host(url: str | None) -> str:
     if url is None:
         return ""
     if url.startswith("s3:"):
-        raise NotByHostError("it has s3:// URLs, whose host is that of their store")
+        raise NotByHostError("it contains s3:// URLs, which all have the host of their store")
     return url[: url.find("/", _IN_HOST)]
 
 

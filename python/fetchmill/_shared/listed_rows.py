@@ -15,7 +15,8 @@ from fetchmill.errors import ListingError
 _CACHE_KIB = 32 << 10
 # SQLite before 3.32 accepts at most 999 variables in a statement.
 _ROWS_AT_A_TIME = 500
-# Maximum number of rows before the first known one. If a source lists the same objects again, its first rows are known.
+# Maximum number of unknown rows before the first known one. If a source lists the same objects again, its first rows
+# are known.
 _ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
@@ -42,7 +43,7 @@ class ListedRows:
         self._table.executemany(statement, ((_identity(line),) for line in lines))
 
     def new(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a manifest without those whose rows were added. Each added row removes only one line.
+        """Yield the lines of a manifest, except those whose rows were added. Each added row removes only one line.
 
         Raises:
             ListingError: the source seems to name its objects differently in each listing.

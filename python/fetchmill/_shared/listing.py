@@ -24,7 +24,7 @@ class Listing:
     Args:
         directory: the job directory.
         worker: the name of the worker.
-        source: the source, with its secrets; None if this worker does not know them. It then lists nothing.
+        source: the source, with its secrets; None if this worker does not know the secrets, so that it cannot list.
         options: the options of the job together with those of this process.
         state: the folder for journals on this machine, if the user named one.
         lister: the lister, if this process has created the job.
@@ -118,7 +118,8 @@ class Listing:
     def set_rate(self, per_second: float) -> None:
         """Limit the listing's requests per second from now on.
 
-        A listing that began without a rate cannot get one. It ends, and a worker starts it again with the rate.
+        A listing that began without a rate cannot be given one later. It ends, and a worker starts it again with the
+        rate.
         """
         lister = self._lister
         if lister is not None and lister.has_rate:

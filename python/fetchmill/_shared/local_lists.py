@@ -47,7 +47,7 @@ class LocalLists:
         return replace(file, path=str(copy), modified=copy.stat().st_mtime_ns)
 
     def keep(self, paths: Collection[str], most: int = 0) -> None:
-        """Remove the oldest copies until at most `most` are left. Copies of these lists always stay."""
+        """Remove the oldest copies until at most `most` are left. Never remove copies of the lists in `paths`."""
         for path in [path for path in self._copies if path not in paths]:
             if len(self._copies) > most:
                 self._copies.pop(path).unlink(missing_ok=True)
@@ -72,5 +72,5 @@ def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
 
 
 def parts_in(store: Store) -> list[str]:
-    """Return the names of the parts in a job directory. Omit foreign files, because users may keep lists there, too."""
+    """Return the names of the parts in a job directory. Omit foreign files, because users may also keep lists there."""
     return [f"{FOLDER}/{name}" for name in store.names(FOLDER) if PART.fullmatch(name)]

@@ -1,8 +1,8 @@
 """The pace of a worker: its requests per second to an origin that throttles.
 
 Each attempt is a job, and each job learns this pace from the requests that the origin refuses. If an attempt began
-without a pace, its requests would be refused for seconds. Therefore a worker passes its pace from one attempt to the
-next, and a new worker takes over a share of the other workers' pace.
+without a pace, its requests would be refused for several seconds. A worker therefore passes its pace from one attempt
+to the next, and a new worker takes over a share of the other workers' pace.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,8 @@ class OriginPace:
         """Update the pace from the attempts. Return whether it is new and must be divided among several attempts."""
         found = [attempt.pace() for attempt in attempts]
         if len(found) == 1:
-            # With several attempts, one is near its end and does not use its part, so their sum would be too low.
+            # If there are several attempts, one of them is near its end and does not use its part. The sum would then
+            # be too low.
             self.per_second = found[0]
         elif self.per_second is None and any(found):
             self.per_second = sum(pace or 0.0 for pace in found)

@@ -44,7 +44,7 @@ class PartFiles:
         return len(self._groups)
 
     def add(self, rows: Iterable[tuple[bytes, str]]) -> None:
-        """Add rows, each with its host. A row without a host makes no request and may be in any group."""
+        """Add rows, each with its host. A row without a host causes no request, so it can be in any group."""
         groups, buffers = self._groups, self._buffers
         for row, host in rows:
             group = groups[host]

@@ -28,7 +28,7 @@ class AttemptProgress:
         self._longest = longest
 
     def following(self, *, is_waiting: bool) -> "AttemptProgress":
-        """Return the progress of the worker's next attempt. If this attempt is stuck, the next one is, too.
+        """Return the progress of the worker's next attempt. If this attempt is stuck, so is the next one.
 
         Args:
             is_waiting: whether this attempt is waiting for outcomes.

@@ -44,12 +44,12 @@ class RangeChoice:
         return None if self._free is None else len(self._free)
 
     def note_peers(self, peers: Iterable[Heartbeat]) -> None:
-        """Record the ranges of the other workers. They may have claimed them at the same time as this one."""
+        """Record the ranges of the other workers, which may have claimed them at the same time as this worker."""
         if self._free is not None:
             self._free.difference_update(*(peer.ranges for peer in peers))
 
     def take(self, job: JobRecord, open_ranges: list[Range], mine: Container[str]) -> Claim | None:
-        """Claim a random range that no living worker has, or that is stuck. Workers thus rarely choose the same one.
+        """Claim a range that no living worker has, or that is stuck. Choose at random, so that workers rarely collide.
 
         Args:
             job: the job.

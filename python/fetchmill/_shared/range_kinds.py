@@ -1,6 +1,6 @@
 """The two kinds of ranges of a job: any rows of a list, or all rows of some hosts.
 
-If a list is divided by host, only one worker at a time works on a range. Each worker can therefore use the whole limit
+If a list is divided by host, only one worker at a time works on a range. Each worker can therefore use the full limit
 for each of its hosts (docs/internals/decisions/0089).
 """
 
@@ -22,7 +22,7 @@ HAND_OVER_SECONDS = 0.5
 
 
 class EndableAttempt(Protocol):
-    """An attempt."""
+    """An attempt that can be ended."""
 
     def stop(self) -> None:
         """End the job. Its objects are discarded."""
@@ -44,7 +44,7 @@ class RangeKind(Protocol):
         """Return a worker's part of the limits; see `Shares`."""
 
     def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
-        """Return those ranges that a worker may claim now.
+        """Return the ranges that a worker may claim now.
 
         Args:
             files: the files of the job.
@@ -82,7 +82,7 @@ class RangeKind(Protocol):
 
 
 class RowRanges:
-    """Ranges of rows. If two workers fetch the same range, they only lose time."""
+    """Ranges of rows. If two workers fetch the same range, only time is lost."""
 
     owners_max = 1
 
@@ -127,8 +127,8 @@ class HostRanges:
     def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
         """See `RangeKind`. A part of an added list may have the same hosts as parts of earlier lists.
 
-        It must wait until these are final. A final range has no open rest, because its commit record also names the
-        rest. So a range that is ready stays ready.
+        It must wait until these are final. The commit record that makes a range final also names the rest of that range
+        as new open ranges. A range that is ready therefore stays ready.
         """
         found: list[Range] = []
         busy: set[int] = set()
@@ -141,7 +141,7 @@ class HostRanges:
         return found
 
     def seconds(self, *, is_shared: bool) -> float:
-        """See `RangeKind`. Ending early gains nothing, because the whole rest would just move to another worker."""
+        """See `RangeKind`. Ending early gains nothing, because the entire rest would simply move to another worker."""
         del is_shared
         return RANGE_SECONDS
 

@@ -16,7 +16,7 @@ from fetchmill.errors import UsageError
 
 # Number of bytes read at a time.
 BLOCK = 1 << 18
-# Maximum length of a line. The list reader refuses longer lines, too.
+# Maximum length of a line. The list reader also refuses longer lines.
 LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
 # Number of groups of hosts, a power of two. A list that is divided by host has at most this number of parts.
@@ -74,7 +74,7 @@ class ListFile:
         size: size in bytes.
         modified: modification time in nanoseconds since 1970.
         has_lines: whether the file can be divided at line ends. A compressed file is a single range.
-        header: size in bytes of the first line, if it contains column names. It is fed before every range.
+        header: size in bytes of the first line, if it contains column names. The header is fed before every range.
         rows: number of rows of a Parquet file, whose ranges are rows; None for other files, whose ranges are bytes.
         part: the part of its list that this file contains; None if the list is not divided by host.
         inventory: the inventory that this file belongs to, if any.
@@ -206,7 +206,7 @@ def whole_line(length: int) -> int:
 
 
 def first_ranges(files: list[ListFile], of_file: int = _FIRST_RANGES) -> Iterator[Range]:
-    """Yield the first ranges of a job, in the order of the list: at most about `of_file` of each file."""
+    """Yield the first ranges of a job in list order, with at most about `of_file` ranges per file."""
     for number, file in enumerate(files):
         whole = Range(file=number, start=file.header, end=file.end)
         if whole.start >= whole.end:
@@ -217,7 +217,7 @@ def first_ranges(files: list[ListFile], of_file: int = _FIRST_RANGES) -> Iterato
 
 
 def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterator[Range]:
-    """Divide a range into ranges of about `size`, each of whole lines. Yield an indivisible range unchanged.
+    """Divide a range into ranges of about `size`, each consisting of whole lines. Yield an indivisible range unchanged.
 
     Args:
         opened: the file.

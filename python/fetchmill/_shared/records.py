@@ -1,6 +1,6 @@
 """The contents of files in a job directory: the job, added lists, and the commit records of ranges.
 
-Another release or user may have written the directory, so all content is checked on reading.
+Another release or user may have written the directory, so all content is checked when it is read.
 """
 
 import json
@@ -17,9 +17,9 @@ from fetchmill.errors import JournalError, UsageError
 FORMAT = 1
 # Names of the counts in a ledger.
 COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes", "attempts")
-# Counts of outcomes among these.
+# The counts above that are outcomes.
 OUTCOMES = ("fetched", "absent", "failed", "skipped")
-# Counts that are split by name: failed targets by kind and by status, skipped targets by reason.
+# Counts that are split by name: failed targets by kind and by status, and skipped targets by reason.
 NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
 
 
@@ -269,7 +269,7 @@ class CommitRecord:
         attempt: the attempt with the data; empty for a range that was set aside.
         worker: name of the worker that wrote the record.
         ledger: counts of the attempt: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
-        named: failed targets by kind and by status, skipped targets by reason.
+        named: failed targets by kind and by status, and skipped targets by reason.
         seconds: duration of the attempt in seconds.
         set_aside: reason for setting the range aside; None if the range was fetched.
     """

@@ -1,7 +1,7 @@
 """Divides the limits of a shared job among its workers.
 
-An attempt's request rate can be changed while it runs. Its share of the per-host limits cannot. Therefore an attempt
-ends early when a worker appears that it does not know, and the new worker starts after that.
+An attempt's request rate can be changed while it runs. Its share of the per-host limits cannot. An attempt therefore
+ends early when an unknown worker appears, and the new worker starts only after that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from fetchmill._shared.heartbeats import FETCHING, Heartbeat
 
 
 class Shares:
-    """The part of one worker. The heartbeat thread writes it, and other threads read it.
+    """One worker's part of the limits. The heartbeat thread writes it, and other threads read it.
 
     Args:
         worker: the name of this worker.
@@ -25,7 +25,7 @@ class Shares:
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
-        # Limits set by the user are kept exactly. Default limits are divided, too, but no worker waits for that.
+        # Limits set by the user are kept exactly. Default limits are also divided, but no worker waits for that.
         self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property
@@ -45,7 +45,7 @@ class Shares:
 
     @property
     def rank(self) -> int:
-        """Position of this worker among the living ones by name, from 0. The first ones get the remainder of a limit.
+        """Position of this worker among the living ones by name, from 0. The first get the remainder of a limit.
 
         A worker's share never grows when another worker appears. The shares therefore stay within the limit even while
         some workers still count others that have ended.
@@ -78,7 +78,7 @@ class Shares:
         return self.has_host_limits and (self.is_standby or not self.workers <= known)
 
     def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:
-        """Return the values for a heartbeat. `known` has the workers that each running attempt knows."""
+        """Return the values for a heartbeat. `known` contains the workers that each running attempt knows."""
         knows = self.workers.intersection(*known) if self.has_host_limits else ()
         return {"sharers": self.sharers, "knows": sorted(knows)}
 

@@ -29,13 +29,13 @@ from fetchmill._shared.store import STORE_ERRORS
 from fetchmill._shared.stored_options import LISTED_FORMAT
 from fetchmill.errors import FetchmillError, StorageError, UsageError
 
-# Time limit of the first part. The limit doubles with each further part, up to the maximum.
+# Time limit for the first part. The limit doubles with each further part, up to the maximum.
 _PART_SECONDS = 2.0
 _PART_SECONDS_MAX = 30.0
 # Maximum size of a part in bytes. A part is copied to the job directory as a whole.
 _PART_BYTES = 64 << 20
-# Number of first ranges of a part. Because more parts follow, a few are enough. Starting an attempt takes as long as
-# fetching some thousand objects.
+# Number of first ranges of a part. A few are enough, because more parts follow. Starting an attempt takes as long as
+# fetching several thousand objects.
 _PART_RANGES = 4
 _STEP_SECONDS = 0.1
 # Time limit for a listing to end. Its thread does not keep the process alive.

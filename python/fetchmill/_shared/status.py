@@ -22,11 +22,11 @@ from fetchmill._shared.records import (
 
 @dataclass(frozen=True, kw_only=True)
 class SumOfLedgers:
-    """The sum of the ledgers of some commit records.
+    """The sum of the ledgers of several commit records.
 
     Args:
         ledger: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
-        named: failed targets by kind and by status, skipped targets by reason.
+        named: failed targets by kind and by status, and skipped targets by reason.
         worker_seconds: total duration of the attempts in seconds.
         ranges: number of ranges.
         set_aside: the ids of ranges that are set aside.

@@ -38,7 +38,7 @@ class StoredFile:
 
 
 class Store(Protocol):
-    """Small named files. After a method has written a file, it is durable and visible to all processes.
+    """Small named files. When a method that writes a file returns, the file is durable and visible to all processes.
 
     Raises:
         StorageError, TemporaryError: raised by every method if the store fails.

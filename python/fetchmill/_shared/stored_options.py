@@ -22,11 +22,11 @@ _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host", "limit"),
     *_CHOSEN,
 )
-# Connections to a job directory's bucket use these options, too.
+# Connections to a job directory's bucket also use these options.
 _CONNECTIONS = ("ca_file", "proxy")
 # Paths of files that each worker reads. They are stored as absolute paths, because workers run in different folders.
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
-# Options that select objects while a source is listed. They are not applied to the resulting list again.
+# Options that select objects while a source is listed. They are not applied again to the resulting list.
 _FILTERS = ("include", "exclude")
 # Options that provide credentials for a source.
 _CREDENTIALS = ("auth", "bearer", "bearer_command", "netrc", "client_cert", "client_key")
@@ -57,7 +57,7 @@ def own_values(options: GetOptions) -> dict[str, Any]:
 
 
 def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of a process that are needed to reach a job directory's bucket."""
+    """Return the options of a process that are needed to connect to a job directory's bucket."""
     return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
 
 
@@ -117,7 +117,7 @@ def options_of_listed(options: GetOptions) -> GetOptions:
 
 
 def listing_options(options: GetOptions) -> dict[str, Any]:
-    """Return those options for listing the source that are stored in the job directory."""
+    """Return the options for listing the source that are stored in the job directory."""
     never = (*_never_stored(options.dest), *_CREDENTIALS, "headers", *_OF_ROWS)
     names = {option.name for option in fields(ListOptions)}.difference(never)
     found = {

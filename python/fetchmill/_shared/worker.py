@@ -28,8 +28,7 @@ from fetchmill.errors import FetchmillError
 _IDLE_SHARE = 0.125
 _IDLE_SECONDS_MIN = 0.2
 IDLE_SECONDS = 1.0
-# Interval at which a worker reads the others' heartbeats, and maximum number of heartbeats that it then reads per
-# second.
+# Interval at which a worker reads the heartbeats of the others, and the maximum number of heartbeats read per second.
 _LOOK_SECONDS = 0.5
 _READS_PER_SECOND = 20
 # Poll interval of a worker that cannot start another range yet.
@@ -50,7 +49,7 @@ class WorkerEnd:
     """The end of a worker.
 
     Args:
-        reason: `finished`: every range has a commit record; `stopped`: by `fetchmill stop`; `asked`: by a signal.
+        reason: `finished` if every range has a commit record; `stopped` after `fetchmill stop`; `asked` after a signal.
         ranges: number of ranges that this worker made final.
         counts: sum of the ledgers of these ranges.
     """
@@ -125,7 +124,7 @@ class RangeWorker:
         return self._listing.source
 
     def stop(self) -> None:
-        """Ask the worker to end. It still fetches and commits targets already fed, and leaves the rest to others."""
+        """Ask the worker to end. It still fetches and commits targets already fed. Other workers fetch the rest."""
         self._asked_at = self._asked_at or time.monotonic()
         self._asked.set()
 
@@ -146,7 +145,7 @@ class RangeWorker:
 
         Raises:
             StorageError: this machine has no room for the journals.
-            FetchmillError: an attempt failed for a reason that would affect other workers, too. Its range is released.
+            FetchmillError: an attempt failed for a reason that would also affect other workers. Its range is released.
         """
         self._local = make_folder(self._local, self.name)
         check_room(self._local)
@@ -210,7 +209,7 @@ class RangeWorker:
         return "failed"
 
     def _poll_seconds(self) -> float:
-        """Return how long to wait for work. A long wait is likely to go on, and many workers may wait."""
+        """Return how long to pause before looking for work again. The longer the wait so far, the longer the pause."""
         if self._is_waiting:
             waited = time.monotonic() - self._waiting_since
             return min(max(waited * _IDLE_SHARE, _IDLE_SECONDS_MIN), IDLE_SECONDS)
@@ -240,7 +239,7 @@ class RangeWorker:
         with suppress(*STORE_ERRORS):  # the caller retries soon
             heartbeats = self._heartbeats.read()
             if self._listing.take_over(self._job, heartbeats, self._shares):
-                self._say(f"continues the list of {self._job.source}")
+                self._say(f"continues to list {self._job.source}")
                 self._set_rates()
             elif is_done and not self._listing.is_possible:
                 self._note_unlisted(lister_of(self._directory, heartbeats, self._job.lease))
@@ -268,7 +267,7 @@ class RangeWorker:
     def _is_ready(self) -> bool:
         """Return whether a range may start: other workers know this one, and few of its attempts are finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
-            return False  # another range would get stuck, too
+            return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:
             return False  # the listing is using this worker's part of the per-host limits
         # Two attempts would each use this worker's whole part of the per-host limits.
@@ -300,7 +299,7 @@ class RangeWorker:
         self._attempts.finish(attempt, failure, self._how_to_divide)
 
     def _how_to_divide(self) -> tuple[int, float]:
-        """Return the minimum number and the maximum duration of the ranges into which an attempt divides its rest."""
+        """Return the minimum number and the maximum duration of the ranges into which an attempt's rest is divided."""
         return self._shares.sharers if self._has_idle_peers else 1, self._kind.seconds(is_shared=self._is_shared())
 
     def _is_to_end(self, attempt: Attempt) -> bool:
@@ -353,7 +352,8 @@ class RangeWorker:
                 else:
                     self._look_at_peers()
             except STORE_ERRORS as error:
-                # After a lease, others may fetch this worker's ranges. If there are limits, it must stop before that.
+                # After a lease, others may fetch this worker's ranges. If there are limits, this worker must stop
+                # before that.
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
@@ -374,7 +374,7 @@ class RangeWorker:
         return period if self._may_start.is_set() else min(period, _LOOK_SECONDS)
 
     def _look_seconds(self) -> float:
-        """Return the interval between two looks at the others. A beat is a multiple of it."""
+        """Return the interval at which to check the other workers. The heartbeat interval is a multiple of it."""
         period = self._beat_seconds()
         return period / max(int(period / max(_LOOK_SECONDS, self._shares.sharers / _READS_PER_SECOND)), 1)
 

@@ -1,1 +1,1 @@
-"""`sync` keeps a folder up to date with its source: passes and their reports."""
+"""`sync`: keeps a folder up to date with its source, in passes, and reports on each pass."""

@@ -127,7 +127,7 @@ class PassFolder:
         except OSError as error:
             raise StorageError(f"cannot read {self.folder}: {error.strerror or error}") from None
         for path in paths:
-            # SQLite's auxiliary files of `base.sqlite` stay, too.
+            # SQLite's auxiliary files for `base.sqlite` also stay.
             if not path.name.startswith(_KEPT):
                 self._remove(path)
 

@@ -45,7 +45,7 @@ class SyncReport(ReadableReport):
         number: number of the pass, from 1.
         started_at: time when the pass began, UTC. For a resumed pass, this is in the earlier call.
         resumed: whether an earlier call began the pass.
-        interrupted: whether the run was stopped before the end. The same call continues the pass.
+        interrupted: whether the run was stopped before the pass ended. Repeat the call to continue the pass.
         dry_run: whether this was a dry run, which changes nothing. The result is then in `plan`.
         plan: the plan of the pass; None if the run was stopped before the plan was made.
         listed: number of objects that the source listed.
@@ -97,7 +97,7 @@ class SyncReport(ReadableReport):
 
     @property
     def complete(self) -> bool:
-        """Whether the listing was complete and the destination has every listed object, or would have it."""
+        """Whether the destination has every object of a complete listing. For a dry run, whether it would have them."""
         left = self.plan.local if self.dry_run and self.plan is not None else 0
         missing = self.absent + self.failed + self.not_removed + self.failed_folders + left
         return not self.interrupted and not missing

@@ -1,4 +1,4 @@
-"""`sync` as one blocking call."""
+"""The blocking call `sync`."""
 
 import contextlib
 import tempfile
@@ -37,24 +37,25 @@ def sync(
     """Synchronize a folder with its source: fetch new and changed objects and, with `delete`, remove missing ones.
 
     One call runs one pass, or the rest of an earlier call's unfinished pass. It blocks until the pass ends, and
-    releases the GIL meanwhile. If the process is killed, each object is completely old or completely new, and the same
-    call continues the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint
-    is written and the exception is raised.
+    releases the GIL while it waits. If the process is killed, each object is either completely old or completely new,
+    and repeating the call continues the pass. On KeyboardInterrupt (or any other exception that a signal handler
+    raises), a checkpoint is written and the exception is raised.
 
     Args:
         source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. Each pass
             lists the source again.
-        dest: the folder: missing, empty, from an earlier sync of the same source, or from a finished `fetchmill.get`
-            with the same format.
-        dry_run: only list and compare. The report has the plan, and `dest` is not changed.
+        dest: the folder. It must be missing, empty, or left by an earlier sync of the same source or by a finished
+            `fetchmill.get` with the same format.
+        dry_run: only list and compare. The report contains the plan, and `dest` is not changed.
         progress: as for `fetchmill.get`. A pass first lists, then fetches.
         **options: the fields of `SyncOptions`, which documents their units and defaults.
 
     Returns:
-        The ledger. Absent and failed objects are counted there and raise no exception. The next pass tries them again.
+        The ledger, which also counts absent and failed objects. These do not raise an exception. The next pass tries
+        them again.
 
     Raises:
-        UsageError: an option is invalid, or the destination belongs to another source; nothing was changed.
+        UsageError: an option is invalid, or the destination has another source; nothing was changed.
         DeleteLimitError: more objects would be removed than `max_delete` allows; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
         TemporaryError: no request to the origin succeeded for `give_up_after` seconds.
@@ -89,7 +90,7 @@ def run_pass(
     show: Callable[[SyncStore], object] = lambda _: None,
     items: Callable[[], Iterator[Any]] | None = None,
 ) -> SyncReport:
-    """Run a pass, or the rest of one.
+    """Run a pass, or the rest of an unfinished pass.
 
     Args:
         options: the options of the sync.

@@ -1,4 +1,4 @@
-"""A sync pass: lists, compares, fetches changes, and moves them into place. Each step can resume after a kill."""
+"""A sync pass: lists, compares, fetches changes, and moves them into place. Each step can be resumed after a crash."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 class SyncPass:
-    """One pass, or the rest of one that an earlier call began.
+    """A pass, or the rest of a pass that an earlier call began.
 
     Args:
         options: the options of the sync.
@@ -215,7 +215,7 @@ class SyncPass:
         plan = SyncPlan(objects=counts["base"], **{name: counts[name] for name in names})
         self._show(self._store)
         if not wanted.is_applying:
-            # A pass learns only when it applies the plan that local changes prevent some of the removals.
+            # Local changes may prevent some of the removals, but a pass finds out only when it applies the plan.
             self._require_allowed(plan.remove + counts["gone_local"], plan.objects)
         self._plan = plan
         return wanted

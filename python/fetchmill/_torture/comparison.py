@@ -23,7 +23,7 @@ class Found:
         lost: objects that are not stored.
         doubled: objects stored more often than they should be.
         wrong: objects with wrong bytes, and unexpected objects.
-        problems: other faults, one line each: a run that hung or crashed, a shard that cannot be read.
+        problems: other faults, one line each: for example a run that hung or crashed, or a shard that cannot be read.
         examples: some of the faulty objects, each with its fault.
     """
 

@@ -30,7 +30,7 @@ class Disturbance:
     Args:
         kind: `kill` sends SIGKILL; `full-disk` makes all later writes to the destination fail with ENOSPC; `cut` ends
             all connections, and refuses new ones for a while.
-        call: the disturbance happens just before the durable call with this number, from 1.
+        call: number of the durable call, from 1, just before which the disturbance happens.
         seconds: duration of a cut.
     """
 

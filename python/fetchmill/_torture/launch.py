@@ -12,7 +12,7 @@ from fetchmill._torture import seccomp
 
 
 def main(arguments: list[str]) -> None:
-    """Install the filter and become PROGRAM; never returns."""
+    """Install the filter and become PROGRAM. This never returns."""
     with socket.socket(fileno=int(arguments[0])) as supervisor:
         try:
             listener = seccomp.install(arguments[1].split(","))

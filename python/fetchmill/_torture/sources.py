@@ -1,4 +1,4 @@
-"""Makes jobs for the rounds, with the objects that each job must store."""
+"""Creates jobs for the rounds, along with the objects that each job must store."""
 
 import os
 import random

@@ -20,7 +20,7 @@ _START_SECONDS_MAX = 20.0
 _POLL_SECONDS = 0.05
 _REASON_BYTES_MAX = 4096
 _ERRORS_BYTES_MAX = 1 << 20
-# Index of the argument with the output of a write, if it is not the first argument.
+# Index of the argument that names the output of a write, if it is not the first argument.
 _OUTPUT_ARGUMENT = {"copy_file_range": 2}
 
 

@@ -210,7 +210,7 @@ def _body_of(value: object) -> bytes:
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
     """Encode the values of all columns in order. Columns missing from the result become `_NONE`."""
     if not columns:
-        raise TypeError("a result may be a dict only if transform_columns is set and the format has columns")
+        raise TypeError("a result can be a dict only if transform_columns is set and the format has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:
         raise ValueError(f"transform_columns has no column {unknown[0]!r}")
     parts = []
