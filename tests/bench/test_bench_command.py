@@ -400,7 +400,7 @@ def test_slow_tells_the_steady_rate_and_the_ceiling(run: Callable[..., Any]) -> 
     ended = run("bench", "slow", *options)
     document = json.loads(ended.out)
 
-    assert "slow: 50 in flight, replies after 1.5 s in the mean: 33 requests/s at most" in ended.err
+    assert "slow: 50 in flight, replies after 1.5 s on average: at most 33 requests/s" in ended.err
     for found in document["runs"]:
         assert found["failures"] == 0
         assert 10 < found["steady_per_second"] < 60
@@ -465,7 +465,7 @@ def test_a_store_that_is_not_installed_is_told(run: Callable[..., Any], environm
     ended = run("bench", "s3", "--store", "versitygw", "--only", "s5cmd", "--count", "10")
 
     assert ended.code == StorageError.exit_code
-    assert "versitygw is missing: scripts/install-versitygw builds it" in ended.err
+    assert "versitygw is missing; build it with scripts/install-versitygw" in ended.err
 
 
 def test_differences_are_counted_among_sites_that_both_have() -> None:
@@ -595,19 +595,19 @@ def test_contenders_take_turns() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scenario": "fast"}, "'fast' is no scenario; there are billion, slow, sites, s3"),
-        ({"scenario": "s3", "url": "http://127.0.0.1:1"}, "url does not go with the scenario s3"),
-        ({"scenario": "s3", "only": ["a_sync"]}, "the contender a_sync does not go with the scenario s3"),
-        ({"only": ["boto3_threads"]}, "the contender boto3_threads does not go with the scenario billion"),
+        ({"scenario": "fast"}, "'fast' is not a scenario; the scenarios are billion, slow, sites, s3"),
+        ({"scenario": "s3", "url": "http://127.0.0.1:1"}, "url cannot be used with the scenario s3"),
+        ({"scenario": "s3", "only": ["a_sync"]}, "the contender a_sync cannot run in the scenario s3"),
+        ({"only": ["boto3_threads"]}, "the contender boto3_threads cannot run in the scenario billion"),
         ({"scenario": "s3", "store": "minio"}, "store must be one of replay, versitygw, not 'minio'"),
-        ({"only": ["natif"]}, "'natif' is no contender; there are check, native"),
+        ({"only": ["natif"]}, "'natif' is not a contender; the contenders are check, native"),
         ({"count": 0}, "count must be a whole number of at least 1"),
         ({"repeat": 0}, "repeat must be"),
         ({"seconds": 0}, "seconds must be above 0"),
-        ({"contender": [" "]}, "contender must be a command"),
-        ({"full": True}, "full goes with published and the scenario s3 only"),
-        ({"published": True, "limit": 5}, "limit does not go with published"),
-        ({"scenario": "sites", "url": "http://127.0.0.1:1"}, "url does not go with the scenario sites"),
+        ({"contender": [" "]}, "contender must be a non-empty command"),
+        ({"full": True}, "full can be used only with published or with the scenario s3"),
+        ({"published": True, "limit": 5}, "limit cannot be used with published"),
+        ({"scenario": "sites", "url": "http://127.0.0.1:1"}, "url cannot be used with the scenario sites"),
         ({"format": "tar"}, "format must be one of files, null"),
     ],
 )

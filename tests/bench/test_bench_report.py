@@ -168,13 +168,13 @@ def test_each_way_has_its_marks(opened: tuple[Page, Sequence[str], Sequence[str]
     """Each way has a bar at the largest common size, a hatched published bar, and a mark per size and limit."""
     marks = opened[0].marks
 
-    assert marks["Time a request by way, 100,000 requests"] == {
+    assert marks["Time per request by way, 100,000 requests"] == {
         "a_threads": 4,  # two limits, both published
         **dict.fromkeys(WAYS, 1),
         "task_pool": 2,
     }
-    assert marks["Memory against the number of requests"] == dict.fromkeys(WAYS, 3)
-    assert marks["Requests a second against concurrency"] == {"a_threads": 2, **dict.fromkeys(WAYS, 3)}
+    assert marks["Memory by number of requests"] == dict.fromkeys(WAYS, 3)
+    assert marks["Requests per second by concurrency"] == {"a_threads": 2, **dict.fromkeys(WAYS, 3)}
 
 
 def test_figures_stand_in_the_tables(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:

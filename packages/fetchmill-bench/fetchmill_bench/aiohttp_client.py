@@ -1,4 +1,4 @@
-"""Shared code for the published ways that use aiohttp: their session and their requests.
+"""Shared code for the published ways that use aiohttp: sessions and requests.
 
 Like the engines, these ways do not follow redirects.
 """
@@ -10,13 +10,13 @@ import aiohttp
 
 from fetchmill_bench.task import RequestCounter, Task, is_good
 
-# The library's default. Further requests wait for a connection.
+# The library's default. Additional requests wait for a connection.
 DEFAULT_CONNECTIONS = 100
 
 
 def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
-    """Opens a session with at most `connections` connections. With 0, only the way's own limit applies."""
-    # Use the system's look-up, even if other resolvers are installed.
+    """Opens a session with at most `connections` connections. If 0, only the way's own limit applies."""
+    # Use the system's name lookup, even if other resolvers are installed.
     connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
     if task.timeout is None:
         return aiohttp.ClientSession(connector=connector)
@@ -25,7 +25,7 @@ def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
 
 
 async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
-    """Returns the body of a complete 2xx reply, otherwise None."""
+    """Returns the body of a complete 2xx reply, or None if there was none."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             body = await reply.read()
@@ -35,7 +35,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
 
 
 async def download(task: Task, session: aiohttp.ClientSession, name: str) -> bool:
-    """Gets an object and stores it. Storing blocks the loop. Returns whether a complete 2xx reply arrived."""
+    """Gets an object and stores it, which blocks the loop. Returns whether a complete 2xx reply arrived."""
     body = await get(session, f"{task.url}/get/{quote(name)}")
     if body is None:
         return False

@@ -1,6 +1,6 @@
-"""Each site's answer as reported by a way, and the differences from `fetchmill check`.
+"""Reads the answers of sites as reported by a way, and compares them with those from `fetchmill check`.
 
-An answer has one of the published text's classes: a status, `timeout` or `connection-error`.
+An answer is one of the classes of the published text: a status, `timeout` or `connection-error`.
 """
 
 import json
@@ -15,7 +15,7 @@ from fetchmill_bench.contender_table import ContenderKind
 from fetchmill_bench.task import is_good
 
 TIMEOUT, CONNECTION_ERROR = "timeout", "connection-error"
-# Class of each site fetched by a finished job, because the job does not report which 2xx it received.
+# Class of every site that a finished job has fetched, because the job does not report the exact 2xx status.
 _FETCHED = "200"
 _EXAMPLES_MAX = 20
 
@@ -29,7 +29,7 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
         kind: how the way reports answers.
         folder: the folder of the run.
         urls: path of the file with the URLs.
-        is_complete: whether the way finished. If so, every site that did not fail was fetched.
+        is_complete: whether the way has finished. If so, every site that did not fail was fetched.
     """
     if kind == "check":
         return _of_rows(folder / ROWS)
@@ -40,7 +40,7 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
 
 
 def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the number of sites whose class differs from the check's, and some examples. Only sites in both count.
+    """Returns the number of sites whose class differs between the two, with examples. Ignores sites that only one has.
 
     Args:
         answers: the way's answers.

@@ -1,4 +1,4 @@
-"""The default measurements: a scenario with its own request counts."""
+"""The default measurements: a scenario with its own numbers of requests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from fetchmill_bench.contender_table import CONTENDERS, Contender, user_program
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario
 
-# Time for starting and ending a server and a contender, in addition to the run.
+# Time for starting and ending a server and a contender, on top of the run itself.
 START_SECONDS = 1.0
 # Chosen so that `fetchmill bench` without arguments ends within two minutes, even on a busy machine.
 _ALL_SECONDS = 100.0
@@ -21,7 +21,7 @@ class Case:
         scenario: the scenario.
         contender: the contender to run.
         requests: number of requested objects or sites.
-        limit: requests in flight, if this number is configurable.
+        limit: number of requests in flight, if it can be configured.
         seconds: maximum duration in seconds.
         format: how bodies are stored.
     """
@@ -35,7 +35,7 @@ class Case:
 
 
 def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contender]:
-    """Returns the scenario's contenders, or the named ones, followed by the user's own."""
+    """Returns the named contenders, or else those of the scenario, followed by the user's own."""
     if options.only is not None:
         named = [contender for contender in CONTENDERS if contender.name in options.only]
     else:
@@ -44,7 +44,7 @@ def select_contenders(options: BenchOptions, scenario: Scenario) -> list[Contend
 
 
 def usual_cases(options: BenchOptions) -> Iterator[Case]:
-    """Yields the scenario's cases, with its own counts or with the requested count."""
+    """Yields the cases of a scenario, for its own counts or for the requested count."""
     scenario = SCENARIOS[options.scenario or "billion"]
     contenders = select_contenders(options, scenario)
     seconds = _seconds(scenario, contenders, full=options.full)

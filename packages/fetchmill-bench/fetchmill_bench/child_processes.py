@@ -1,4 +1,4 @@
-"""Child processes of contenders. They report their work to their parent, and end when it ends."""
+"""Child processes of contenders. They report their work to the parent, and end when the parent ends."""
 
 import multiprocessing
 import os
@@ -17,22 +17,22 @@ def processors() -> int:
 
 
 def end_with_parent() -> None:
-    """Ends this child as soon as its parent has ended, for example at the contender's deadline."""
+    """Ends this child once its parent has ended, for example at the contender's deadline."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: Any) -> None:  # noqa: ANN401 - has no public type
+def _end_after(parent: Any) -> None:  # noqa: ANN401 - no public type
     parent.join()
     os._exit(1)
 
 
 class Reports:
-    """Calls a function in the parent at the request of its children.
+    """Calls a function in the parent process when a child asks for it.
 
-    Create the object before the children. Enter it after forking them, because a process with threads must not fork.
-    Leaving the block waits until all of the children's reports have been processed.
+    Create the object before the children. Enter it only after the fork, because a process with threads must not fork.
+    On leaving the block, it waits until all reports from the children have been processed.
 
     Args:
         take: the parent's function. It is called in a thread.
@@ -44,7 +44,7 @@ class Reports:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def put(self, *arguments: object) -> None:
-        """Makes the parent call its function with these arguments. Called by children."""
+        """Makes the parent call its function with these arguments. Children call this method."""
         self._queue.put(arguments)
 
     def __enter__(self) -> Self:

@@ -103,7 +103,7 @@ def command(
     as_json: bool,
     **options: Any,  # noqa: ANN401
 ) -> int:
-    """Runs the command. Its help is _HELP."""
+    """Runs the command, whose help text is _HELP."""
     # Imported late, because `fetchmill --help` does not need it.
     from fetchmill_bench.comparison import run_bench
     from fetchmill_bench.options import BenchOptions
@@ -115,7 +115,7 @@ def command(
     checked = BenchOptions(**options)
     if html is not None:
         _check_writable(html)
-    # If this process is terminated, everything that it has started ends, too.
+    # If this process is terminated, everything that it has started also ends.
     signal.signal(signal.SIGTERM, _stop)
     document = run_bench(checked, say)
     if html is not None:

@@ -16,8 +16,8 @@ from fetchmill_bench.task import Task
 FETCHMILL = (sys.executable, "-m", "fetchmill")
 # Names in a run's folder: stored objects, answers and rows.
 STORED, ANSWERS, ROWS = "stored", "answers.tsv", "rows.jsonl"
-# Makes every Python process read the addresses of a scenario's hosts from a file. uvloop has its own look-up, so it is
-# treated as not installed.
+# Makes every Python process read the addresses of a scenario's hosts from a file. uvloop looks up names itself, so it
+# is treated as not installed.
 _SITE_CUSTOMIZE = """\
 import sys
 
@@ -34,9 +34,9 @@ class Command:
 
     Args:
         arguments: the program and its arguments.
-        folder: its working folder.
-        environment: its environment.
-        bounds: limits on its duration.
+        folder: the working folder.
+        environment: the environment variables.
+        bounds: limits on the duration.
     """
 
     arguments: tuple[str, ...]
@@ -50,7 +50,7 @@ def command_of(run: Run, endpoint: Endpoint, folder: Path) -> Command:
 
     Args:
         run: the run.
-        endpoint: destination of the run's requests.
+        endpoint: the server or store that the requests go to.
         folder: an empty folder for this run.
     """
     arguments, bounds, where = _user_command(run, endpoint), Bounds(seconds=run.seconds), Path.cwd()
@@ -88,7 +88,7 @@ def _contender(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Returns an engine's command. With the user's own server, the engine gets the same URLs as other contenders."""
+    """Returns an engine's command. With the user's server, the engine gets the same URLs as the other contenders."""
     name, options = run.contender.name, ["--format", run.format, "--durability", "process", "--json"]
     source = endpoint.urls or endpoint.url
     if endpoint.bucket is not None:
@@ -122,7 +122,7 @@ def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _trust(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
-    """Returns the options for certificates and, if the contender uses one, for the name server."""
+    """Returns the options for certificates and, if needed, for the name server."""
     certificates = ("--ca-file", endpoint.ca_file) if endpoint.ca_file else ()
     asks = run.contender.name in ("native", "check") and endpoint.dns is not None
     return (*certificates, *(("--resolver", str(endpoint.dns)) if asks else ()))
@@ -141,7 +141,7 @@ def _user_command(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _environment(run: Run, endpoint: Endpoint, folder: Path) -> dict[str, str]:
-    """Returns this process's environment without proxies. For a store, it has the store's credentials, not the user's.
+    """Returns this process's environment without proxies. For a store, the store's credentials replace the user's.
 
     Each Python process loads the names in the hosts file when it starts.
     """

@@ -1,4 +1,4 @@
-"""`run_bench`: all runs of a comparison, as one document."""
+"""`run_bench`: makes all runs of a comparison and returns one document."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ from fetchmill_bench.scenarios import MEAN_SECONDS, ceiling
 from fetchmill_bench.summary import results_of
 from fetchmill_bench.tables import run_line
 
-# Version of the document. It changes whenever readers must be adapted.
+# Version of the document. It changes whenever readers of the document must be adapted.
 FORMAT = 1
 _MIB = 1 << 20
 
@@ -32,9 +32,10 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
         say: called with progress lines. The first line states the expected duration.
 
     Returns:
-        The document: the machine, the settings, each run, the results over repeats, and the published figures. In
-        results, `ratio_to_best` is the time per request divided by that of the best way. A KeyboardInterrupt ends the
-        comparison but not the call: `interrupted` is then set, and the document has all finished measurements.
+        The document: the machine, the settings, each run, the results over repeats, and the published figures. In the
+        results, `ratio_to_best` is the time per request divided by the best way's time per request. A KeyboardInterrupt
+        ends the comparison, but the call still returns: `interrupted` is then set, and the document contains all
+        finished measurements.
 
     Raises:
         ListingError: the user's own server does not list anything.
@@ -69,27 +70,25 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
 
 
 def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
-    """Returns the expected duration, and the rates that cannot be exceeded."""
+    """Returns lines that state the expected duration, and the rates that cannot be exceeded."""
     expected, bound = duration(runs, warm_up=options.warm_up)
     lines = [f"{len(runs)} runs: about {format_seconds(expected)}, at most {format_seconds(bound)} if none hangs"]
     limits = sorted({run.limit for run in runs if run.scenario.name == "slow" and run.contender.fixed is None})
     for limit in limits:
         rate = format_count(ceiling(limit))
-        lines.append(
-            f"slow: {limit} in flight, replies after {MEAN_SECONDS:g} s in the mean: {rate} requests/s at most"
-        )
+        lines.append(f"slow: {limit} in flight, replies after {MEAN_SECONDS:g} s on average: at most {rate} requests/s")
     return lines
 
 
 def _machine() -> dict[str, Any]:
-    """Returns those properties of the machine that affect figures, but neither its name nor any path."""
+    """Returns the properties of the machine that affect figures, without its name or any path."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return {"processors": len(os.sched_getaffinity(0)), "memory_mib": memory // _MIB, "system": system}
 
 
 def _settings(options: BenchOptions) -> dict[str, Any]:
-    """Returns the given options. An option is None if the scenario's value was used, because each run states it."""
+    """Returns the given options. An option is None if the scenario's value was used, which each run states."""
     values = {name: value for name, value in asdict(options).items() if name not in ("scenario", "published")}
     return values | {name: None if values[name] is None else list(values[name]) for name in ("contender", "only")}
 

@@ -34,14 +34,14 @@ def main() -> None:
 
 
 def _first_of(error: BaseException) -> BaseException:
-    """Returns the first error in a group, because it says more than the group itself."""
+    """Returns the first error in a group, which says more than the group itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _prepare(task: Task) -> None:
-    """Sets the same conditions for all: no proxies of the user, the maximum number of descriptors, the task's names."""
+    """Sets equal conditions: no proxies, the maximum number of descriptors, and the name lookup of the task."""
     for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[variable]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -12,28 +12,29 @@ from fetchmill_bench.scenarios import RAMP_SECONDS
 from fetchmill_bench.task import STEP_SECONDS
 
 RunStatus = Literal["ok", "stopped", "failed"]
-# A point in time and the number of requests completed by then.
+# A point in time, and the number of requests completed by then.
 Point = tuple[float, float]
 
 # Minimum duration of a steady rate. A rate over a shorter time would depend on chance.
 _STEADY_SECONDS_MIN = 1.0
 _REASON_MAX = 300
-# Exit codes of a `get` that finished: all objects fetched, or some not.
+# Exit codes of a `get` that finished: all objects were fetched, or some were not.
 _FINISHED = (0, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderResult:
-    """Result of a run.
+    """The result of a run.
 
     Args:
-        status: `ok` if all requests were completed, `stopped` if the time was up first, `failed` if the way failed.
-        reason: why it failed.
+        status: `ok` if all requests were completed, `stopped` if the time was up before that, or `failed` if the way
+            failed.
+        reason: why the way failed.
         done: number of completed requests, including failed ones.
         failures: number of requests without a complete 2xx reply; for sites, without a status.
         seconds: duration, as measured by the contender itself.
         points: the number of completed requests over time.
-        set_up: seconds until the way's clients were created, if it reports this.
+        set_up: seconds until the way had created its clients, if it reports this.
     """
 
     status: RunStatus
@@ -50,7 +51,7 @@ class ContenderResult:
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     def steady_rate(self, run: Run) -> float | None:
-        """Returns requests per second without the first and last seconds of the scenario `slow`; None if too short."""
+        """Returns requests per second without the first and last seconds of `slow`; None if the run was too short."""
         if run.scenario.name != "slow" or len(self.points) < 2:  # noqa: PLR2004 - a rate is between two points
             return None
         ends = min(self.seconds, run.seconds)
@@ -79,13 +80,13 @@ def read_result(run: Run, requests: int, measurement: Measurement, served: int |
 
 
 def _from_exit(run: Run, requests: int, measurement: Measurement, served: int | None) -> ContenderResult:
-    """Returns the result of a program. If it succeeded, all is done; if it was stopped, the server's count is used."""
+    """Returns the result of a program. If it was stopped, the server's count is used; otherwise, all requests count."""
     if not measurement.stopped:
         if measurement.code != 0:
             return ContenderResult(status="failed", reason=_failure_reason(measurement), seconds=measurement.seconds)
         return ContenderResult(status="ok", done=requests, seconds=measurement.seconds)
     if served is None:
-        reason = f"not finished in {run.seconds:g} s; use a smaller --count or more --seconds"
+        reason = f"not finished within {run.seconds:g} s; use a smaller --count or more --seconds"
         return ContenderResult(status="failed", reason=reason, seconds=measurement.seconds)
     if served == 0:
         reason = f"no request in {run.seconds:g} s"
@@ -130,7 +131,7 @@ def _from_events(measurement: Measurement, *, is_check: bool) -> ContenderResult
     points = [(0.0, 0.0), *((event["seconds"], float(sum(_settled_counts(event)))) for event in progress)]
     report = next((event for event in reversed(events) if event.get("event") == "report"), None)
     if report is None and measurement.stopped and progress:
-        # If the disk is too slow for draining in time, the job is aborted without a report.
+        # If the disk is too slow for the job to drain in time, the job is aborted without a report.
         seconds, done = points[-1]
         return ContenderResult(status="stopped", done=int(done), seconds=seconds, points=points)
     if report is None:

@@ -1,4 +1,4 @@
-"""Looks up the test world's hosts at its name server, because ways in Python can only use the system's look-up."""
+"""Looks up the test world's hosts at its name server, because ways in Python can use only the system's name lookup."""
 
 import contextlib
 import itertools
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 _A, _IN = 1, 1
 _TRUNCATED, _RECURSION = 0x0200, 0x0100
-# Maximum number of datagrams in flight. If there were more, some would be lost.
+# Maximum number of datagrams in flight. With more of them, some would be lost.
 _AT_ONCE = 100
 # A name has no address if there is no answer within this time.
 _QUIET_SECONDS = 1.0
@@ -17,7 +17,7 @@ _DATAGRAM_MAX = 65_535
 
 
 def resolve(server: str, names: Iterable[str]) -> dict[str, str]:
-    """Returns the first IPv4 address of each name. Names without one are left out.
+    """Returns the first IPv4 address of each name. Names without an address are left out.
 
     Args:
         server: host and port of the name server.
@@ -72,7 +72,7 @@ def _question(number: int, name: str) -> bytes:
 
 
 def _first_address(reply: bytes) -> str | None:
-    """Returns the first address among the answers. Aliases may precede it."""
+    """Returns the first address among the answers, which aliases may precede."""
     try:
         _, _, questions, answers, _, _ = struct.unpack_from(">6H", reply)
         offset = 12
@@ -93,7 +93,7 @@ def _first_address(reply: bytes) -> str | None:
 def _behind_name(reply: bytes, offset: int) -> int:
     """Returns the offset after a name. A name ends with an empty label, or with a pointer to the rest of the name."""
     while length := reply[offset]:
-        if length >= 0xC0:  # noqa: PLR2004 - the two bits of a pointer
+        if length >= 0xC0:  # noqa: PLR2004 - both top bits mark a pointer
             return offset + 2
         offset += 1 + length
     return offset + 1

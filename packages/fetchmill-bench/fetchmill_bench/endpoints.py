@@ -1,4 +1,4 @@
-"""The destination of a contender's requests: its own server, store or world of sites, or the user's server."""
+"""The destination of a contender's requests: its own server, store or world of sites, or the user's own server."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ from fetchmill_bench.signals import defer_signals
 _SERVER = (sys.executable, "-m", "fetchmill_bench.server_process")
 _END_SECONDS = 5.0
 _LIST_SECONDS = 30.0
-# Seed of the sites, so that the mixture is always the same. Some sites never answer.
+# Seed of the sites. It is fixed, so that the mixture is always the same. Some sites never answer.
 _SEED = 1
 
 
@@ -60,7 +60,7 @@ class Endpoint:
 
 @contextlib.contextmanager
 def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls: bool) -> Iterator[Endpoint]:
-    """Starts a file server with `count` objects in its own process.
+    """Starts a file server that has `count` objects, in its own process.
 
     Args:
         count: number of objects.
@@ -83,7 +83,7 @@ def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls
 
 @contextlib.contextmanager
 def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
-    """Starts a store with a bucket of `count` objects in its own process.
+    """Starts a store that has a bucket with `count` objects, in its own process.
 
     Args:
         count: number of objects.
@@ -121,7 +121,8 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
     Args:
         count: number of requested sites.
-        folder: the folder for the files of this and later worlds. Each host has the same address in all of them.
+        folder: the folder for the files of this world and later ones. A host has the same address in all of these
+            worlds.
     """
     urls, hosts = folder / "urls.txt", folder / "hosts.txt"
     if not hosts.exists():
@@ -140,7 +141,7 @@ def world(count: int, folder: Path) -> Iterator[Endpoint]:
 
 
 def _write_hosts(path: Path, folder: Path, count: int) -> None:
-    """Writes the hosts' addresses, from a separate world, because some hosts answer a second look-up differently."""
+    """Writes the hosts' addresses. Uses a separate world, because some hosts resolve differently the second time."""
     with _world(folder) as (_, details):
         names = [urlsplit(site.url).hostname or "" for site in sites((1, 1), count, **_mixture())]
         found = resolve(details["dns"], names)
@@ -159,7 +160,7 @@ def _world(folder: Path) -> Iterator[tuple["_ServerProcess", dict[str, Any]]]:
 
 
 class _ServerProcess:
-    """A server in its own process. It ends when its standard input ends, even if this process is killed."""
+    """A server in its own process. It ends when its standard input is closed, even if this process is killed."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         # Use a separate process group, so that Ctrl-C in the terminal does not end the server before its contender.

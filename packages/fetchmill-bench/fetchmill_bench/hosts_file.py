@@ -1,7 +1,7 @@
-"""Reads names from a file: the hosts of the test world, for contenders that use the system's look-up.
+"""Looks up names in a file: the hosts of the test world, for contenders that use the system's name lookup.
 
-The file replaces the machine's name server. Threads, `requests` and asyncio's own loop use the system's look-up. uvloop
-has its own.
+The file replaces the machine's name server. Threads, `requests` and asyncio's own loop use the system's name lookup,
+but uvloop does not.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ def answer_from(path: str) -> None:
     """Makes this process and its forks look up names in a file from now on.
 
     Args:
-        path: the file, with an address and a name in each line. All other names do not exist, but addresses and the
+        path: the file, with an address and a name in each line. Any other name does not exist, but addresses and the
             empty name keep their meaning.
 
     Raises:
@@ -40,7 +40,7 @@ def answer_from(path: str) -> None:
         addresses = [each for each in table.get(name.rstrip(".").lower(), ()) if family in (0, _family_of(each))]
         if not addresses:
             raise socket.gaierror(*NOT_FOUND)
-        # Allow only numeric addresses, so that there is no look-up.
+        # Allow only numeric addresses, so that nothing is looked up.
         return [found for each in addresses for found in real(each, port, family, type, proto, socket.AI_NUMERICHOST)]
 
     socket.getaddrinfo = getaddrinfo
@@ -55,7 +55,7 @@ def _read(path: str) -> dict[str, list[str]]:
 
 
 def _family_of(name: str) -> int | None:
-    """Returns an address's family; None for a name."""
+    """Returns the family of an address; None for a name."""
     try:
         version = ipaddress.ip_address(name).version
     except ValueError:

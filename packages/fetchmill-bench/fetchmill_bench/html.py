@@ -1,7 +1,7 @@
 """The report of `fetchmill bench --html`: one self-contained file that uses neither the network nor scripts.
 
-It shows only figures from the document that `--json` prints. Its parts are in `report`: `markup` escapes, `tables`,
-`bars` and `lines` display, and `selection` chooses which results are shown next to each other.
+It shows only figures from the document that `--json` prints. Its parts are in `report`: `markup` escapes text;
+`tables`, `bars` and `lines` draw; and `selection` chooses the results that are shown next to each other.
 """
 
 import os
@@ -28,7 +28,7 @@ from fetchmill_bench.report.selection import (
 )
 from fetchmill_bench.report.tables import differences_table, results_table
 
-# Even if a document contains markup by mistake, nothing is fetched and no script runs.
+# Even if a document accidentally contains markup, nothing is fetched and no script runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MEMORY = Axis("peak MiB of all processes together", figures.tick_count, figures.mebibytes)
 _RATE = Axis("requests/s", figures.tick_count, lambda rate: f"{figures.figure(rate)} requests/s")
@@ -47,7 +47,7 @@ def write_report(document: dict[str, Any], path: str | os.PathLike[str]) -> None
     Raises:
         OSError: the file cannot be written.
     """
-    # A name that is not UTF-8 contains surrogates. UTF-8 cannot express them.
+    # A name that is not UTF-8 contains surrogates, which UTF-8 cannot express.
     Path(path).write_text(_page(document), encoding="utf-8", errors="xmlcharrefreplace")
 
 
@@ -83,7 +83,7 @@ def _facts(document: Record) -> Markup:
 
 
 def _format_setting(value: object) -> str | None:
-    """Returns an option, which may have several values, as given; None if it was not given."""
+    """Returns an option as it was given, possibly with several values; None if it was not given."""
     if value is None:
         return None
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -102,7 +102,7 @@ def _main(document: Record) -> Markup:
 def _explanation() -> Markup:
     return tag(
         "p",
-        "Figures are medians of the repeats, with the lowest and the highest value below. Contenders ran one at a time"
+        "Figures are medians of the repeats, with the lowest and highest values below. Contenders ran one at a time"
         " and shared this machine with the server, unless you used your own server. Days for a billion are extrapolated"
         " from the rate. A stopped contender ran out of time before all of its requests were made; its rate still"
         " counts. CPU and memory include all processes of a contender. The axes are logarithmic.",
@@ -117,7 +117,7 @@ def _scenario(name: str, results: Sequence[Record], numbers: dict[str, int], pub
         tag("h2", name),
         results_table(results),
         tag("div", *plots, class_="plots"),
-        None if differing is None else join([tag("h3", "What differs from check"), differing]),
+        None if differing is None else join([tag("h3", "Differences from check"), differing]),
     )
 
 
@@ -126,7 +126,7 @@ def _bars(name: str, results: Sequence[Record], published: Published) -> Markup 
         return None
     rows = comparison_bars(results, published)
     fastest = rows[0]
-    title = f"Time a request by way, {figures.count(common_size(results))} {_unit_of(results)}"
+    title = f"Time per request by way, {figures.count(common_size(results))} {_unit_of(results)}"
     description = (
         f"Scenario {name}, {len(rows)} bars; the fastest is {fastest.way}: {figures.duration(fastest.seconds)}."
     )
@@ -136,14 +136,12 @@ def _bars(name: str, results: Sequence[Record], published: Published) -> Markup 
 
 def _memory(name: str, results: Sequence[Record], numbers: dict[str, int]) -> Markup | None:
     series = sweep(results, numbers, size, None, _peak)
-    return _lines(
-        name, f"Memory against the number of {_unit_of(results)}", _count_axis(_unit_of(results)), _MEMORY, series
-    )
+    return _lines(name, f"Memory by number of {_unit_of(results)}", _count_axis(_unit_of(results)), _MEMORY, series)
 
 
 def _rates(name: str, results: Sequence[Record], numbers: dict[str, int]) -> Markup | None:
     series = sweep(results, numbers, lambda result: result["limit"], size, _rate)
-    return _lines(name, "Requests a second against concurrency", _LIMIT, _RATE, series)
+    return _lines(name, "Requests per second by concurrency", _LIMIT, _RATE, series)
 
 
 def _lines(name: str, title: str, x: Axis, y: Axis, series: Sequence[Line]) -> Markup | None:
@@ -178,12 +176,12 @@ def _rate(result: Record) -> float:
 def _published(published: Sequence[Entry], results: Sequence[Record]) -> Markup:
     note = (
         "These figures come from other machines and years, so compare them only within a table. If the contender that"
-        " is built like a row took part, the row also shows this machine's figures, those of the fastest limit."
+        " is built like a row took part, the row also shows this machine's figures at the fastest limit."
         " ~ marks values extrapolated from a run that did not finish. 100 % of CPU is one processor."
     )
     return tag(
         "section",
-        tag("h2", "Published figures beside this machine's"),
+        tag("h2", "Published figures next to this machine's"),
         tag("p", note),
         published_tables(published, results),
     )

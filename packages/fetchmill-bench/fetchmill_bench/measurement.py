@@ -17,7 +17,7 @@ from fetchmill_bench.signals import defer_signals
 SAMPLE_SECONDS = 0.05
 # Maximum share of a processor for sampling, because reading the memory of a process with several GiB takes a while.
 _SAMPLE_SHARE = 0.1
-# Maximum size of the end of a program's output that is kept, because its last line is needed.
+# Maximum size of a program's output to keep. Only the end is kept, because the last line is needed.
 _OUTPUT_MAX = 8 << 20
 _ERRORS_MAX = 4 << 10
 _CHUNK = 1 << 16
@@ -29,10 +29,11 @@ class Bounds:
     """Limits on a program's duration.
 
     Args:
-        seconds: time after which it is asked to stop.
-        asks: whether SIGINT asks it to stop; False for a program that ends by itself at that time.
-        from_first_line: whether `seconds` counts from its first line of output instead of its start.
-        grace: time limit in seconds for it to end after that. With `from_first_line`, also for its first line.
+        seconds: time after which the program is asked to stop.
+        asks: whether SIGINT asks the program to stop; False for a program that ends by itself at that time.
+        from_first_line: whether `seconds` counts from the first line of output instead of from the start.
+        grace: time limit in seconds for the program to end after that. With `from_first_line`, it also applies to the
+            first line.
     """
 
     seconds: float
@@ -46,14 +47,14 @@ class Measurement:
     """The measurement of a program.
 
     Args:
-        code: its exit code. A negative number is the signal that ended it.
-        stopped: whether it was asked to stop.
-        killed: whether it was killed, because it did not end in time.
-        seconds: time from its start to its end.
-        cpu_seconds: user and system seconds of all its processes.
-        peak_mib: peak of the total memory of its processes in MiB.
-        output: the end of its standard output.
-        errors: the end of its standard error.
+        code: the exit code. A negative number is the signal that ended the program.
+        stopped: whether the program was asked to stop.
+        killed: whether the program was killed because it did not end in time.
+        seconds: time from the start of the program to its end.
+        cpu_seconds: user and system CPU seconds of all processes.
+        peak_mib: peak of the total memory of all processes in MiB.
+        output: the end of the standard output.
+        errors: the end of the standard error.
     """
 
     code: int
@@ -73,9 +74,9 @@ def measure(
 
     Args:
         command: the program and its arguments.
-        bounds: limits on its duration.
-        folder: its working folder.
-        environment: its environment.
+        bounds: limits on the duration.
+        folder: the working folder.
+        environment: the environment variables.
 
     Raises:
         OSError: the program cannot be started.
@@ -180,7 +181,7 @@ class _Program:
         return max(0.0, next_at - time.monotonic())
 
     def _read(self, descriptor: int) -> bool:
-        """Reads output and keeps the end of it. Returns whether there was something to read."""
+        """Reads output and keeps its end. Returns whether there was anything to read."""
         kept = self._written[descriptor]
         try:
             chunk = os.read(descriptor, _CHUNK)
@@ -216,14 +217,14 @@ class _Program:
 
 
 def _set_nonblocking(pipe: IO[bytes] | None) -> IO[bytes]:
-    """Makes a pipe non-blocking."""
+    """Makes a pipe non-blocking, and returns it."""
     assert pipe is not None  # noqa: S101 - it was requested
     os.set_blocking(pipe.fileno(), False)
     return pipe
 
 
 def raise_descriptor_limit(pid: int) -> None:
-    """Raises a process's descriptor limit to its hard limit, because 1,000 connections need more than 1,000."""
+    """Raises a process's descriptor limit to the maximum, because 1,000 connections need more descriptors than that."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))

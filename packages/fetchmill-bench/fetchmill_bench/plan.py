@@ -9,11 +9,11 @@ from fetchmill_bench.scenarios import DELAY, MEAN_SECONDS, SITE_TIMEOUT, Scenari
 from fetchmill_bench.sweeps import published_cases
 
 WARM_UP_SECONDS = 0.5
-# Time for starting and ending a contender in its warm-up.
+# Time for starting and ending a contender during its warm-up.
 _WARM_UP_AROUND = 1.0
-# Mean wait for a site in seconds, because a fifth of the sites never answer.
+# Mean wait for a site in seconds. It is long because a fifth of the sites never answer.
 _MEAN_OF_SITES = SITE_TIMEOUT / 5
-# Approximate number of bucket objects that a way reads per second.
+# Approximate number of objects that a way reads from a bucket per second.
 _OBJECTS_PER_SECOND = 1000.0
 
 
@@ -50,7 +50,7 @@ class Run:
             return self.seconds
         if self.scenario.name == BUCKETS:
             return min(self.seconds, self.requests / _OBJECTS_PER_SECOND)
-        # Little's law, plus the longest wait of the last request in flight.
+        # Little's law, plus the longest possible wait of the last request in flight.
         mean, longest = (MEAN_SECONDS, DELAY[1]) if self.scenario.name == "slow" else (_MEAN_OF_SITES, SITE_TIMEOUT)
         return min(self.seconds, self.requests * mean / min(self.limit, self.requests) + longest)
 
@@ -62,7 +62,7 @@ def plan_runs(options: BenchOptions) -> list[Run]:
 
 
 def duration(runs: list[Run], *, warm_up: bool) -> tuple[float, float]:
-    """Returns the expected duration of the runs in seconds, and the maximum if none hangs."""
+    """Returns the expected duration of the runs in seconds, and the maximum unless a run hangs."""
     each = START_SECONDS + (WARM_UP_SECONDS + _WARM_UP_AROUND if warm_up else 0.0)
     around = len(runs) * each
     return around + sum(run.expected_seconds for run in runs), around + sum(run.seconds for run in runs)

@@ -27,7 +27,8 @@ class Sample:
 
     Args:
         cpu_seconds: user and system seconds so far, including those of children that were waited for.
-        memory_bytes: current memory. Shared memory is counted once, because it is divided among its processes.
+        memory_bytes: current memory. Shared memory counts only once, because it is divided among the processes that
+            share it.
     """
 
     cpu_seconds: float
@@ -35,10 +36,10 @@ class Sample:
 
 
 class ProcessTree:
-    """A process that leads its own group, with the group's members, and with the descendants that left the group.
+    """A process that leads its own group, the other members of the group, and descendants that have left the group.
 
     Args:
-        root: its process id.
+        root: the id of that process.
     """
 
     def __init__(self, root: int) -> None:
@@ -53,7 +54,7 @@ class ProcessTree:
         return Sample(sum(stat.cpu_seconds for stat in stats), sum(map(_memory_bytes, pids)))
 
     def kill(self) -> None:
-        """Kills all members. Call this before waiting for the root, because its number could be reused after that."""
+        """Kills all members. Call this before waiting for the root, whose process id could be reused afterwards."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._root, signal.SIGKILL)
         for pid, started in self._members.items():
@@ -63,7 +64,7 @@ class ProcessTree:
                     os.kill(pid, signal.SIGKILL)
 
     def _pids(self) -> list[int]:
-        """Returns the current members. Each process on the machine is checked once, when it is new."""
+        """Returns the current members. Each process on the machine is checked only once, when it is new."""
         present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - only numbers
         self._others.intersection_update(present)
         for pid in present:
@@ -80,7 +81,7 @@ class ProcessTree:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Returns a process's user and system seconds so far; 0 if the process does not exist."""
+    """Returns the user and system seconds of a process so far; 0 if the process does not exist."""
     stat = _read_stat(pid)
     return 0.0 if stat is None else stat.cpu_seconds
 
@@ -91,13 +92,13 @@ def _read_stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The program's name is in brackets, and may contain spaces and brackets.
+    # The program's name is in parentheses, and may itself contain spaces and parentheses.
     fields = text.rpartition(")")[2].split()
     return _Stat(int(fields[1]), int(fields[2]), int(fields[19]), sum(map(int, fields[11:15])) / _TICK)
 
 
 def _memory_bytes(pid: int) -> int:
-    """Returns the proportional set size, or the resident set size if the kernel does not report the former."""
+    """Returns the proportional set size. If the kernel does not report it, returns the resident set size."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
             if line.startswith("Pss:"):

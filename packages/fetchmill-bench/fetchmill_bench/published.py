@@ -1,4 +1,4 @@
-"""The measurements from five public texts: each row of their tables, verbatim, with the contender built like it.
+"""The measurements from five public texts: all rows of their tables, verbatim, each with the matching contender.
 
 Machines, networks and years differ. Compare figures only within a table, never across tables or with this machine.
 """
@@ -15,7 +15,7 @@ class Text:
 
     Args:
         table: the letter of its table.
-        title: its title as cited.
+        title: the title as cited.
         setting: the measured work and the machine.
     """
 
@@ -35,7 +35,7 @@ class PublishedRow:
         contender: name of the contender that is built like it; None if there is none.
         figures: the measurements. Their names include the units.
         counts: numbers of requests, objects or sites in the measured runs.
-        limit: threads, processes or requests in flight, if the text states a number.
+        limit: number of threads, processes or requests in flight, if the text states it.
     """
 
     table: str

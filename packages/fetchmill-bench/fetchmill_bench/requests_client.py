@@ -15,7 +15,7 @@ Get = Callable[..., requests.Response]
 
 
 def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
-    """Yields up to `task.count` object names. Requests one page at a time.
+    """Yields up to `task.count` object names, and requests one page at a time.
 
     Raises:
         requests.RequestException: a page cannot be fetched.
@@ -60,7 +60,7 @@ def classify(task: Task, url: str) -> str:
         return str(_ask(task, url).status_code)
     except requests.Timeout:
         return "timeout"
-    except Exception:  # noqa: BLE001 - as in the text: libraries below requests raise errors of their own
+    except Exception:  # noqa: BLE001 - as in the text, because libraries below requests raise other errors
         return "connection-error"
 
 

@@ -17,7 +17,7 @@ from fetchmill_bench.endpoints import Endpoint, bucket_store, file_server, forei
 from fetchmill_bench.measurement import Measurement, measure
 from fetchmill_bench.plan import WARM_UP_SECONDS, Run
 
-# Number of warm-up requests for a program that always makes all requests.
+# Number of warm-up requests of a program that always makes all requests.
 _WARM_UP_REQUESTS = 100
 _WARM_UP_GRACE = 5.0
 
@@ -35,12 +35,12 @@ class _RunOutcome:
 
 
 class Bench:
-    """Runs contenders one after the other. For sites, it remembers the check's results.
+    """Runs contenders one at a time. For sites, it remembers the results of the check.
 
     Args:
         folder: folder for the files of all runs.
         url: the user's own server.
-        warm_up: whether each run follows a run that does not count.
+        warm_up: whether to precede each run with one that does not count.
     """
 
     def __init__(self, folder: Path, url: str | None, *, warm_up: bool) -> None:
@@ -65,7 +65,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _endpoint(self, run: Run) -> Iterator[Endpoint]:
-        """Starts a separate destination for this run's requests, unless the destination is the user's server."""
+        """Starts a separate server for this run's requests, or uses the user's own server."""
         contender = run.contender
         if run.sites is not None:
             folder = self._folder / f"sites-{run.sites}"
@@ -138,7 +138,7 @@ class Bench:
 
 
 def _make_warm_up(run: Run) -> Run:
-    """Returns a run's short warm-up. A program that always makes all requests gets only a few."""
+    """Returns a run's short warm-up. A program that always makes all requests gets only a few of them."""
     few = run.contender.starts_from_urls and run.sites is None
     requests = min(run.requests, _WARM_UP_REQUESTS) if few else run.requests
     return replace(run, seconds=min(WARM_UP_SECONDS, run.seconds), requests=requests)
@@ -146,7 +146,7 @@ def _make_warm_up(run: Run) -> Run:
 
 @contextlib.contextmanager
 def _temporary_folder(around: Path) -> Iterator[Path]:
-    """Creates an empty folder for one run. Files that the contender left may be in use when the folder is removed."""
+    """Creates an empty folder for one run. When the folder is removed, files in it may still be in use."""
     folder = Path(tempfile.mkdtemp(dir=around))
     try:
         yield folder

@@ -1,6 +1,7 @@
 """Shared code for the ways that use boto3 or aiobotocore: listing keys and reading objects.
 
-The task names the endpoint and the bucket, the environment has the credentials, and the libraries retry.
+The task specifies the endpoint and the bucket, the environment contains the credentials, and the libraries retry
+requests.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -22,7 +23,7 @@ def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 crea
 
 
 def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
-    """Reads an object. Returns whether it arrived."""
+    """Reads an object. Returns whether it was received."""
     try:
         body = client.get_object(Bucket=task.bucket, Key=key)["Body"].read()
     except ERRORS:
@@ -31,7 +32,7 @@ def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
 
 
 async def keys_async(task: Task, client: Any) -> AsyncIterator[str]:  # noqa: ANN401
-    """Like `keys`, with aiobotocore."""
+    """Does the same as `keys`, with aiobotocore."""
     left = task.count
     async for page in client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket):
         for found in page.get("Contents", ())[:left]:

@@ -6,7 +6,7 @@ from typing import Any
 # Minimum and maximum delay of a reply in `slow`, in whole seconds.
 DELAY = (0.0, 3.0)
 MEAN_SECONDS = sum(DELAY) / 2
-# Time at both ends of `slow` that the steady rate excludes: the longest delay of a reply.
+# Time at the start and the end of `slow` that the steady rate excludes: the longest delay of a reply.
 RAMP_SECONDS = DELAY[1]
 # Size of an object in bytes.
 SIZE = 100
@@ -19,13 +19,13 @@ class Scenario:
     """A scenario.
 
     Args:
-        name: its name.
-        what: its description, on one line.
-        limit: requests in flight.
+        name: the name of the scenario.
+        what: a description on one line.
+        limit: number of requests in flight.
         seconds: maximum duration of a contender in seconds.
         counts: numbers of requested objects or sites. There is a run for each number.
         urls: number of objects for ways that start from a list of URLs.
-        serve: options for the file server that differ from its defaults.
+        serve: options for the file server that differ from the defaults.
         full_counts: with `full`, these replace `counts`.
         full_limits: numbers of requests in flight with `full`. Each is combined with each count.
         full_seconds: maximum duration of a contender with `full`.
@@ -51,7 +51,8 @@ SCENARIOS = {
             what="objects of 100 bytes from one server, without delay",
             limit=64,
             seconds=5.0,
-            # More than any way can fetch in the time. `urls` is lower, because some ways first create a task per URL.
+            # More than any way can fetch in the available time. `urls` is lower, because some ways first create a task
+            # per URL.
             counts=(10_000_000,),
             urls=10_000,
             serve={},
@@ -67,7 +68,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="sites",
-            what="hosts of every behaviour, each asked once over https",
+            what="hosts with every kind of behaviour, one https request each",
             limit=100,
             seconds=20.0,
             counts=(10, 100, 500, 1000),
@@ -76,7 +77,7 @@ SCENARIOS = {
         ),
         Scenario(
             name="s3",
-            what="all objects of an S3 bucket, of 100 bytes each: listed, signed for, read",
+            what="all 100-byte objects of an S3 bucket: listed, signed and read",
             limit=50,
             seconds=10.0,
             counts=(100, 1000, 30_000),

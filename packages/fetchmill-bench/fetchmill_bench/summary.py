@@ -37,7 +37,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def _result(runs: Sequence[Row]) -> dict[str, Any]:
-    """Returns the result of several repeats. Failed runs count only if all runs failed."""
+    """Returns the combined result of several repeats. Failed runs count only if all runs failed."""
     good = [run for run in runs if run["status"] != "failed" and run["done"] > 0]
     shown = good[0] if good else runs[0]
     rates = spread([run["requests_per_second"] for run in good] or [0.0])
@@ -65,7 +65,7 @@ def _result(runs: Sequence[Row]) -> dict[str, Any]:
 
 
 def _status(runs: Sequence[Row]) -> str:
-    """Returns the worst status, because a way that sometimes fails does not work."""
+    """Returns the worst status, because a way that fails even sometimes does not work."""
     found = {run["status"] for run in runs}
     return next(status for status in ("failed", "stopped", "ok") if status in found)
 

@@ -1,4 +1,4 @@
-"""The measurements of the published texts: their counts, and their numbers of requests in flight."""
+"""The measurements of the published texts, with the same counts and numbers of requests in flight."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from fetchmill_bench.contender_table import BUCKETS, Contender
 from fetchmill_bench.options import BenchOptions
 from fetchmill_bench.scenarios import SCENARIOS, Scenario, ceiling
 
-# A: like the text, extrapolate the rate, so that a run need not finish.
+# A: as in the text, the rate is extrapolated, so a run need not finish.
 _OBJECTS = 100_000
 _OBJECTS_FULL = 1_000_000
 _OBJECTS_SECONDS = 20.0
@@ -17,11 +17,11 @@ _LIMITS_SECONDS = 5.0
 _BUCKETS = ((100_000, 50), (30_000, 50), (100, 10), (100, 100))
 _BUCKETS_SECONDS = 20.0
 _BUCKETS_SECONDS_FULL = 600.0
-# C and D, at limit 1000. `_DELAYED_ALONE` has the counts for ways that make one request at a time.
+# C and D, at limit 1000. `_DELAYED_ALONE` contains the counts for ways that make one request at a time.
 _DELAYED = (10, 100, 10_000, 100_000)
 _DELAYED_FULL = 1_000_000
 _DELAYED_ALONE = (10, 100)
-# Twice the time from Little's law, plus time for creating all tasks.
+# Twice the time according to Little's law, plus the time for creating all tasks.
 _SLACK, _SLACK_SECONDS = 2.0, 30.0
 # E: sequential ways need three seconds for each dead site.
 _SITES_SECONDS = 120.0
@@ -29,7 +29,7 @@ _SITES_SECONDS_FULL = 900.0
 
 
 def published_cases(options: BenchOptions) -> Iterator[Case]:
-    """Yields the texts' counts and limits in the order of their tables; with a given scenario, only those."""
+    """Yields the counts and limits of the texts in table order, for one scenario or for all of them."""
     sweeps = {"billion": _objects, BUCKETS: _buckets, "slow": _slow, "sites": _sites}
     for name, sweep in sweeps.items():
         if options.scenario in (None, name):

@@ -20,8 +20,8 @@ _EXAMPLES_SHOWN = 3
 
 
 def write_tables(document: Row, stream: TextIO) -> None:
-    """Prints the results, with a table for each scenario and number of sites, and with notes on the figures."""
-    # Imported late, because importing rich takes as long as the rest of the start.
+    """Prints a table for each scenario and number of sites, followed by notes on the figures."""
+    # Imported late, because importing rich takes as long as the rest of the start-up.
     from rich.console import Console
 
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else _WIDTH)
@@ -137,14 +137,14 @@ def _differences(results: Iterable[Row]) -> list[str]:
 
 
 def _remarks(document: Row) -> list[str]:
-    lines = ["* extrapolated from the requests of this run. The figures are for this machine; measure on your own."]
+    lines = ["* extrapolated from the requests of this run. The figures apply only to this machine."]
     if any(run["status"] == "stopped" for run in document["runs"]):
-        lines.append("Contenders that ran out of time count with what they had done by then.")
+        lines.append("For contenders that ran out of time, only requests completed by then count.")
     return lines
 
 
 def _rate(rate: float | None) -> str:
-    """Formats requests/s. A large number is formatted without decimals."""
+    """Formats requests/s, without decimals if the number is large."""
     if rate is None:
         return "-"
     return format_count(rate) if rate >= _FEW else f"{rate:.1f}"
@@ -156,7 +156,7 @@ def _figures(value: float | None) -> str:
         return "-"
     if value >= _FEW:
         return format_count(value)
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"  # noqa: PLR2004 - three figures
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"  # noqa: PLR2004 - three digits
 
 
 def _short(name: str) -> str:

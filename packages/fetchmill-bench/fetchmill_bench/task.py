@@ -1,4 +1,4 @@
-"""The input and output of a contender: one task, one counter."""
+"""The input and output of a contender: a task and a counter."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO, NoReturn, Self
 from urllib.parse import quote
 
-# Interval at which completed requests are counted, so that the steady state can be separated from start and end.
+# Interval at which completed requests are counted, so that the steady state can be separated from the start and the
+# end.
 STEP_SECONDS = 0.25
 
 
@@ -23,18 +24,18 @@ class Task:
     Args:
         scenario: `billion`, `slow`, `sites` or `s3`.
         url: base URL of the list/get server (GET /list, GET /get/{name}), for ways that list. For `s3`, the endpoint.
-        urls: path of a file with one URL per line, `count` of them, for ways that start from URLs.
+        urls: path of a file with `count` URLs, one per line, for ways that start from URLs.
         count: number of objects to request.
-        limit: maximum number of requests in flight, if the way has a configurable number.
+        limit: maximum number of requests in flight, if the way's number can be configured.
         seconds: time after which the contender is ended. The requests completed by then count.
         folder: folder in which each body is stored as a file; None to discard bodies.
-        answers: path of a file for the sites' answers: a URL, a tab and a class in each line; None if not wanted. The
-            class is a status, `timeout` or `connection-error`, as in the published text.
-        timeout: seconds for a connection, and for each wait for bytes; None for the library's default.
+        answers: path of a file for the sites' answers: a URL, a tab and a class in each line; None to record no
+            answers. The class is a status, `timeout` or `connection-error`, as in the published text.
+        timeout: timeout in seconds for a connection and for each wait for bytes; None for the library's default.
         ca_file: certificates to trust.
         hosts: path of a file with an address and a name in each line, for names that this machine's name server does
             not know. All other names then do not exist. None to use the system's names.
-        bucket: the bucket whose objects are read, with credentials from the environment; None if there is none.
+        bucket: the bucket whose objects are read; None if there is none. Credentials come from the environment.
     """
 
     scenario: str
@@ -76,11 +77,11 @@ class RequestCounter:
     """Counts the work of a contender, in its own process. Its worker processes report to this process.
 
     Args:
-        task: its task.
+        task: the task of the contender.
         done: number of completed requests, including failed ones.
         failed: number of requests without a complete 2xx reply; for sites, without a status.
-        error: the reason if the way itself has ended early.
-        set_up: seconds until the way's clients were created, if it reports this. They are part of its time.
+        error: the reason, if the way itself ended early.
+        set_up: seconds until the way had created its clients, if it reports this. They are part of its total time.
     """
 
     task: Task
@@ -94,7 +95,7 @@ class RequestCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, done: int = 1, failed: int = 0) -> None:
-        """Counts completed requests, of which `failed` failed."""
+        """Counts completed requests, including `failed` ones that failed."""
         step = int((time.monotonic() - self._began) / STEP_SECONDS)
         with self._lock:
             self.done += done
@@ -123,7 +124,7 @@ class RequestCounter:
     def finish(self) -> NoReturn:
         """Prints the result to standard output, and ends the process immediately.
 
-        It does not rely on the way, because a failing way may never end by itself.
+        It does not wait for the way to end, because a failing way may never do so.
         """
         with self._lock:
             if self._answers is not None:
@@ -137,4 +138,4 @@ class RequestCounter:
 
 def is_good(status: int) -> bool:
     """Returns whether a status is a 2xx."""
-    return status // 100 == 2  # noqa: PLR2004 - the status class
+    return status // 100 == 2  # noqa: PLR2004 - status class

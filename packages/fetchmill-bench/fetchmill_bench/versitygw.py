@@ -1,7 +1,7 @@
 """versitygw, an independent S3-compatible store over a folder of files. It shares no code with fetchmill.
 
-`scripts/install-versitygw` builds it. Its objects are the files in a folder, so a hundred thousand of them can be
-created within seconds, without any request.
+`scripts/install-versitygw` builds it. The objects are files in a folder, so a hundred thousand of them can be created
+within seconds, without any requests.
 """
 
 import contextlib
@@ -40,10 +40,10 @@ class Versitygw:
     """A running store.
 
     Args:
-        folder: its folder, which contains a folder for each bucket.
-        bucket: the name of its bucket.
-        port: its port at 127.0.0.1.
-        pid: its process.
+        folder: the folder of the store, which contains a folder for each bucket.
+        bucket: the name of the bucket.
+        port: the port on 127.0.0.1.
+        pid: the process id.
     """
 
     def __init__(self, folder: Path, bucket: str, port: int, pid: int) -> None:
@@ -60,8 +60,8 @@ class Versitygw:
         """Creates or replaces an object.
 
         Args:
-            key: its key, which must be a path, because versitygw supports no other keys.
-            body: its bytes.
+            key: the key, which must be a path, because versitygw supports no other keys.
+            body: the bytes of the object.
         """
         path = self._root / key
         try:
@@ -69,7 +69,7 @@ class Versitygw:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
-        # Use the form in which versitygw stores it, with quotes.
+        # Use the form in which versitygw stores an ETag, with quotes.
         os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
 
 
@@ -82,11 +82,11 @@ def run_versitygw(
     Args:
         folder: an empty folder, or one that a store has used before, on a file system with extended attributes.
         bucket: the name of the bucket.
-        port: its port on loopback; None for a port that was free a moment ago.
+        port: the port on loopback; None to choose a free port.
         log: a file for a line per request.
 
     Raises:
-        StorageError: it is not installed, or does not answer.
+        StorageError: versitygw is not installed, or does not answer.
     """
     command = find_program()
     (folder / bucket).mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def run_versitygw(
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(tempfile.TemporaryFile())
         with defer_signals():
-            process = subprocess.Popen(  # noqa: S603 - found above
+            process = subprocess.Popen(  # noqa: S603 - the path was found above
                 arguments,
                 env={"HOME": str(folder), **ENVIRONMENT},
                 stdin=subprocess.DEVNULL,
@@ -115,12 +115,12 @@ def find_program() -> Path:
     """Returns the path of versitygw, either as installed by the project's script or on PATH.
 
     Raises:
-        StorageError: it is not found.
+        StorageError: versitygw was not found.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     found = shutil.which("versitygw", path=os.pathsep.join((str(cache / "fetchmill" / "bin"), os.environ["PATH"])))
     if found is None:
-        raise StorageError("versitygw is missing: scripts/install-versitygw builds it")
+        raise StorageError("versitygw is missing; build it with scripts/install-versitygw")
     return Path(found)
 
 

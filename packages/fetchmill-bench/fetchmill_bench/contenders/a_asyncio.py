@@ -1,8 +1,8 @@
-"""A, "asyncio": one task per file, created during the listing. A semaphore limits requests, a queue limits tasks.
+"""A, "asyncio": one task per file, created during the listing. A semaphore limits requests, and a queue limits tasks.
 
-A worker drains the bounded queue in the order in which tasks were created. It runs on uvloop. Writing
-files is synchronous, so it blocks the loop. This way shows that two limits are needed: with the semaphore alone, the
-listing would create a billion tasks. One thread does everything, so only one processor is used.
+A worker drains the bounded queue in the order in which tasks were created. The loop is uvloop's. Files are written
+synchronously, which blocks the loop. This way shows that two limits are needed: with the semaphore alone, the listing
+would create a billion tasks. One thread does everything, so only one processor is used.
 """
 
 import asyncio

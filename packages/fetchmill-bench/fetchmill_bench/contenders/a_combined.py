@@ -1,8 +1,8 @@
-"""A, "combined": pages go to processes; in each, a thread reads the queue and an event loop downloads.
+"""A, "combined": pages go to processes, in which a thread reads the queue and an event loop downloads.
 
-The parent only lists. There are as many processes as processors, but at most `limit`, and they share the limit. A page
-is one message for a thousand objects, so the cost of a message is paid once per page. The loop never waits for the end
-of a page, because its thread has the next one ready. It is the best way in its table, and needs all three: processes,
+The parent only lists. There are as many processes as processors, but at most `limit`, and they share the limit. One
+message carries a page of a thousand objects, so the cost of a message is paid only once per page. The loop never waits
+for the end of a page, because its thread has the next one ready. This is the best way in its table. It needs processes,
 threads and a loop, with a limit on each queue between them.
 """
 
@@ -18,14 +18,14 @@ from fetchmill_bench.child_processes import FORK, Reports, end_with_parent, proc
 from fetchmill_bench.requests_client import pages
 from fetchmill_bench.task import RequestCounter, Task
 
-# Pages per process: one to work on and one ahead.
+# Pages per process: the current one, and one that is read ahead.
 PAGES_MAX = 2
 # Interval between a process's reports.
 REPORT_SECONDS = 0.1
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Lists, and waits for the processes."""
+    """Lists the objects, and waits for the processes."""
     processes = min(processors(), task.limit)
     queue: Any = FORK.Queue(PAGES_MAX * processes)
     reports = Reports(counter.add)
@@ -44,7 +44,7 @@ def run(task: Task, counter: RequestCounter) -> None:
         raise RuntimeError("a process has died")
 
 
-def _work(task: Task, limit: int, queue: Any, reports: Reports) -> None:  # noqa: ANN401 - it has no public type
+def _work(task: Task, limit: int, queue: Any, reports: Reports) -> None:  # noqa: ANN401 - no public type
     end_with_parent()
     uvloop.run(_Downloader(task, limit, reports).run(queue))
 
@@ -89,7 +89,7 @@ class _Downloader:
 
 
 def _read(queue: Any, names: asyncio.Queue[list[str] | None], loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401
-    """Hands pages to the loop as it has room."""
+    """Hands pages to the loop when it has room for them."""
     page: list[str] | None = []
     while page is not None:
         page = queue.get()

@@ -1,8 +1,8 @@
 """A, "16 processes": an executor that gets one page at a time and waits for it, with a session per process.
 
 There are as many processes as processors, but at most `limit`. Waiting for a page limits the submitted tasks.
-`executor.map` has no such limit, because it takes all of its input first. But processes are idle at the end of each
-page and while the next one is listed. Also, each object costs a message in each direction.
+`executor.map` has no such limit, because it reads all of its input first. However, processes are idle at the end of
+each page and while the next one is listed, and each object costs a message in each direction.
 """
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,7 +22,7 @@ class _ChildSession:
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Hands over one page after the other."""
+    """Hands pages to the executor one at a time."""
     processes = min(processors(), task.limit)
     with ProcessPoolExecutor(processes, mp_context=FORK, initializer=_start) as executor:
         for page in pages(task):

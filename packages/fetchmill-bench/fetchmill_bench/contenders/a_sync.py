@@ -1,7 +1,7 @@
-"""A, "synchronous": lists a page, gets and writes each file, with a new connection for each request.
+"""A, "synchronous": lists a page, then gets and writes each of its files, with a new connection for each request.
 
-Everything waits: the listing for the files, each file for the previous one, and each request for a handshake. This way
-shows the cost of round trips, and is the baseline for all other ways.
+Everything waits: the listing waits for the files, each file for the previous one, and each request for a handshake.
+This way shows the cost of round trips, and is the baseline for all others.
 """
 
 from fetchmill_bench.requests_client import download, pages

@@ -1,7 +1,7 @@
-"""Client aiobotocore: one task per object as soon as a slot is free, and as many connections as tasks.
+"""Client aiobotocore: starts a task for an object whenever a slot is free, with as many connections as tasks.
 
 A request is signed when its task begins, and sent immediately. By default, the library's pool has only 10 connections.
-In the text, this limit was mistaken for slowness.
+The author of the text mistook this limit for slowness.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""B, "threads": boto3 with one client for all threads, `limit` of them in a `ThreadPoolExecutor`.
+"""B, "threads": boto3 with a single client for all `limit` threads of a `ThreadPoolExecutor`.
 
-Creating a client takes time, and threads may share one, so there is only one, with as many connections as threads. The
-number of submitted tasks is limited, because the pool's queue would otherwise hold all keys in the bucket.
+Creating a client takes time, and threads can share one. There is therefore only one client, with as many connections as
+threads. The number of submitted tasks is limited, because the pool's queue would otherwise hold all keys in the bucket.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""D, "as_completed with a limit, by callbacks": `fetchmill.bounded.as_completed`, which works in this way.
+"""D, "as_completed with a limit, by callbacks": the way in which `fetchmill.bounded.as_completed` works.
 
 When a task ends, the next one starts. Memory use is constant, and no code runs until a task ends.
 """

@@ -1,4 +1,4 @@
-"""D, "synchronous": one request after the other, each on a new connection.
+"""D, "synchronous": one request at a time, each on a new connection.
 
 Because the server delays its replies, the total time is the sum of all delays. Everything else is negligible.
 """

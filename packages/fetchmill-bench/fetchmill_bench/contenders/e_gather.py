@@ -1,6 +1,6 @@
 """E, "asyncio, all at once": `gather` over all sites, without any limit of its own.
 
-In fact, two defaults limit it: the library's hundred connections, and the number of threads that look up names.
+In practice, two defaults limit it: the library's hundred connections, and the number of threads that look up names.
 """
 
 import asyncio

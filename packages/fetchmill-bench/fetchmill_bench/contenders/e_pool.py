@@ -1,8 +1,8 @@
 """E, "8 processes": `Pool.map` over all sites.
 
-The sites are divided into equal chunks in advance. If a chunk has many dead hosts, all other processes wait for its
-process, and there is no result before the last process is done. Meanwhile, answers are reported to the parent
-separately from `map`.
+The sites are divided into equal chunks in advance. If one chunk has many dead hosts, all other processes wait for the
+process that works on it, and `map` returns no result before that. The processes therefore report answers to the parent
+separately.
 """
 
 from typing import ClassVar
@@ -22,7 +22,7 @@ class _ChildTask:
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Passes all sites to the pool at once."""
+    """Passes all sites to the pool in a single call."""
     reports = Reports(counter.add_site)
     with FORK.Pool(PROCESSES, _start, (task, reports)) as pool, reports:
         pool.map(_classify, task.each_url())

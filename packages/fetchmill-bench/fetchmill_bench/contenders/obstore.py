@@ -1,6 +1,6 @@
-"""Client obstore, Rust's object_store with `await`: one task per object as soon as a slot is free.
+"""Client obstore, Rust's object_store with `await`: starts a task for an object whenever a slot is free.
 
-Signing, HTTP and retries are in Rust. Python only needs a future per object, and wakes the loop for it.
+Signing, HTTP and retries happen in Rust. Python only needs a future per object, which wakes the loop.
 """
 
 import asyncio

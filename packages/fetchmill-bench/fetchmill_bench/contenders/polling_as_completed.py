@@ -1,7 +1,7 @@
 """C and D, "as_completed with a limit, polling": scans a list of running tasks, with `sleep(0)` in between.
 
-Tasks are created when slots become free, so memory use is constant for any input. But the loop never sleeps: it checks
-up to `limit` tasks again and again until one is done, and uses a whole processor while nothing arrives.
+Tasks are created when slots become free, so memory use is constant for any input. But the loop never sleeps. It checks
+up to `limit` tasks over and over until one is done, and uses a whole processor even if nothing arrives.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """C and D, "all tasks first, semaphore around the request": the semaphore limits requests, but tasks are unlimited.
 
-No request is made before every URL has a task, and every task keeps its memory until the end: 3.8 GB for a million.
+No request is made before every URL has a task. Every task keeps its memory until the end: 3.8 GB for a million tasks.
 With a hundred million URLs, not a single request was made.
 """
 

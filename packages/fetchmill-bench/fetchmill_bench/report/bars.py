@@ -1,4 +1,4 @@
-"""A plot of durations by way: bars on a logarithmic axis, with a hatched bar for a published figure below."""
+"""A plot of durations by way: bars on a logarithmic axis. A hatched bar below shows the published figure, if any."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Bar:
 
     Args:
         way: name of the way.
-        detail: text after the name.
+        detail: text to show after the name.
         seconds: the median; None if the way failed.
         least: the shortest of several repeats, in seconds.
         most: the longest of several repeats, in seconds.
@@ -50,8 +50,8 @@ def bars(title: str, description: str, rows: Sequence[Bar]) -> Markup:
 
     Args:
         title: a short description, for people who cannot see the picture.
-        description: a longer one.
-        rows: one bar per way, from the top. At least one has a figure.
+        description: a longer description, for the same readers.
+        rows: one bar per way, from top to bottom. At least one has a figure.
 
     Returns:
         The SVG.

@@ -53,7 +53,7 @@ def tick_count(value: float) -> str:
 
 def _scale(seconds: float) -> tuple[float, str]:
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):
-        # Use the next unit for a value that would be rounded to 1,000.
+        # If rounding would give 1,000, use the next unit.
         if seconds < 999.5 * size:
             return round(seconds / size, 9), unit
     return seconds, "s"

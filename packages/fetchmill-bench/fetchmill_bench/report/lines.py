@@ -1,4 +1,4 @@
-"""A plot of one quantity against another by way: lines on logarithmic axes, each with its own mark and dashes."""
+"""A plot of one quantity against another by way: lines on logarithmic axes, each with its own marks and dashes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _HEIGHT = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, WIDTH - 16, 24, _HEIGHT - 40
 # Maximum width of a tick's label.
 _TICK_WIDTH = 40
-# Marks around a point, as paths. Because of them and the dashes below, colour is not the only difference.
+# Marks around a point, as paths. Marks and the dashes below distinguish lines without relying on colour.
 _FORMS = (
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "m-3.5 -3.5h7v7h-7z",
@@ -29,8 +29,8 @@ class Axis:
 
     Args:
         title: the quantity with its unit.
-        tick: the text at a tick.
-        value: the text of a value, including its unit.
+        tick: formats the text at a tick.
+        value: formats a value, including its unit.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Line:
     Args:
         way: name of the way.
         points: pairs of x and y, both above 0, with ascending x.
-        sign: number that determines colour, mark and dashes. A way has the same number in every plot.
+        sign: number that determines colour, marks and dashes. A way has the same number in every plot.
     """
 
     way: str
@@ -58,7 +58,7 @@ def lines(title: str, description: str, x: Axis, y: Axis, series: Sequence[Line]
 
     Args:
         title: a short description, for people who cannot see the picture.
-        description: a longer one.
+        description: a longer description, for the same readers.
         x: the horizontal axis.
         y: the vertical axis.
         series: the lines, at least one.

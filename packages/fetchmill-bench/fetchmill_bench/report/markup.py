@@ -1,6 +1,6 @@
-"""HTML and SVG as text. Only this module creates markup; it escapes everything else.
+"""Creates HTML and SVG as text. No other module creates markup, and this one escapes all texts.
 
-A report shows names, reasons and addresses from other people, so callers must not have to remember escaping.
+A report shows names, reasons and addresses from other people, so escaping must not depend on the callers.
 """
 
 import re
@@ -27,9 +27,10 @@ def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
     """Creates an element.
 
     Args:
-        element: its name.
-        children: its contents, in this order. `None` values are omitted.
-        attributes: its attributes. `None` values are omitted. `_` stands for `-`; a trailing one is removed (`class_`).
+        element: the name of the element.
+        children: the contents, in order. `None` values are omitted.
+        attributes: the attributes. `None` values are omitted. `_` stands for `-`, and a trailing `_` is removed
+            (`class_`).
 
     Returns:
         The element, with all texts and values escaped.
@@ -45,14 +46,14 @@ def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
 
 
 def join(children: Iterable[Child], between: str = "") -> Markup:
-    """Concatenates several parts, with texts escaped."""
+    """Concatenates several parts, and escapes those that are plain text."""
     return Markup(between.join(_escape(child) for child in children if child is not None))
 
 
 def style(text: str) -> Markup:
     """Creates a style element from a style sheet of this package.
 
-    It must not contain text from other people, because HTML has no escapes in style sheets.
+    The style sheet must not contain text from other people, because HTML has no escapes for style sheets.
     """
     return Markup(f"<style>\n{text}</style>")
 

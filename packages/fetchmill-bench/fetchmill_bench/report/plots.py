@@ -3,8 +3,8 @@
 Each plot is one SVG, drawn for the width of a telephone and scaled from there. The style sheet sets the colours.
 
 Plots are drawn here instead of by a library in the browser. The report therefore needs no script and can be printed,
-and readers and tests can find every mark as an element. Texts are not measured, because no font is available. Instead,
-labels have their own lines, and ticks are spaced far enough apart.
+and readers and tests can find every mark as an element. Texts cannot be measured, because no font is available. Labels
+therefore have their own lines, and ticks are placed far enough apart.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def hatching() -> Markup:
 
 
 def upright(x: float, top: float, bottom: float, text: str) -> Markup:
-    """Draws a vertical grid line with its label. The label is below, or next to the line at the picture's left edge."""
+    """Draws a vertical grid line with its label below, or next to it at the left edge of the picture."""
     line = tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid")
     kind = "tick" if x < _EDGE else "tick middle"
     return tag("g", line, tag("text", text, x=x, y=bottom + 15, class_=kind))

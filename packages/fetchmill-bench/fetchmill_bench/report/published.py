@@ -43,7 +43,7 @@ class Entry:
         return total / self.size if total and self.size else None
 
     def belongs_to(self, result: Record) -> bool:
-        """Returns whether a result from this machine is comparable, with the same way, number of requests and limit.
+        """Returns whether a result from this machine has the same way, number of requests and limit.
 
         A published time per request was extrapolated from an unknown number of requests, so it is comparable with any
         number.
@@ -67,7 +67,7 @@ def entries(rows: Iterable[Record]) -> list[Entry]:
 def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None]:
     """Returns a function that finds a result's published time per request in seconds.
 
-    If several texts have one, the first text counts.
+    If several texts state one, the first text is used.
     """
 
     def find(result: Record) -> float | None:
@@ -111,7 +111,7 @@ def _published_cells(entry: Entry, units: Sequence[str]) -> list[Child]:
 
 
 def _measured_cells(entry: Entry, results: Sequence[Record]) -> list[Child]:
-    """Returns the cells with this machine's figures. If there are several limits, the fastest counts."""
+    """Returns the cells with this machine's figures, at the fastest limit if there are several."""
     name = entry.row["contender"]
     if name is None:
         return ["no contender", *[figures.NONE] * 6]

@@ -14,10 +14,10 @@ class Scale:
     """A logarithmic axis.
 
     Args:
-        low: the value at its start, above 0.
-        high: the value at its end, above `low`.
-        start: position of its start, in units of the picture.
-        end: position of its end. It is before `start` for an axis that points up.
+        low: the value at the start of the axis, above 0.
+        high: the value at the end of the axis, above `low`.
+        start: position of the start, in units of the picture.
+        end: position of the end. It is less than `start` for an axis that points up.
     """
 
     low: float
@@ -37,7 +37,7 @@ class Scale:
     def of_bars(cls, values: Iterable[float], start: float, end: float) -> "Scale":
         """Creates an axis from a power of ten below all values.
 
-        A power of ten is needed, because a logarithmic axis has no zero from which bars could start.
+        Bars start at a power of ten, because a logarithmic axis has no zero.
         """
         found = list(values)
         low = 10.0 ** math.floor(math.log10(min(found) * 0.8))
@@ -51,7 +51,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Returns values to label: 1, 2 and 5 of each power of ten.
 
-        If these are too many, returns only the powers, or some of them.
+        If that gives too many values, returns only the powers of ten, or only some of these.
         """
         powers = [
             10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)

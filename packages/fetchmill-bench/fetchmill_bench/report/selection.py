@@ -21,7 +21,7 @@ def size(result: Record) -> int:
 
 
 def is_measured(result: Record) -> bool:
-    """Returns whether a result has a rate. It does unless every repeat failed."""
+    """Returns whether a result has a rate, as every result does unless all repeats failed."""
     return bool(result["requests_per_second"]["median"])
 
 
@@ -39,7 +39,7 @@ def signs(results: Iterable[Record]) -> dict[str, int]:
 
 
 def common_size(results: Sequence[Record]) -> int:
-    """Returns the largest size with figures for at least half as many contenders as the size with the most."""
+    """Returns the largest size that has figures for at least half as many contenders as the best-covered size."""
     contenders = defaultdict(set)
     for result in filter(is_measured, results):
         contenders[size(result)].add(result["contender"])
@@ -55,7 +55,8 @@ def comparison_bars(results: Sequence[Record], published: Callable[[Record], flo
         published: returns the published time per request of a result, in seconds.
 
     Returns:
-        Bars at the common size. A contender without a result at that size is shown at its own largest size.
+        Bars at the common size. A contender without a result at that size is shown at the largest size for which it has
+        one.
     """
     common = common_size(results)
     found = [
@@ -79,9 +80,8 @@ def sweep(
         results: the results of one scenario.
         numbers: the contenders' signs.
         across: the horizontal quantity.
-        fixed: a quantity that is constant along a line. Its value with the most points is used, or the largest of
-            several such values. If `fixed` is None, and several results have the same position, the one with the
-            highest limit is shown.
+        fixed: a quantity that is constant along a line, at the value with the most points, or the largest such value.
+            If `fixed` is None and several results have the same position, the result with the highest limit is shown.
         up: the vertical quantity.
 
     Returns:

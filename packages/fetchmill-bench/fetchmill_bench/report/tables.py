@@ -8,9 +8,9 @@ from fetchmill_bench.report.selection import Record, is_measured, size
 
 # Columns with text. All others are figures, aligned to the right.
 _RESULT_TEXTS = frozenset({"contender", "remark"})
-# The rate without the first and last seconds. Only some scenarios have it.
+# The column for the rate without the first and last seconds, which only some scenarios have.
 _STEADY = "steady requests/s"
-# The time that a way took to create its clients. Only the ways of one scenario report it.
+# The column for the time that a way took to create its clients. Only one scenario reports it.
 _SET_UP = "set-up s"
 
 
@@ -73,11 +73,11 @@ def _columns(result: Record) -> dict[str, Child]:
         "limit": figures.count(result["limit"]),
         "requests/s": _with_spread(rate) if is_there else figures.NONE,
         _STEADY: figures.figure(result["steady_per_second"]),
-        "times the best's time": figures.figure(result["ratio_to_best"]),
-        "time a request": figures.duration(result["seconds_a_request"]),
+        "times the best time": figures.figure(result["ratio_to_best"]),
+        "time per request": figures.duration(result["seconds_a_request"]),
         "days for a billion, extrapolated": figures.figure(result["days_for_a_billion"]),
         _SET_UP: figures.figure(result["set_up_seconds"]),
-        "CPU us a request": figures.figure(result["cpu_us_a_request"]),
+        "CPU us per request": figures.figure(result["cpu_us_a_request"]),
         "server's CPU us": figures.figure(result["server_cpu_us_a_request"]),
         "peak MiB": _with_spread(peak) if is_there else figures.NONE,
         "failures": figures.count(result["failures"]),
