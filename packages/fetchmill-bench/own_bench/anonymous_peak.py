@@ -10,7 +10,7 @@ EVERY_SECONDS = 0.01
 
 
 def anonymous_peak(command: Sequence[str]) -> tuple[int, float]:
-    """Runs a command. Returns its exit code, and the highest peak anonymous memory of its processes in MiB."""
+    """Runs a command. Returns its exit code, and the highest peak of anonymous memory among its processes, in MiB."""
     client = subprocess.Popen(command)
     most = 0
     while client.poll() is None:

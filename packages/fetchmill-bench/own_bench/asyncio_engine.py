@@ -1,10 +1,10 @@
-"""`make asyncio-engine`: the CPU time of the `asyncio` engine, compared with handwritten aiohttp programs.
+"""`make asyncio-engine`: compares the CPU time of the `asyncio` engine with that of handwritten aiohttp programs.
 
 Usage: python -m own_bench.asyncio_engine [--count N] [--rounds R] [--limit L]
 
 A synthetic server in its own process returns objects of 100 bytes. The programs take turns. For each program, the bench
-prints the medians of CPU time per object in microseconds, including the start, and of requests/s. The handwritten
-programs check only the status, and store nothing that would survive a crash.
+prints the medians of requests/s and of the CPU time per object in microseconds, including start-up. The handwritten
+programs check only the status, and nothing that they store would survive a crash.
 """
 
 import argparse
@@ -79,10 +79,10 @@ def commands(url: str, folder: Path, count: int, limit: int) -> dict[str, list[s
 def main() -> int:
     """Runs the commands and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20_000, help="objects")
-    parser.add_argument("--limit", type=int, default=64, help="requests in flight")
+    parser.add_argument("--count", type=int, default=20_000, help="number of objects")
+    parser.add_argument("--limit", type=int, default=64, help="number of requests in flight")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", help="where to store; the default is that of temporary files")
+    parser.add_argument("--folder", help="folder for the stored objects (default: the temporary folder)")
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
     # The server runs in this process, because this process's CPU time does not count towards that of its children.

@@ -1,9 +1,9 @@
-"""`make bounded`: the CPU time and memory of bounded concurrency, compared with a polling loop.
+"""`make bounded`: compares the CPU time and memory of bounded concurrency with those of a polling loop.
 
 Usage: python -m own_bench.bounded [--count N] [--seconds S] [--rounds R]
 
 Items sleep for up to S seconds, a thousand at a time, so the measured cost is that of finding out which items are done.
-The programs are in tests/support/bounded_programs.py. They take turns, and the bench prints medians.
+The programs in tests/support/bounded_programs.py take turns, and the bench prints medians.
 """
 
 import argparse
@@ -31,8 +31,8 @@ def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
 def main() -> int:
     """Runs the programs. Returns a nonzero exit code if one of them costs more than a fifth of polling."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=4000, help="items")
-    parser.add_argument("--seconds", type=float, default=3.0, help="the longest sleep")
+    parser.add_argument("--count", type=int, default=4000, help="number of items")
+    parser.add_argument("--seconds", type=float, default=3.0, help="longest sleep in seconds")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {program: [] for program in PROGRAMS}
@@ -43,11 +43,9 @@ def main() -> int:
     for program, values in found.items():
         mib = statistics.median(mib for mib, _cpu in values)
         ratio = processor["polling"] / processor[program]
-        print(
-            f"{program:20} {processor[program]:7.2f} s of processor time  {mib:6.1f} MiB  polling / this: {ratio:5.1f}"
-        )
+        print(f"{program:20} {processor[program]:7.2f} s of CPU time  {mib:6.1f} MiB  polling / this: {ratio:5.1f}")
     good = all(processor["polling"] >= RATIO_MIN * processor[program] for program in PROGRAMS[1:])
-    print(f"bounded: {'passed' if good else 'FAILED'}: at least {RATIO_MIN} times below polling is demanded")
+    print(f"bounded: {'passed' if good else 'FAILED'}: required: at most 1/{RATIO_MIN} of the CPU time of polling")
     return 0 if good else 1
 
 

@@ -1,9 +1,9 @@
-"""`make bounded`: `bounded.processes.map` with chunks, compared with `ProcessPoolExecutor.map`.
+"""`make bounded`: compares `bounded.processes.map` with chunks to `ProcessPoolExecutor.map`.
 
 Usage: python -m own_bench.chunks [--count N] [--chunksize N] [--workers N] [--rounds R]
 
-The function takes no time, so the measured cost is that of handing over items and results. Both spawn their processes.
-They take turns. The bench prints medians, which include the start of the processes.
+The function takes no time, so the measured cost is that of handing over items and results. Both programs spawn their
+processes, and they take turns. The bench prints medians, which include the start of the processes.
 """
 
 import argparse
@@ -42,9 +42,9 @@ def measure(program: Callable[[int, int, int], Iterable[int]], count: int, chunk
 
 
 def main() -> int:
-    """Runs both in turn. Returns a nonzero exit code if the rate of `bounded` is below 0.8 of the executor's."""
+    """Runs both in turn. Returns a nonzero exit code if the rate of `bounded` is below 0.8 of the executor's rate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=200_000, help="calls")
+    parser.add_argument("--count", type=int, default=200_000, help="number of calls")
     parser.add_argument("--chunksize", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,4 +1,4 @@
-"""The clients to compare. Each runs once and reports the resources that it used."""
+"""The clients to compare. Each function runs a client once and reports the resources that the client used."""
 
 import json
 import re
@@ -35,14 +35,14 @@ def run_wrk(server: Process, url: str, *options: str, connections: int, seconds:
 def run_get(
     server: Process, url: str, dest: Path, *options: str, name: str, connections: int, core: int | None
 ) -> Measured:
-    """Runs `fetchmill get` with a new destination. The caller removes it."""
+    """Runs `fetchmill get` with a new destination, which the caller removes."""
     command: list[str | Path] = [*FETCHMILL, "get", url, dest, "--concurrency", str(connections), "--json", *options]
     before = cpu_seconds(server.pid)
     usage = measure(command, core)
     server_cpu = cpu_seconds(server.pid) - before
     report = json.loads(usage.output.splitlines()[-1])
     if report["fetched"] != report["listed"]:
-        raise SystemExit(f"not everything was fetched: {report}")
+        raise SystemExit(f"not all objects were fetched: {report}")
     return Measured(
         client=name,
         objects=report["fetched"],

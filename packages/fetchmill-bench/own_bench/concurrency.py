@@ -1,10 +1,11 @@
-"""`make bench-concurrency`: `--concurrency auto` compared with the best fixed number, on many kinds of networks.
+"""`make bench-concurrency`: compares `--concurrency auto` with the best fixed number on many kinds of networks.
 
 On each network, a job (`null`, 100 bytes per object) runs with each of several fixed numbers, then with the neighbours
 of the best one, and then with `auto`. Only replies in the last seconds of a job count. With `auto`, these start after
-10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once its connections are open; on
+10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once all connections are open, or on
 narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
-(docs/internals/testing.md). The others are on loopback. The table and the plots are in docs/guide/concurrency.md.
+(docs/internals/testing.md). The other networks are on loopback. The table and the plots are in
+docs/guide/concurrency.md.
 """
 
 import argparse
@@ -33,7 +34,7 @@ RESULT = Path(__file__).with_name("results") / "concurrency.json"
 COARSE = (64, 512, 4096)
 MOST = 16_384
 COUNT = 1_000_000_000
-# With fewer names per page, the listing would be the bottleneck, because its pages arrive one after the other.
+# With fewer names per page, the listing would be the bottleneck, because its pages arrive one at a time.
 PAGE = 10_000
 FIXED_SECONDS, COUNTED_SECONDS = 3.0, 3.0
 SETTLE_SECONDS, SETTLE_LATENCIES = 10.0, 12.0
@@ -45,7 +46,7 @@ NARROW_MEGABITS, NARROW_SECONDS, NARROW_COUNTED_SECONDS = 10, 15.0, 10.0
 CROWD, CROWD_LATENCY = 200, 0.05
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
-# Starts a job's server, or uses a running one. Returns its URL.
+# Starts a job's server, or uses a running one. Returns the URL of the server.
 Site = Callable[[], contextlib.AbstractContextManager[str]]
 
 
@@ -62,7 +63,7 @@ class Case:
 
     @property
     def settled(self) -> float:
-        """Seconds until `auto` is measured."""
+        """Seconds before the measurement of `auto` starts."""
         return max(SETTLE_SECONDS, SETTLE_LATENCIES * self.latency)
 
     @property
@@ -184,7 +185,7 @@ def told(found: dict[str, Any]) -> str:
 class CrowdedServer:
     """A server that replies within 50 ms.
 
-    With more connections than `CROWD`, the extra time per reply grows with the square of the excess.
+    If there are more connections than `CROWD`, the extra time per reply grows with the square of the excess.
     """
 
     PAGE_NAMES = 5000
@@ -273,7 +274,7 @@ CHANGING, SHARED = "changing", "shared"
 
 
 def run_changing(number: int | str) -> Job:
-    """Runs a job while its round-trip time changes. The job has its own network, with all ports."""
+    """Runs a job while its round-trip time changes. The job has a network of its own, with all ports."""
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
 
         def change() -> None:
@@ -284,7 +285,7 @@ def run_changing(number: int | str) -> Job:
 
         area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
         with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
-            # The job's clock starts within half a second of this.
+            # The job's clock starts within half a second of this moment.
             thread = threading.Thread(target=change)
             thread.start()
             try:
@@ -305,8 +306,8 @@ def follow_changes() -> dict[str, Any]:
     return {"rates": rates, "ratios": ratios, "changes": CHANGES, "points": jobs["auto"].points}
 
 
-# Two jobs together. The second one begins `SECOND_AFTER` seconds later, and the goodput of both is compared over the
-# last `SHARED_SECONDS`.
+# Two jobs run together. The second one begins `SECOND_AFTER` seconds later, and the goodput of both is compared over
+# the last `SHARED_SECONDS`.
 SECOND_AFTER, BOTH_SECONDS, SHARED_SECONDS = 5.0, 40.0, 20.0
 
 
@@ -339,13 +340,13 @@ def _both(runner: Runner, url: str) -> list[float]:
         job = run_job(runner, url, "auto", BOTH_SECONDS - later)
         return job.rate(SHARED_SECONDS - later, BOTH_SECONDS - later)
 
-    # An error in one of them ends the bench with its message.
+    # An error in one of the jobs ends the bench with its message.
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(rate, range(2)))
 
 
 class Results:
-    """The measurements so far.
+    """The measurements made so far.
 
     A repeated measurement replaces the earlier one.
     """
@@ -392,7 +393,7 @@ def measure(wanted: str, results: Results) -> None:
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="measure again what has it in its name")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only the cases whose names contain TEXT")
     parser.add_argument("--serve-crowded", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve_crowded:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from own_bench.machine import ROOT
 
 mpl.use("svg")
-# Keeps text as text, and makes the files reproducible.
+# Keep text as text, and make the files reproducible.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 DOCS = ROOT / "docs"
@@ -22,7 +22,7 @@ COLUMNS = 3
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Draws the plots and fills in the tables of the page, with the measurements so far."""
+    """Draws the plots and fills in the tables of the page, using the measurements made so far."""
     tables = {}
     if found["cases"]:
         cases = list(found["cases"].values())

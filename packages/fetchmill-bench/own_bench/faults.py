@@ -1,10 +1,10 @@
-"""`make bench-faults`: the cost of occasional server faults, compared with the same server without faults.
+"""`make bench-faults`: measures the cost of occasional server faults, compared with the same server without faults.
 
 In one kind of round, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % of the objects are
 answered with 503, 0.3 % are reset and 0.2 % are truncated, but only on the first request. Jobs use `null`, 64 requests
 in flight, and one core for each side. Rounds alternate, and every object must be fetched. The bench prints medians. A
-job must last about fifteen seconds, because a target with a 503 waits for up to a second, and a job near its end has no
-other work meanwhile.
+job must last about fifteen seconds, because a target with a 503 waits for up to a second. During such a wait, a job
+near its end has no other work.
 """
 
 import argparse
@@ -39,7 +39,7 @@ BARS = {"0.05 % too long": 0.60, "0.4 % 503, 0.3 % reset, 0.2 % cut": 0.75}
 
 @dataclass(frozen=True)
 class Run:
-    """One job: objects/s, and CPU time of client and server in microseconds per object."""
+    """The figures of one job: objects/s, and CPU time of client and server in microseconds per object."""
 
     rate: float
     client: float
@@ -59,14 +59,14 @@ def faulty_server(kind: str, count: int, core: int | None) -> Iterator[tuple[int
     command = (sys.executable, "-m", "own_bench.faults", "--count", str(count), "--serve", kind)
     process = Process(command, core, stdin=PIPE, stdout=PIPE)
     try:
-        yield process.pid, process.popen.stdout.readline().strip()  # type: ignore[union-attr] # it was asked for
+        yield process.pid, process.popen.stdout.readline().strip()  # type: ignore[union-attr] # stdout is a pipe
     finally:
         os.kill(process.pid, signal.SIGTERM)
         process.popen.wait()
 
 
 def run(kind: str, count: int, cores: Cores) -> Run:
-    """Runs a job with its own server, because each fault occurs only once."""
+    """Runs a job with its own server, because every fault occurs only once per server."""
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-faults-") as folder,
         faulty_server(kind, count, cores.server) as (server, url),
@@ -84,10 +84,10 @@ def run(kind: str, count: int, cores: Cores) -> Run:
 
 
 def main() -> int:
-    """Runs the rounds and prints a line for each kind. Returns 1 if a kind misses its bar."""
+    """Runs the rounds and prints a line for each kind. Returns 1 if a kind is slower than allowed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=2_400_000, help="objects of a job (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=2_400_000, help="objects per job (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default: %(default)s)")
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

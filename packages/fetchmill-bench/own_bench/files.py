@@ -1,4 +1,4 @@
-"""`files` compared with a bare loop: the cost of storing in addition to fetching, on a fresh file system."""
+"""Compares `files` with a bare loop, to measure the cost of storing on top of fetching, on a fresh file system."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from own_bench.mount import fresh_ext4
 from own_bench.processes import Process, fetchmill_server, measure
 from own_bench.settings import SIZE, Settings
 
-# When the bench itself is tested, it uses the loop from the tests' build, so the figures are meaningless.
+# Tests of the bench itself use the loop from the tests' build, so their figures are meaningless.
 LOOP = ROOT / "target" / os.environ.get("FETCHMILL_PROFILE", "release") / "examples" / "bare_files"
 LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0
@@ -27,14 +27,14 @@ STORING = 4
 def files(settings: Settings) -> dict[str, Any]:
     """Measures `files`.
 
-    Bars: CPU time per object as a ratio to the sum of null's and 1.2 times the loop's, and the rate as a ratio to
-    that of a loop that syncs.
+    The bars are the CPU time per object, divided by null's plus 1.2 times the loop's, and the rate, divided by that of
+    a loop that syncs.
     """
     if not LOOP.exists():
         raise SystemExit("build the loop first with cargo build --release -p fetchmill-engine --example bare_files")
     server_arguments = settings.synthetic(settings.files)
     with _file_system(settings) as folder, fetchmill_server(settings.cores.server, *server_arguments) as (server, url):
-        # Each run has its own folder, so nothing is deleted in between. The first round is the warm-up.
+        # Each run has its own folder, so that nothing is deleted in between. The first round is a warm-up.
         rounds = [_round(settings, server, url, folder / str(number)) for number in range(settings.rounds + 1)][1:]
     return {
         "objects": settings.files,
@@ -66,7 +66,7 @@ def _rate_bar(rounds: list[dict[str, Measured]]) -> Bar:
 
 
 def _round(settings: Settings, server: Process, url: str, folder: Path) -> dict[str, Measured]:
-    """Runs each client once, one after the other."""
+    """Runs each client once, in turn."""
     core, connections = settings.cores.client, settings.connections
 
     def stored(name: str, *options: str) -> Measured:

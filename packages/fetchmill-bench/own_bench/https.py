@@ -1,4 +1,4 @@
-"""https compared with h2load: HTTP/1.1 and HTTP/2 over TLS 1.3, with nginx on the other core."""
+"""Compares https with h2load: HTTP/1.1 and HTTP/2 over TLS 1.3, with nginx on the other core."""
 
 import contextlib
 import re
@@ -16,8 +16,8 @@ from own_bench.measured import Measured, median_ratio, summary
 from own_bench.processes import Process, cpu_seconds, listens, measure
 from own_bench.settings import SIZE, Settings
 
-# All clients use the same cipher. Every path gets the same reply from memory, without files and logs, and connections
-# never end.
+# All clients use the same cipher. Every path gets the same reply from memory, without files or logs, and connections
+# stay open.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -66,7 +66,7 @@ def versions(connections: int) -> tuple[Version, ...]:
 
 
 def https(settings: Settings) -> dict[str, Any]:
-    """Measures both clients and the ratios of their figures, without bars."""
+    """Measures both clients and the ratios of their figures, without limits for the ratios."""
     prefix = settings.folder / "nginx-https"
     with nginx(prefix, settings.cores.server) as (server, url):
         found = [_compare(settings, version, server, url, prefix) for version in versions(settings.connections)]
@@ -74,7 +74,7 @@ def https(settings: Settings) -> dict[str, Any]:
 
 
 def _compare(settings: Settings, version: Version, server: Process, url: str, prefix: Path) -> dict[str, Any]:
-    """Runs rounds of h2load and fetchmill, after one of h2load that determines the number of objects per run."""
+    """Runs rounds of h2load and fetchmill. A first run of h2load determines the number of objects per run."""
     core = settings.cores.client
     count = settings.count(run_h2load(server, f"{url}/get/{NAME}", version.h2load, WARM_UP_REQUESTS, core).rate)
     urls = settings.folder / "urls.txt"
@@ -129,7 +129,7 @@ def nginx(prefix: Path, core: int | None) -> Iterator[tuple[Process, str]]:
     """Starts nginx with a single process, and with its own certificate, signed by `AUTHORITY`."""
     port = free_port()
     prefix.mkdir()
-    # Use a separate process, because this process's memory would count towards its children's peak.
+    # Use a separate process, because the memory of this process would count towards the peak of its children.
     measure((sys.executable, "-m", "trustme", "--quiet", "-i", "localhost", "-d", prefix), None)
     configuration = prefix / "nginx.conf"
     configuration.write_text(CONFIGURATION.format(prefix=prefix, port=port, body="x" * SIZE))

@@ -1,4 +1,4 @@
-"""`make bench-hung`: the cost of hung requests, compared with the same server without them.
+"""`make bench-hung`: measures the cost of hung requests, compared with the same server without them.
 
 In one kind of round, the last byte of some replies is missing. In the other, some requests get no reply. Each object
 hangs at most once. Jobs use `null`, with 64 requests in flight and with `auto`, and client and server share all
@@ -28,7 +28,7 @@ BARS = {0.0005: (0.8, 1.05), 0.005: (0.6, 1.10), 0.01: (0.5, 1.15)}
 
 @dataclass(frozen=True)
 class Run:
-    """One job: objects/s, requests per object, and CPU time of client and server in microseconds per object."""
+    """The figures of one job: objects/s, requests per object, and CPU time of client and server in us per object."""
 
     rate: float
     requests: float
@@ -37,7 +37,7 @@ class Run:
 
 
 def run(count: int, limit: str, faults: Sequence[str] = ()) -> Run:
-    """Runs a job with its own server, because each object hangs only once."""
+    """Runs a job with its own server, because each object hangs only once per server."""
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-hung-") as folder,
         fetchmill_server(None, "--synthetic", str(count), *faults) as (server, url),
@@ -53,10 +53,10 @@ def run(count: int, limit: str, faults: Sequence[str] = ()) -> Run:
 
 
 def main() -> int:
-    """Runs the rounds and prints a line for each case. Returns 1 if a case misses its bar."""
+    """Runs the rounds and prints a line for each case. Returns 1 if a case is outside its limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
-    parser.add_argument("--divide", type=int, default=1, help="divide the numbers of objects by this")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: %(default)s)")
+    parser.add_argument("--divide", type=int, default=1, help="divide the numbers of objects by this factor")
     arguments = parser.parse_args()
     misses = False
     print("| hung | kind | in flight | rate | requests | client us | server us |\n|---|---|---|---|---|---|---|")

@@ -1,9 +1,9 @@
-"""`make bench-images`: writes captioned images from a list to webdataset shards, compared with img2dataset.
+"""`make bench-images`: compares how fetchmill and img2dataset write captioned images to webdataset shards.
 
-img2dataset is installed into build/. It and `fetchmill get` run with the settings in its README, once with resizing
-and once without decoding. Both resize to JPEG of quality 95 with a longer side of 256 pixels. Some of the images are
-missing, some requests get errors, and some get pages instead of images. Each client runs in its own network namespace,
-with nginx on one of the namespace's addresses.
+img2dataset is installed into build/. Both programs run with the settings in img2dataset's README, once with resizing
+and once without decoding. Both resize to JPEG of quality 95, with a longer side of 256 pixels. Some of the images are
+missing, and some requests get errors or pages instead of images. Each client runs in its own network namespace, with
+nginx on one of the namespace's addresses.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from network import Network, network
 
 IMG2DATASET = "img2dataset==1.47.0"
 HOST, ADDRESS = "images.example.com", "198.51.100.20"
-# In each hundred images: missing images, replies with status 500, and pages in place of images.
+# Numbers per hundred images: missing images, replies with status 500, and pages instead of images.
 MISSING, BROKEN, PAGES = range(1), range(1, 2), range(2, 3)
 DISTINCT = 200
 # Exit code of `fetchmill get` if targets failed.
@@ -79,7 +79,9 @@ def main() -> int:
     """Runs all clients, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-images", help="on the real disk")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "bench-images", help="working folder, on a real disk"
+    )
     arguments = parser.parse_args()
     folder: Path = arguments.folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -88,7 +90,9 @@ def main() -> int:
     python = _install(ROOT / "build" / "img2dataset")
     subprocess.run([python, "-c", MAKE_IMAGES, folder / "served", str(DISTINCT)], check=True)
     listed = _write_list(python, folder, arguments.count)
-    print("| | seconds | images/s | CPU ms an image | nginx's | peak MiB | samples | what it says of the others |")
+    print(
+        "| | seconds | images/s | CPU ms per image | nginx's | peak MiB | samples | what it reports about the others |"
+    )
     print("|---|--:|--:|--:|--:|--:|--:|---|")
     try:
         with network(folder / "network", {HOST: ADDRESS}) as inside:
@@ -123,7 +127,7 @@ def _url(number: int) -> str:
 
 
 def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
-    """Returns the commands to compare. img2dataset gets one process per processor."""
+    """Returns the commands to compare. img2dataset uses one process per processor."""
     get = [*FETCHMILL, "get", listed, out, "--format", "tar", "--allow-private", "--json"]
     get += ["--names", "{index}.{ext}", "--keep-columns", "caption", "--sidecar", "txt=caption", "--sidecar", "json"]
     readme: list[object] = [python.with_name("img2dataset"), f"--url_list={listed}", "--input_format=parquet"]
@@ -174,7 +178,7 @@ def _measured(command: list[str]) -> Usage:
 
 
 def _stored(out: Path) -> tuple[int, str]:
-    """Returns the number of samples with image, caption and facts, and the reports about failed images."""
+    """Returns the number of samples that have image, caption and metadata, and the reports about failed images."""
     parts: dict[str, set[str]] = {}
     for path in out.glob("*.tar"):
         with tarfile.open(path) as shard:

@@ -1,4 +1,4 @@
-"""`null` compared with wrk: the cost per object if nothing is stored, with one or several numbers in flight."""
+"""Compares `null` with wrk: the cost per object if nothing is stored, for one or more numbers of requests in flight."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ START_UPS = 5
 
 
 def null(settings: Settings) -> dict[str, Any]:
-    """Measures CPU time per object and requests/s, with bars for their ratios to wrk's."""
+    """Measures CPU time per object and requests/s, with limits for their ratios to wrk's."""
     runs = _alternate(settings, settings.connections)
     start_up = [measure((*FETCHMILL, "--version"), settings.cores.client).cpu for _ in range(START_UPS)]
     return {
@@ -26,7 +26,7 @@ def null(settings: Settings) -> dict[str, Any]:
 
 
 def in_flight(settings: Settings) -> dict[str, Any]:
-    """Measures several numbers of requests in flight, without bars."""
+    """Measures several numbers of requests in flight, without limits for the ratios."""
     levels = [_alternate(settings, connections) for connections in settings.levels]
     for level in levels:
         level["bars"] = [bar.to_dict() for bar in _bars(level["rounds"])]
@@ -50,7 +50,7 @@ def _bars(rounds: list[tuple[Measured, Measured]]) -> list[Bar]:
 
 
 def _alternate(settings: Settings, connections: int) -> dict[str, Any]:
-    """Runs rounds of wrk and fetchmill. Before that, a warm-up of wrk determines the number of objects per run."""
+    """Runs rounds of wrk and fetchmill. A warm-up run of wrk determines the number of objects per run."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=connections, seconds=1, core=client)

@@ -1,4 +1,4 @@
-"""A server whose replies have long heads, for memory tests: `long_heads.py COUNT HEAD_BYTES`. It prints its port.
+"""A server that sends long heads, for memory tests: `long_heads.py COUNT HEAD_BYTES`. It prints its port.
 
 Like `fetchmill serve`, it lists COUNT names. Each head consists of eight fields.
 """
@@ -27,7 +27,7 @@ class LongHeads(asyncio.Protocol):
         self.received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Stores the transport for replies."""
+        """Stores the transport, which is needed for replies."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -52,7 +52,7 @@ class LongHeads(asyncio.Protocol):
 
 
 async def serve(count: int, head_bytes: int) -> None:
-    """Serves until it is ended."""
+    """Serves until the process is ended."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: LongHeads(count, head_bytes), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)

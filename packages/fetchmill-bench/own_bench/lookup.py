@@ -1,8 +1,8 @@
 """Measures the time to find one name among millions: `make lookup`.
 
-It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take some minutes and, as tar, 10 GB)
-and drops them from the page cache. Then, in fresh processes, it measures the time from `fetchmill.open` to the bytes of
-a random name, and the time of `fetchmill cat` compared with `fetchmill --version`.
+It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take several minutes and, as tar, 10 GB)
+and drops the pack from the page cache. In fresh processes, it then measures the time from `fetchmill.open` to the bytes
+of a random name, and the time of `fetchmill cat` compared with that of `fetchmill --version`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ print(time.perf_counter() - start)
 
 
 def make(dest: Path, format: str, count: int) -> None:
-    """Fetches the objects, unless they exist. If interrupted, the same command resumes."""
+    """Fetches the objects, unless they exist. If it was interrupted, the same command resumes it."""
     with serve(synthetic=count, size=SIZE, page_size=10_000) as origin:
         if not (dest / ".fetchmill" / "job.sqlite").exists():
             print(f"fetching {count:,} objects into {dest}")
@@ -59,12 +59,12 @@ def run(*command: str) -> tuple[float, str]:
 def show(what: str, seconds: list[float]) -> None:
     """Formats times in milliseconds."""
     middle, most = statistics.median(seconds) * 1e3, max(seconds) * 1e3
-    print(f"{what:<52} median {middle:6.1f} ms, at most {most:6.1f} ms")
+    print(f"{what:<52} median {middle:6.1f} ms, maximum {most:6.1f} ms")
 
 
 def measure(dest: Path, count: int) -> None:
     """Prints the figures of a destination."""
-    names = [f"file-{random.randrange(count):012}" for _ in range(ROUNDS)]  # noqa: S311 - any will do
+    names = [f"file-{random.randrange(count):012}" for _ in range(ROUNDS)]  # noqa: S311 - any random names will do
     inside, whole, warm, version = [], [], [], []
     for name in names:
         drop(dest)
@@ -82,11 +82,13 @@ def measure(dest: Path, count: int) -> None:
 
 
 def main() -> None:
-    """Reads the options."""
+    """Reads the options and runs the measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=float, default=1e7, help="objects (default: %(default)g)")
+    parser.add_argument("--count", type=float, default=1e7, help="number of objects (default: %(default)g)")
     parser.add_argument("--formats", nargs="+", default=["parquet", "tar"], help="formats (default: parquet tar)")
-    parser.add_argument("--folder", type=Path, default=Path("build"), help="where the objects are kept")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("build"), help="folder that keeps the objects (default: build)"
+    )
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for format in options.formats:

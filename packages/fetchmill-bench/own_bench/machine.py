@@ -1,4 +1,4 @@
-"""The conditions of a measurement: machine, versions and commit, but neither the host name nor paths."""
+"""The conditions of a measurement: machine, versions and commit, but no host name or paths."""
 
 import contextlib
 import platform
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def facts() -> dict[str, Any]:
-    """Returns facts about the machine."""
+    """Returns a description of the machine."""
     return {
         "processor": _first(r"model name\s*: (.*)", Path("/proc/cpuinfo")),
         "processors": len(re.findall(r"^processor\s*:", Path("/proc/cpuinfo").read_text(), re.MULTILINE)),
@@ -40,7 +40,7 @@ def program(name: str) -> str:
     """Returns the path of a program that `make servers` installs."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not found:
-        raise SystemExit(f"{name} is missing: make servers")
+        raise SystemExit(f"{name} is missing; install it with make servers")
     return found
 
 
@@ -50,7 +50,7 @@ def free_port() -> int:
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
-    raise SystemExit("none of a hundred ports of the loopback is free")
+    raise SystemExit("none of a hundred loopback ports is free")
 
 
 def _said(name: str, *arguments: str) -> str:

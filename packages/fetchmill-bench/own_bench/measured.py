@@ -1,4 +1,4 @@
-"""One run of a client, and the summary of several."""
+"""One run of a client, and the summary of several runs."""
 
 import statistics
 from collections.abc import Callable, Iterable
@@ -15,10 +15,10 @@ class Measured:
     Args:
         client: name of the client.
         objects: number of received replies, or of created files.
-        seconds: duration as reported by the client, without its start.
-        wall: time from its start to its end.
-        user: user CPU seconds of the whole client; for a streaming client in Python, only those of its loop.
-        system: system CPU seconds, likewise.
+        seconds: duration as reported by the client, without its start-up.
+        wall: time from the start of the client to its end.
+        user: user CPU seconds of the whole client, but for a streaming client in Python, only those of its loop.
+        system: system CPU seconds, counted in the same way.
         server: CPU seconds of the server during the run.
         peak_mib: peak resident memory of the client.
     """
@@ -104,5 +104,5 @@ class Bar:
 
 
 def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
-    """Returns the median of the rounds' ratios. Both sides of a ratio were measured in direct succession."""
+    """Returns the median of the rounds' ratios. Both sides of a ratio were measured one right after the other."""
     return statistics.median(above / below for above, below in pairs)

@@ -29,7 +29,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def main() -> int:
-    """Runs the jobs one after the other. Returns the exit code."""
+    """Runs the jobs one at a time. Returns the exit code."""
     format_name = sys.argv[1] if len(sys.argv) > 1 else "null"
     peaks = [_peak(count, format_name) for count in COUNTS]
     growth = peaks[1] - peaks[0]
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _peak(count: int, format_name: str) -> float:
-    """Measures one run. Because the server is in this process, only the client is measured."""
+    """Measures one run. The server runs in this process, so only the client is measured."""
     with tempfile.TemporaryDirectory() as folder, Server(ServeOptions(synthetic=count)) as server:
         dest = Path(folder, "out")
         started = time.monotonic()
@@ -51,7 +51,7 @@ def _peak(count: int, format_name: str) -> float:
         seconds = time.monotonic() - started
         found = status(dest)
         if client.returncode or found.fetched != count or not found.balanced:
-            sys.exit(f"the client ended with {client.returncode}: {found}")
+            sys.exit(f"the client ended with exit code {client.returncode}: {found}")
         peak = int(client.stdout) / 1024
         print(f"{count:,} objects to {format_name}: {seconds:.1f} s, peak {peak:.1f} MiB", flush=True)
         return peak

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import fetchmill
 
-# Number of last items before a kill, including a job's last page. They may be yielded again, so they are not measured.
+# Number of items just before a kill, including a job's last page. They may be yielded again, so they are not measured.
 UNSAVED = 10_000
 # Number of first items that are parsed again to find repeated ones: LIST_REMEMBERED_LINES (limits/lists.rs) and a page.
 PARSED = 270_000
@@ -26,7 +26,7 @@ Found = dict[str, float]
 
 
 def urls(base: str, objects: int, count: int | None = None) -> Iterator[str]:
-    """Yields the URLs of synthetic objects, again and again. Without a count, it is endless."""
+    """Yields the URLs of synthetic objects over and over, endlessly if no count is given."""
     numbers = itertools.count() if count is None else range(count)
     return (f"{base}/get/file-{number % objects:012d}" for number in numbers)
 
@@ -128,7 +128,7 @@ def stream_resumed(base: str, folder: str, count: int, _seconds: float) -> Found
 
 
 class _Watch:
-    """Measures the CPU time of the thread that takes items, up to the last item that was certainly finished."""
+    """Measures the CPU time of the thread that takes the items, up to the last item that was certainly finished."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -142,7 +142,7 @@ class _Watch:
         yield from items
 
     def found(self, base: str, count: int) -> Found:
-        """Returns the microseconds per item, and those for the generator alone."""
+        """Returns the microseconds per item, and those of the generator alone."""
         alone = _Watch()
         for _url in alone.over(urls(base, count, count), count):
             pass

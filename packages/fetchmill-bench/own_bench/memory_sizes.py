@@ -3,9 +3,9 @@
 Usage: python -m own_bench.memory_sizes [--formats A,B] [--sizes N,N] [--limits N,N] [--threads N,N] [--engines A,B]
 [--bytes N] [--stall S]
 
-Each run fetches about N bytes (default: 300 MB). `mix` has objects of all sizes in turn. `sorted` has the small ones
-first, so a thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of
-60 KB. With `--stall`, each of the first syncs takes S seconds. The bench prints a table for
+Each run fetches about N bytes (default: 300 MB). `mix` contains objects of all sizes in turn. `sorted` lists the small
+ones first, so a thousand requests may be in flight when the large ones begin. `heads` consists of 56-byte objects with
+heads of 60 KB. With `--stall`, each of the first syncs takes S seconds. The bench prints a table for
 docs/reference/performance.md: the peak anonymous memory of the largest process in MiB, and MB/s. Only `native` writes
 WARC. The exit code is nonzero if a run is not below 256 MiB.
 """
@@ -37,7 +37,7 @@ HEAD_BYTES = 60_000
 
 
 def main() -> int:
-    """Runs the jobs one after the other. Returns the exit code."""
+    """Runs the jobs one at a time. Returns the exit code."""
     chosen = _arguments()
     print("| engine | threads | in flight | bytes | " + " | ".join(chosen.formats) + " |")
     print("|---|---:|---:|---:|" + "---:|" * len(chosen.formats))
@@ -75,7 +75,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, format_name: str) -> tuple[float, float]:
-    """Measures one run. Because the server is in another process, only the client is measured."""
+    """Measures one run. The server runs in another process, so only the client is measured."""
     engine, threads, limit = how
     with tempfile.TemporaryDirectory() as folder, _server(Path(folder, "content"), size, chosen.bytes) as served:
         url, count, total = served
@@ -88,7 +88,7 @@ def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, f
         seconds = time.monotonic() - started
         found = status(dest)
         if ended or found.fetched != count or not found.balanced:
-            sys.exit(f"the client ended with {ended}: {found}")
+            sys.exit(f"the client ended with exit code {ended}: {found}")
         return peak, total / seconds / 1e6
 
 

@@ -1,10 +1,11 @@
-"""`make bench-sync`: `fetchmill sync` compared with `wget -N -m`, `rclone sync` and `s5cmd sync`, on the same trees.
+"""`make bench-sync`: compares `fetchmill sync` with `wget -N -m`, `rclone sync` and `s5cmd sync` on the same trees.
 
 nginx serves a tree of small files in folders, with HTML listings on one port and JSON listings on another. versitygw
-serves the same tree. Each client mirrors it into its own folder. Then 500 of 20,000 files change (50 of them keep
-their size), 300 are new, 200 are gone and 50 are renamed. Each client updates its mirror, and then does so again
+serves the same tree. Each client mirrors it into its own folder. Then 500 of 20,000 files are changed (50 of them keep
+their size), 300 are added, 200 are removed and 50 are renamed. Each client updates its mirror, and then runs once more
 with nothing to do. For each client, the bench prints requests, seconds, CPU time, peak memory, and the differences
-between mirror and tree: files that are missing, have different bytes or a different time, or should not exist.
+between mirror and tree: files that are missing, that have different bytes or a different time, or that should not
+exist.
 """
 
 import argparse
@@ -61,7 +62,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Pass:
-    """The resources that a client used in one pass, and the state of its mirror afterwards."""
+    """The resources that a client used in one pass, and the state of the mirror afterwards."""
 
     requests: int
     seconds: float
@@ -74,7 +75,7 @@ class Pass:
 
 
 def main() -> int:
-    """Runs all clients and prints a table for each pass. Returns 1 if one of fetchmill's mirrors differs."""
+    """Runs all clients and prints a table for each pass. Returns 1 if a mirror made by fetchmill is wrong."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     os.environ.update(ENVIRONMENT)
@@ -84,7 +85,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     cores = Cores.pick()
-    chance = random.Random(arguments.seed)  # noqa: S311 - files to compare
+    chance = random.Random(arguments.seed)  # noqa: S311 - not for cryptography
     try:
         with _servers(folder, cores.server) as (tree, all_clients):
             clients = [client for client in all_clients if arguments.only in client.name]
@@ -101,16 +102,18 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000, help="files of the tree (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the tree and its changes (default: %(default)s)")
-    parser.add_argument("--only", default="", help="clients whose name has this in it")
-    parser.add_argument("--folder", type=Path, default=machine.ROOT / "build" / "mirrors", help="on the real disk")
+    parser.add_argument("--count", type=int, default=20_000, help="number of files in the tree (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed for the tree and its changes (default: %(default)s)")
+    parser.add_argument("--only", default="", help="run only clients whose names contain this text")
+    parser.add_argument(
+        "--folder", type=Path, default=machine.ROOT / "build" / "mirrors", help="working folder, on a real disk"
+    )
     return parser.parse_args()
 
 
 @contextlib.contextmanager
 def _servers(folder: Path, core: int | None) -> Iterator[tuple[Path, list[Client]]]:
-    """Starts nginx and versitygw with one tree. Returns the clients."""
+    """Starts nginx and versitygw, which serve the same tree. Returns the clients."""
     store = folder / "store"
     store.mkdir()
     prefix = folder / "nginx"
@@ -173,7 +176,7 @@ def _write(path: Path, chance: random.Random, size: int | None = None, *, age: i
     path.parent.mkdir(exist_ok=True)
     body = chance.randbytes(size or chance.randint(*BYTES))
     path.write_bytes(body)
-    # The form in which versitygw stores it for an object that it has received.
+    # The form in which versitygw stores the time of an object that it has received.
     os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
     if age is not None:
         os.utime(path, (age, age))
@@ -241,7 +244,7 @@ def _measure(client: Client, tree: Path, dest: Path, core: int | None) -> Pass:
 
 
 def _lines(log: Path) -> int:
-    """Returns the number of requests so far. Each one has a line in the log."""
+    """Returns the number of requests so far, each of which is a line in the log."""
     if not log.exists():
         return 0
     with log.open("rb") as lines:

@@ -1,4 +1,4 @@
-"""A fresh file system: ext4 in an image on the real disk, so that all runs have the same conditions."""
+"""Mounts a fresh file system, ext4 in an image on the real disk, so that all runs have the same conditions."""
 
 import contextlib
 import os
@@ -17,9 +17,11 @@ SPARE_INODES = 10_000
 
 @contextlib.contextmanager
 def fresh_ext4(folder: Path, files: int) -> Iterator[Path]:
-    """Mounts a file system with room for this many small files. Unmounts and removes it at the end."""
+    """Mounts a file system with room for this many small files. At the end, unmounts and removes the file system."""
     if os.geteuid() != 0:
-        sys.exit("mounting a fresh file system needs root; --no-mount measures in a folder, which is less conclusive")
+        sys.exit(
+            "mounting a fresh file system requires root; --no-mount measures in a folder, which is less conclusive"
+        )
     image, point = folder / "ext4.image", folder / "ext4"
     point.mkdir(parents=True, exist_ok=True)
     try:

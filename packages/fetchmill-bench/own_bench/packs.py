@@ -1,4 +1,4 @@
-"""Packs compared with wrk: the cost of storing in shards in addition to fetching, and bytes on disk per object."""
+"""Compares packs with wrk: the cost of storing in shards on top of fetching, and the bytes on disk per object."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ BLOCK_BYTES = 512
 
 
 def packs(settings: Settings) -> dict[str, Any]:
-    """Measures CPU time per object and requests/s with a journal. The bars are for their ratios to wrk's."""
+    """Measures CPU time per object and requests/s with a journal, with limits for their ratios to wrk's."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -42,7 +42,7 @@ def packs(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[str, float]]) -> dict[str, Measured]:
-    """Runs each client once, one after the other. Stored objects are removed afterwards."""
+    """Runs each client once, in turn. Stored objects are removed afterwards."""
     core, connections = settings.cores.client, settings.connections
     target = f"{url}/get/{NAME}"
     found = {
@@ -51,7 +51,7 @@ def _round(settings: Settings, server: Process, url: str, sizes: dict[str, dict[
     }
     for name in FORMATS:
         dest = settings.folder / name
-        # An index is not part of a shard, and no other format has one.
+        # Indexes are not part of shards, and no other format has them.
         own = ("--no-cdxj",) if name == "warc" else ()
         found[name] = run_get(server, url, dest, "--format", name, *own, name=name, connections=connections, core=core)
         sizes[name] = disk_bytes(dest, found[name].objects)

@@ -1,4 +1,4 @@
-"""Verifies that Parquet shards contain each object of `fetchmill serve --synthetic` once, with its bytes.
+"""Verifies that Parquet shards contain each object of `fetchmill serve --synthetic` exactly once, with the right bytes.
 
 The shards are read with pyarrow and checked with numpy, without fetchmill's code. Names and bodies are generated again
 as described in crates/fetchmill-server/src/synthetic.rs.
@@ -17,13 +17,13 @@ PREFIX, DIGITS = b"file-", 12
 NAME_LENGTH = len(PREFIX) + DIGITS
 HEX_DIGITS = 48
 FIXED = b" are random; the rest is the same\n"
-# The name and its newline, and one line.
+# Length of a body: the name with its newline, and one more line.
 SIZE = NAME_LENGTH + 1 + HEX_DIGITS + len(FIXED)
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
 # The two hexadecimal digits of each byte.
 HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-# Number of rows in a batch, small enough for the processor's cache.
+# Number of rows in a batch. A batch fits into the processor's cache.
 BATCH_ROWS = 1 << 14
 DIGIT_MAX = 9
 
@@ -32,9 +32,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
-    """Counts rows, rows with matching name and body, and different names out of `count` possible ones.
+    """Counts the rows, the rows with matching name and body, and the different names among the `count` possible ones.
 
-    All three counts are `count` if each object occurs once and is correct. This uses one byte of memory per object.
+    All three results are `count` if each object occurs once and is correct. Memory use is one byte per object.
 
     Raises:
         ValueError: a name or a body is null, or has an unexpected length.
@@ -82,13 +82,13 @@ def _flags(memory: SharedMemory, count: int) -> Bytes:
 
 
 def _fixed(column: pa.Array, length: int) -> Bytes:
-    """Returns values of equal length as rows of bytes. If one has another length, the check fails."""
+    """Returns values of equal length as rows of bytes. If any value has a different length, the check fails."""
     offsets_of = np.int64 if "large" in str(column.type) else np.int32
     _, offsets, data = column.buffers()
     offsets = np.frombuffer(offsets, offsets_of)[column.offset : column.offset + len(column) + 1]
     if column.null_count or np.any(np.diff(offsets) != length):
         # If a process of a pool ends with SystemExit, the pool waits for it forever.
-        raise ValueError(f"a value is null or has not {length} bytes")
+        raise ValueError(f"a value is null or does not have {length} bytes")
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].reshape(-1, length)
 
 
@@ -107,7 +107,7 @@ def check_batch(names: Bytes, bodies: Bytes) -> tuple[Words, np.ndarray[Any, np.
 
 
 def _random_digits(names: Bytes) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """Returns the 48 hexadecimal digits of the first line of each name, two per element."""
+    """Returns the 48 hexadecimal digits in the body that belongs to each name, two per element."""
     padded = np.zeros((len(names), 24), np.uint8)
     padded[:, :NAME_LENGTH] = names
     seed = np.full(len(names), _mix(np.array([NAME_LENGTH * GOLDEN & WORD], np.uint64))[0])

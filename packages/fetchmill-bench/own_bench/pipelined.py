@@ -1,6 +1,6 @@
-"""`--pipeline 32` compared with wrk, which sends one request at a time, and with h2load, which sends 32 together.
+"""Compares `--pipeline 32` with wrk, which sends one request at a time, and with h2load, which sends 32 together.
 
-nginx answers pipelined requests one by one. With nginx, the job is therefore compared with one without `--pipeline`.
+nginx answers pipelined requests one by one. With nginx, the job is therefore compared with a job without `--pipeline`.
 """
 
 import shutil
@@ -22,7 +22,7 @@ FORMATS = ("null", "parquet")
 H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
 # Minimum rate, as a multiple of wrk's rate with one request at a time.
 RATE_AT_LEAST = 1.8
-# Number of folders with nginx's files. nginx opens each file again, because it may not keep all of them open.
+# Number of folders with nginx's files. nginx cannot keep all of the files open, so it opens each one again.
 FOLDERS = 20
 NGINX = "autoindex on;"
 NGINX_CLIENTS = {"nginx": (), "nginx, 32 at once": ("--pipeline", str(AT_ONCE))}
@@ -30,7 +30,7 @@ CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
 
 
 def pipelined(settings: Settings) -> dict[str, Any]:
-    """Measures objects/s as a ratio to wrk's, and CPU time per object. Both have bars."""
+    """Measures objects/s as a ratio to wrk's, and CPU time per object, with limits for both."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
@@ -59,7 +59,7 @@ def pipelined(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str, count: int) -> dict[str, Measured]:
-    """Runs each client once, one after the other. Stored objects are removed afterwards."""
+    """Runs each client once, in turn. Stored objects are removed afterwards."""
     core, target = settings.cores.client, f"{url}/get/{NAME}"
     found = {
         "wrk": run_wrk(server, target, connections=settings.connections, seconds=settings.seconds, core=core),
@@ -82,7 +82,7 @@ def _write_files(root: Path, each: int) -> None:
 
 
 def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
-    """Fetches all files from nginx, without and with `--pipeline`."""
+    """Fetches all files from nginx, first without and then with `--pipeline`."""
     found = {}
     for name, more in NGINX_CLIENTS.items():
         connections = CONNECTIONS if more else settings.connections

@@ -1,4 +1,4 @@
-"""Measured processes: pinned to a core, with CPU time and memory as reported by the kernel."""
+"""Runs processes pinned to a core, and measures their CPU time and memory as reported by the kernel."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ class Cores:
         """Picks the last usable core for the client, and the first one for the server."""
         allowed = sorted(os.sched_getaffinity(0))
         if len(allowed) == 1:
-            sys.exit("two processors are needed, one for the client and one for the server")
+            sys.exit("this needs two processors, one for the client and one for the server")
         return cls(client=allowed[-1], server=allowed[0])
 
 
@@ -52,7 +52,7 @@ class Usage:
 
 
 class Process:
-    """A child that dies with this process. When it ends, the resources that it used are known."""
+    """A child process that dies with this process. Once the child has ended, the resources that it used are known."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Process:
 
 
 def measure(command: Sequence[str | Path], core: int | None) -> Usage:
-    """Runs a command. It must succeed."""
+    """Runs a command, which must succeed."""
     process = Process(command, core, stdout=subprocess.PIPE)
     try:
         usage = process.wait()
@@ -114,7 +114,7 @@ def measure(command: Sequence[str | Path], core: int | None) -> Usage:
 
 def cpu_seconds(pid: int) -> float:
     """Returns the user and system seconds of all threads of a process so far."""
-    # The program's name is in brackets, and may contain spaces.
+    # The program's name is in parentheses, and may contain spaces.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system = after_name[11:13]
     return (int(user) + int(system)) / _TICK

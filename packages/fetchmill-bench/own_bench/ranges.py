@@ -1,4 +1,4 @@
-"""`--coalesce` compared with one request per part, for a million parts of one file on nginx.
+"""Compares `--coalesce` with one request per part, for a million parts of one file on nginx.
 
 Usage: python -m own_bench.ranges [--parts N] [--rounds N] [--folder FOLDER]
 """
@@ -22,11 +22,13 @@ OPTIONS: dict[str, tuple[str, ...]] = {"each by itself": (), "--coalesce 1k": ("
 
 
 def main() -> None:
-    """Measures, and prints the figures as JSON."""
+    """Runs the measurement and prints the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-ranges", help="on the real disk")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "bench-ranges", help="working folder, on a real disk"
+    )
     arguments = parser.parse_args()
     shutil.rmtree(arguments.folder, ignore_errors=True)
     arguments.folder.mkdir(parents=True)

@@ -1,9 +1,9 @@
-"""`make bench-ray`: one list of URLs, downloaded in one Ray cluster by fetchmill, Ray Data and Daft.
+"""`make bench-ray`: compares how fetchmill, Ray Data and Daft download a list of URLs in a Ray cluster.
 
-The cluster has a head and two nodes with one CPU each, in a network namespace with a server of synthetic objects of 100
-bytes. One in a hundred URLs is answered with a 404. With --reset-rate, connections for some names are always reset.
-Each client runs with its defaults, and writes the URLs and bodies as Parquet. Ray Data and Daft are installed into
-build/, because Daft needs an older pyarrow.
+The cluster consists of a head and two nodes with one CPU each. It runs in a network namespace, together with a server
+of synthetic objects of 100 bytes. One in a hundred URLs is answered with a 404. With --reset-rate, connections for some
+names are always reset. Each client runs with its defaults, and writes the URLs and bodies as Parquet. Ray Data and Daft
+are installed into build/, because Daft needs an older pyarrow.
 """
 
 import argparse
@@ -57,10 +57,10 @@ class Client:
     """A client to compare.
 
     Args:
-        name: its name in the table.
+        name: the name of the client in the table.
         command: the command, with placeholders for the list and the output.
         shards: pattern of the Parquet files below the output.
-        failures: returns the client's report about failed URLs, from its output.
+        failures: extracts the report about failed URLs from the client's output.
     """
 
     name: str
@@ -142,7 +142,7 @@ def causes_of(out: Path) -> str:
 
 
 def nulls_of(out: Path) -> str:
-    """Returns the number of rows without a body. The output does not contain their causes."""
+    """Returns the number of rows without a body. The output does not contain the causes."""
     return f"null body: {duckdb.read_parquet(f'{out}/*.parquet').filter('body IS NULL').count('*').fetchall()[0][0]:,}"
 
 
@@ -210,7 +210,7 @@ def cluster(inside: Network, python: Path, objects: tuple[int, float]) -> Iterat
 def measure(inside: Network, command: list[str], environment: dict[str, str]) -> tuple[Measured, str]:
     """Runs a command until it ends. Returns the resources that it used, and its output to standard error.
 
-    Because a cluster has processes that end early, CPU time is that of the machine minus that of the server. Memory is
+    Some processes of a cluster end early, so CPU time is that of the whole machine minus that of the server. Memory is
     the proportional set size of all processes in the namespace except the server, minus that of the idle cluster.
     """
     server = _server(inside)
@@ -259,7 +259,7 @@ def _busy_seconds() -> float:
 
 
 def _processes(inside: Network) -> Iterator[Path]:
-    """Yields the folders of all processes in the namespace."""
+    """Yields the /proc folders of all processes in the namespace."""
     own = Path(f"/proc/{inside.holder}/ns/net").readlink()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -12,12 +12,12 @@ GAP = 44
 FIGURE = 90
 OURS, THEIRS, TEXT = "#2f81f7", "#8c959f", "#6e7781"
 
-# A bar: its label, objects/s, and whether it is fetchmill's.
+# A bar: the label, objects/s, and whether the bar is fetchmill's.
 Bar = tuple[str, float, bool]
 
 
 def draw(groups: Iterable[tuple[str, list[Bar]]]) -> str:
-    """Returns the chart. Each group has a title and its own scale, which begins at 0."""
+    """Returns the chart. Each group has a title, and a scale of its own that begins at 0."""
     parts: list[str] = []
     y = 0
     for title, bars in groups:

@@ -1,7 +1,7 @@
 """Other clients that fetch ranges, written as their users would write them.
 
-Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each client stores its records in one file. A record is
-a line with file number, offset and length, followed by the bytes.
+Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each client stores its records in one file. A record
+consists of a line with file number, offset and length, and the bytes.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Row = tuple[str, int, int]
 
 
 def rows_of(listed: str) -> Iterator[Row]:
-    """Yields the rows of the list, a batch at a time."""
+    """Yields the rows of the list. Reads one batch at a time."""
     for batch in pq.ParquetFile(listed).iter_batches():
         yield from zip(*(batch.column(name).to_pylist() for name in ("url", "offset", "length")), strict=True)
 
@@ -36,7 +36,7 @@ def store(out: BinaryIO, url: str, offset: int, body: bytes) -> None:
 
 
 async def with_aiohttp(rows: Iterator[Row], out: BinaryIO, in_flight: int) -> None:
-    """Runs a fixed number of tasks that share a session and the list."""
+    """Runs a fixed number of tasks, which share a session and the list."""
     import aiohttp
 
     async def work(session: aiohttp.ClientSession) -> None:
@@ -52,7 +52,7 @@ async def with_aiohttp(rows: Iterator[Row], out: BinaryIO, in_flight: int) -> No
 
 
 async def with_obstore(rows: Iterator[Row], out: BinaryIO, in_flight: int, coalesce: int) -> None:
-    """Fetches all ranges of a file in one call. The number of files at a time depends on the requests in flight."""
+    """Fetches all ranges of a file in one call. The number of concurrent files depends on the requests in flight."""
     import obstore
     from obstore.store import HTTPStore
 

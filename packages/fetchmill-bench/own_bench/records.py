@@ -1,9 +1,9 @@
-"""`make bench-records`: records from large WARC files with a round trip of 50 ms, compared with aiohttp and obstore.
+"""`make bench-records`: compares how fetchmill, aiohttp and obstore read records from large WARC files.
 
-In half of the files, all records are wanted, one after the other. In the others, one record in every few is wanted. All
-clients get the same list in Parquet, and have the same number of requests in flight. nginx is on the other side of the
-tests' wide-area network (docs/internals/testing.md). Every stored record is verified: the checksum of its gzip member,
-its WARC digest, and that it is the right record.
+In half of the files, every record is wanted. In the others, only one in every few records is wanted. All clients get
+the same list in Parquet, and use the same number of requests in flight. nginx is at the far end of the tests' wide-area
+network (docs/internals/testing.md), with a round trip of 50 ms. Every stored record is verified: the checksum of its
+gzip member, its WARC digest, and that it is the right record.
 """
 
 import argparse
@@ -35,8 +35,8 @@ from wide_area import HOSTS, SITE, WideArea, wide_area
 
 ROUND_TRIP = 0.05
 BYTES_AT_MOST, REQUESTS_AT_MOST = 1.05, 0.1
-# Minimum and maximum size of a record's block in bytes, and of the gap between two wanted records in the second half,
-# in records.
+# Minimum and maximum of a record's block size in bytes, and of the gap in records between two wanted records in the
+# second half.
 BLOCK = (100, 1200)
 BETWEEN = (2, 6)
 READERS = Path(__file__).with_name("record_readers.py")
@@ -75,7 +75,7 @@ class Files:
         root: the folder.
         listed: the list: `url`, `offset`, `length`, sorted.
         count: number of wanted records.
-        clustered: number of wanted records in the first files, in which all records are wanted.
+        clustered: number of wanted records in the first files, of which every record is wanted.
         clustered_files: number of these files.
         size: bytes of the wanted records.
     """
@@ -105,10 +105,12 @@ def main() -> int:
     """Runs all clients. Returns 1 if `fetchmill get --coalesce` stores a wrong record, or requests too many bytes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000)
-    parser.add_argument("--records", type=int, default=1000, help="of each file that are wanted")
+    parser.add_argument("--records", type=int, default=1000, help="number of wanted records per file")
     parser.add_argument("--in-flight", type=int, default=1000)
-    parser.add_argument("--only", action="append", help="one client of the table; may be given again")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-records", help="on the real disk")
+    parser.add_argument("--only", action="append", help="client to run, as named in the table; repeatable")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "bench-records", help="working folder, on a real disk"
+    )
     arguments = parser.parse_args()
     folder: Path = arguments.folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -133,11 +135,11 @@ def _elsewhere(work: Callable[..., T], *arguments: object) -> T:
 
 
 def write_files(folder: Path, files: int, records: int) -> Files:
-    """Writes files of records. Each record is a gzip member, as in crawls."""
+    """Writes files of records. Each record is a separate gzip member, as in web crawls."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    numbers = random.Random(7)  # noqa: S311 - benchmark bodies
+    numbers = random.Random(7)  # noqa: S311 - not for cryptography
     root, listed = folder / "served", folder / "list.parquet"
     root.mkdir()
     others = [_member("http://other.test/", numbers) for _ in range(64)]
@@ -175,7 +177,7 @@ def _member(target: str, numbers: random.Random) -> bytes:
 
 
 def is_right(body: bytes, number: int, offset: int) -> bool:
-    """Returns whether this is the complete record at this position."""
+    """Returns whether these bytes are the complete record at this position."""
     try:
         head, _, rest = gzip.decompress(body).partition(b"\r\n\r\n")
     except (OSError, EOFError):
@@ -220,7 +222,7 @@ def _all_clients(area: WideArea, files: Files, folder: Path, in_flight: int, onl
 
 
 def _killed(command: list[str], folder: Path, count: int) -> Usage:
-    """Runs a job that is killed twice and then completes. Returns the resources that all three runs used."""
+    """Runs a job that is killed twice before it completes. Returns the resources that all three runs used."""
     usages = []
     for objects in (count // 5, count * 2 // 5):
         process = Process(command, stdout=subprocess.DEVNULL)
@@ -268,7 +270,7 @@ def _nginx(area: WideArea, prefix: Path, root: Path) -> Iterator[tuple[Process, 
 
 
 def _asked(log: Path, files: Files) -> tuple[int, int, int]:
-    """Returns the numbers of requests, of requests for whole files, and of body bytes."""
+    """Returns the number of requests, the number of requests for whole files, and the number of body bytes."""
     requests = clustered = sent = 0
     with log.open() as lines:
         for line in lines:
@@ -321,9 +323,10 @@ def _fails(files: Files, found: Found) -> bool:
 
 
 def _show(files: Files, found: list[Found]) -> None:
-    """Prints the table, followed by its conditions as JSON."""
+    """Prints the table, followed by the conditions of the measurement as JSON."""
     print(
-        "| | seconds | CPU us a record | nginx's | peak MiB | requests | of the half in a row | bytes / asked | wrong |"
+        "| | seconds | CPU us per record | nginx's | peak MiB | requests | of the half in a row | bytes / asked "
+        "| wrong |"
     )
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     for each in found:

@@ -1,4 +1,4 @@
-"""`make bench-report`: figures as Markdown tables, on the terminal and in the pages that contain them."""
+"""`make bench-report`: shows figures as Markdown tables, on the terminal and in the pages that contain them."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Loads the last measurement, and those of scale and of S3 clients."""
+    """Loads the last measurement, along with those of scale and of S3 clients."""
     latest = folder / "latest.json"
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
@@ -40,7 +40,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def filled(text: str, results: dict[str, Any]) -> str:
-    """Returns a page with its tables filled in."""
+    """Returns the text of a page with the tables filled in."""
     marked = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench:\2 -->)", re.DOTALL)
     return marked.sub(lambda found: f"{found[1]}{render(found[2], results)}{found[3]}", text)
 
@@ -185,7 +185,7 @@ def _servers(results: dict[str, Any]) -> str:
 
 
 def _command_shown(name: str) -> str:
-    """Returns a fetchmill server's command, followed by a comma and the kind of requests."""
+    """Returns the command of a fetchmill server, followed by a comma and the kind of requests."""
     command, comma, how = name.partition(",")
     return f"`fetchmill {command}`{comma}{how}"
 
@@ -249,7 +249,7 @@ def _scale(results: dict[str, Any]) -> str:
 
 
 def _summary(results: dict[str, Any]) -> str:
-    """Returns each scenario's bars, on separate lines."""
+    """Returns the bars of each scenario on separate lines."""
     named = {
         "null": "`null`",
         "files": "`files`",
@@ -266,7 +266,7 @@ def _summary(results: dict[str, Any]) -> str:
 
 
 # What remains of an hour's work after the process is killed, by tool. For fetchmill, this is tested (`make
-# crash-matrix`). For the others, it is taken from their documentation, if that mentions it.
+# crash-matrix`). For the other tools, it comes from their documentation, if mentioned there.
 ITSELF = "all that your program did not save"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),
@@ -302,7 +302,7 @@ def _readme(results: dict[str, Any]) -> str:
 
 
 def _buckets(document: dict[str, Any] | None) -> str:
-    """Returns the rows of S3 clients, in the order above."""
+    """Returns the rows of the S3 clients, in the order above."""
     if document is None:
         return "Clients of S3: not measured yet.\n"
     found = {result["contender"]: result for result in document["results"] if result["cpu_us_a_request"] is not None}

@@ -38,7 +38,7 @@ SCHEMA = 1
 def main() -> int:
     """Runs the requested scenarios."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # a normal exit, so mounts are removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exits normally, to remove mounts
     settings = _settings(arguments)
     shutil.rmtree(settings.folder, ignore_errors=True)
     settings.folder.mkdir(parents=True)
@@ -57,16 +57,20 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m own_bench.run", description=__doc__)
-    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="all of them if none is named")
+    parser.add_argument("scenario", nargs="*", choices=[[], *SCENARIOS], help="scenarios to run (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="about how long a run lasts")
+    parser.add_argument("--seconds", type=float, default=4.0, help="approximate duration of a run")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--levels", type=int, nargs="+", default=[1, 16, 64, 256])
-    parser.add_argument("--replies", type=float, default=1e6, help="replies of a run that streams them into Python")
-    parser.add_argument("--files", type=int, default=100_000, help="objects of a run that stores files")
-    parser.add_argument("--no-mount", action="store_true", help="files go to a folder, not to a fresh file system")
+    parser.add_argument(
+        "--replies", type=float, default=1e6, help="number of replies in a run that streams them into Python"
+    )
+    parser.add_argument("--files", type=int, default=100_000, help="number of objects in a run that stores files")
+    parser.add_argument("--no-mount", action="store_true", help="store files in a folder, not on a fresh file system")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=machine.ROOT / "build" / "bench", help="on the real disk")
+    parser.add_argument(
+        "--folder", type=Path, default=machine.ROOT / "build" / "bench", help="working folder, on a real disk"
+    )
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("results") / "latest.json")
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
-"""`make hundred-million` and `make billion`: one job of that size, with a journal, killed and resumed twice.
+"""`make hundred-million` and `make billion`: run one job of that size, with a journal, and kill and resume it twice.
 
 `FORMAT=parquet` stores the objects. At the end, DuckDB counts the rows, and pyarrow is used to verify each name and
-body. Without it, `null` discards the objects. `PIPELINE=32` sends that many requests together on a connection.
+body. Without `FORMAT`, `null` discards the objects. `PIPELINE=32` sends 32 requests together on a connection.
 
-The client is killed with SIGKILL after one third and after two thirds of the objects, and resumes. All sums are stored
-in the job's folder. Therefore Ctrl-C stops client and server, and the same command continues.
+The client is killed with SIGKILL after one third and again after two thirds of the objects, and resumes each time. All
+sums are stored in the job's folder, so after Ctrl-C, which stops client and server, the same command continues.
 """
 
 import argparse
@@ -38,8 +38,8 @@ MICRO = 1e6
 MIB = 1 << 20
 
 
-class Stopped(Exception):  # noqa: N818 - it is not an error
-    """Raised when a signal requests the end."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """Raised when a signal asks the measurement to end."""
 
 
 class Scale:
@@ -54,7 +54,7 @@ class Scale:
         self._url = f"http://127.0.0.1:{sums.port}"
 
     def run(self) -> None:
-        """Runs the client until all objects are done. Kills it at each third that no earlier run has reached."""
+        """Runs the client until all objects are done. Kills it at each third that earlier runs have not reached."""
         sums = self._sums
         content = ("--synthetic", str(sums.count), "--size", str(sums.size), "--page-size", str(sums.page_size))
         with fetchmill_server(self._cores.server, *content, "--port", str(sums.port)) as (server, _):
@@ -101,7 +101,7 @@ class Scale:
                 run.settled = settled
                 print(f"killed with SIGKILL at {settled:,} objects", flush=True)
                 return "killed"
-            with contextlib.suppress(OSError, ValueError):  # it may end at this moment
+            with contextlib.suppress(OSError, ValueError):  # the client may end at this very moment
                 run.seconds, run.cpu = time.monotonic() - started, cpu_seconds(client.pid)
                 run.peak_mib, run.server_cpu = peak_mib(client.pid), server_cpu()
             self._note()
@@ -186,17 +186,19 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m own_bench.scale", description=__doc__)
-    parser.add_argument("--count", type=parse_count, required=True, help="objects, such as 1e8")
-    parser.add_argument("--size", type=int, default=100, help="bytes of an object")
-    parser.add_argument("--page-size", type=int, default=5000, help="names of a page: README.md says why")
-    parser.add_argument("--format", default="null", help="how objects are stored")
-    parser.add_argument("--pipeline", type=int, default=1, help="requests at once on a connection")
-    parser.add_argument("--folder", type=Path, help="of the journal and the sums; build/scale-COUNT if not given")
-    parser.add_argument("--look", type=float, default=5.0, help="seconds between looks at the client")
+    parser.add_argument("--count", type=parse_count, required=True, help="number of objects, such as 1e8")
+    parser.add_argument("--size", type=int, default=100, help="size of an object in bytes")
+    parser.add_argument(
+        "--page-size", type=int, default=5000, help="number of names per page; README.md explains the default"
+    )
+    parser.add_argument("--format", default="null", help="format of stored objects")
+    parser.add_argument("--pipeline", type=int, default=1, help="number of requests sent together on a connection")
+    parser.add_argument("--folder", type=Path, help="folder of the journal and the sums (default: build/scale-COUNT)")
+    parser.add_argument("--look", type=float, default=5.0, help="poll interval for the client in seconds")
     parser.add_argument("--no-pin", action="store_true", help="let client and server run on all processors")
     arguments = parser.parse_args()
     if arguments.format == "parquet" and arguments.size != SIZE:
-        parser.error(f"rows of Parquet are checked at the end, and only bodies of {SIZE} bytes can be")
+        parser.error(f"Parquet rows are checked at the end, which requires bodies of {SIZE} bytes")
     return arguments
 
 
@@ -220,7 +222,7 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
 
 
 def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
-    """Shows the total resources used, and checks the ledger."""
+    """Shows the resources used in total, and checks the ledger."""
     ledger = scale.ledger()
     stored = scale.stored()
     wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
@@ -268,12 +270,12 @@ def _print(result: dict[str, Any]) -> None:
     listed = ledger.pop("listed")
     settled = " + ".join(f"{number:,} {name}" for name, number in ledger.items())
     rows = {
-        "objects": f"{result['objects']:,} of {result['size']} B, {result['page_size']:,} names a page",
+        "objects": f"{result['objects']:,} of {result['size']} B, {result['page_size']:,} names per page",
         "client's time": f"{result['seconds']:,.1f} s in {len(result['runs'])} runs",
         "per object": f"{result['us']:.2f} us",
         "CPU per object": f"client {result['cpu_us']:.2f} us, server {result['server_us']:.2f} us",
         "peak memory": f"{result['peak_mib']:.1f} MiB",
-        "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at most",
+        "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at its peak",
         **_stored_rows(result),
         "kills": f"{result['kills']} with SIGKILL{_kills(result)}",
         "requests": f"{result['requests']:,}: {result['made_again']:,} made again",

@@ -1,4 +1,4 @@
-"""`fetchmill serve` compared with nginx, both measured by wrk on one name.
+"""Compares `fetchmill serve` with nginx, both measured by wrk on a single name.
 
 The server must not be the bottleneck when clients are measured.
 """
@@ -17,17 +17,17 @@ from own_bench.processes import Process, fetchmill_server, listens
 from own_bench.settings import SIZE, Settings
 
 RATE_AT_LEAST = 1.0
-# Servers are compared with servers of the same kind: those that open a file per request, and those with replies in
-# memory.
+# Servers are compared only with servers of the same kind. One kind opens a file per request, and the other keeps its
+# replies in memory.
 BARS = {"serve FOLDER": "nginx", "serve --synthetic": "nginx, open_file_cache"}
 SERVERS = ("nginx", "serve FOLDER", "nginx, open_file_cache", "serve --synthetic")
-# The servers with replies in memory, with 32 pipelined requests on each of a few connections.
+# The servers that keep replies in memory, with 32 pipelined requests on each of a few connections.
 PIPELINED = {name: f"{name}, 32 at once" for name in ("nginx, open_file_cache", "serve --synthetic")}
 PIPELINING_CONNECTIONS = 16
 PIPELINED_CPU_AT_MOST = 0.40
 SCRIPT = Path(__file__).with_name("pipeline.lua")
 OPEN_FILE_CACHE = "open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;"
-# For small files, nginx is fastest without a log or sendfile, and with connections that never end.
+# For small files, nginx is fastest without a log, without sendfile, and with connections that stay open.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -51,7 +51,7 @@ http {{
 
 
 def servers(settings: Settings) -> dict[str, Any]:
-    """Measures replies/s for each kind of content, with bars for the ratios to nginx's."""
+    """Measures replies/s for each kind of content, with limits for the ratios to nginx's."""
     root = settings.folder / "served"
     (root / "get").mkdir(parents=True)
     (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))
@@ -88,7 +88,7 @@ def _run(settings: Settings, server: Process, url: str, *, seconds: float) -> Me
 
 
 def _round(settings: Settings, started: dict[str, tuple[Process, str]]) -> dict[str, Measured]:
-    """Runs each server once, one after the other."""
+    """Runs each server once, in turn."""
     found = {name: _run(settings, *server, seconds=settings.seconds) for name, server in started.items()}
     for name, shown in PIPELINED.items():
         server, url = started[name]

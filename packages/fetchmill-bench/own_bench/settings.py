@@ -1,4 +1,4 @@
-"""Settings of all scenarios."""
+"""Settings for all scenarios."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,15 @@ SIZE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of the measurements.
+    """The settings for the measurements.
 
     Args:
-        rounds: runs of each client. The clients take turns.
+        rounds: number of runs of each client. The clients take turns.
         seconds: approximate duration of a run.
-        connections: requests in flight in the comparison with wrk.
-        levels: numbers of requests in flight in the series.
-        replies: replies in a run that streams them into Python.
-        files: objects in a run that stores files.
+        connections: number of requests in flight in the comparison with wrk.
+        levels: numbers of requests in flight to measure one after another.
+        replies: number of replies in a run that streams them into Python.
+        files: number of objects in a run that stores files.
         mounts: whether files go to a fresh file system in an image instead of a folder.
         folder: folder for all measurements, on the real disk.
         cores: cores for the processes.

@@ -1,10 +1,10 @@
-"""`make check-sites`: `fetchmill check` over a world of sites on loopback with known answers.
+"""`make check-sites`: tests `fetchmill check` on a world of sites on loopback, whose answers are known.
 
 The requirements are:
-- no wrong row among those not marked suspect, and few suspect rows,
+- no wrong rows except suspect ones, and few suspect rows,
 - 100,000 https hosts, a fifth of them dead, in less than two minutes and 256 MiB,
 - a million names in 256 MiB,
-- other hosts hardly slowed down by names without an answer, or by a host with nearly all of the targets,
+- hardly any slowdown of other hosts by names without an answer, or by a host with nearly all of the targets,
 - at most 2.5 times the CPU time of a bare loop that looks up, connects, requests, reads and closes.
 
 The exit code is nonzero if a requirement is not met.
@@ -36,17 +36,17 @@ PEAK_MIB_MAX = 256
 SPEED_SECONDS_MAX = 120
 SUSPECT_SHARE_MAX = 0.001
 TIMEOUT = 3
-# Number of hosts in the second correctness test. Each has many targets.
+# Number of hosts in the second correctness test. Each host has many targets.
 FEW_HOSTS = 3000
-# Maximum drop in the rate of other hosts because of names without an answer.
+# Maximum drop in the rate of other hosts that is caused by names without an answer.
 LOST_MAX = 0.10
 # Requests/s: two thirds of the maximum of one processor with https.
 SILENT_RATE = 2000
 # One host's share of all targets.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
-# The bare loop, which only makes a check's requests; its number of requests in flight; its number of rounds; and the
-# maximum ratio of a check's CPU time to the loop's.
+# The bare loop, which only makes the same requests as a check, with its number of requests in flight and its number of
+# rounds. Last, the maximum ratio of a check's CPU time to the loop's.
 LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
@@ -66,7 +66,7 @@ class World:
 
 
 class Measurement:
-    """Runs the checks one after the other and records violated requirements."""
+    """Runs the checks one at a time, and records violated requirements."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Measurement:
         self.problems: list[str] = []
 
     def run(self) -> None:
-        """Runs all checks, or the requested ones."""
+        """Runs the requested checks, or all of them."""
         parts = {
             "correct": self._correct,
             "speed": self._speed,
@@ -95,7 +95,7 @@ class Measurement:
     def _correct(self) -> None:
         """Checks targets with one host each, and then a few thousand hosts with many targets each."""
         own = list(sites(self._world.ports, self._count, seed=1, patient=False))
-        self._compare("hosts with a target each", own)
+        self._compare("hosts with one target each", own)
         mix = {name: weight for name, weight in DEFAULT_MIX.items() if name not in FICKLE}
         hosts = list(sites(self._world.ports, FEW_HOSTS, mix=mix, seed=2, patient=False))
         times = -(-self._count // FEW_HOSTS)
@@ -130,7 +130,7 @@ class Measurement:
         self._demand(usage.seconds < SPEED_SECONDS_MAX, f"{self._count} https hosts took {usage.seconds:.0f} s")
 
     def _names(self) -> None:
-        """Checks names of which nine in ten do not exist."""
+        """Checks names, nine in ten of which do not exist."""
         mix = {"good": 0.1, "nxdomain": 0.9}
         count = 10 * self._count
         urls = (site.url for site in sites(self._world.ports, count, mix=mix, seed=4, https=0.0))
@@ -145,13 +145,13 @@ class Measurement:
         good = [site.url for site in sites(self._world.ports, self._count // 2, mix={"good": 1}, seed=5, https=1.0)]
         silent = [site.url for site in sites(self._world.ports, self._count // 2, mix={"nodns": 1}, seed=6, https=1.0)]
         between = [url for pair in zip(good, silent, strict=True) for url in pair]
-        for said, options in (("as fast as can be", ()), ("at a given rate", ("--rate", str(SILENT_RATE)))):
+        for said, options in (("as fast as possible", ()), ("at a limited rate", ("--rate", str(SILENT_RATE)))):
             alone, _ = self._check(f"{len(good):,} good hosts, {said}", good, *options)
-            beside, _ = self._check("the same beside as many names that are never answered for", between, *options)
+            beside, _ = self._check("the same hosts, mixed with as many names without an answer", between, *options)
             before, after = rate(alone, "good-"), rate(beside, "good-")
-            print(f"    good hosts a second: {before:,.0f} alone, {after:,.0f} beside them", flush=True)
+            print(f"    good hosts a second: {before:,.0f} alone, {after:,.0f} mixed", flush=True)
             is_met = not options or after > before * (1 - LOST_MAX)
-            self._demand(is_met, f"silent names cost the others {1 - after / before:.0%}")
+            self._demand(is_met, f"names without an answer slow the others down by {1 - after / before:.0%}")
 
     def _hot(self) -> None:
         """Checks one host with nearly all of the targets, and how much slower the others become."""
@@ -166,7 +166,7 @@ class Measurement:
     def _watch_others(self, urls: list[str], others: int, alone: float) -> None:
         """Measures the time for the other hosts while the hot host is also checked.
 
-        Then stops the check, because the hot host takes long.
+        After that, it stops the check, because the hot host would take long.
         """
         path = self._folder / "hot.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
@@ -178,15 +178,15 @@ class Measurement:
         took = time.monotonic() - started
         process.stop()
         print(
-            f"{others:,} hosts beside one with {len(urls) - others:,} targets: {took:.1f} s, alone {alone:.1f} s",
+            f"{others:,} hosts plus one with {len(urls) - others:,} targets: {took:.1f} s, alone {alone:.1f} s",
             flush=True,
         )
         self._demand(
-            took < alone + HOT_SECONDS_MAX, f"a hot host made the others take {took:.1f} s instead of {alone:.1f}"
+            took < alone + HOT_SECONDS_MAX, f"with a hot host, the others took {took:.1f} s instead of {alone:.1f} s"
         )
 
     def _loop(self) -> None:
-        """Compares a check with the bare loop for good hosts over plain http. They take turns."""
+        """Compares a check with the bare loop for good hosts over plain http. The two take turns."""
         urls = [site.url for site in sites(self._world.ports, self._count, mix={"good": 1}, seed=8, https=0.0)]
         path = self._folder / "loop.txt"
         path.write_text("".join(f"{url}\n" for url in urls))
@@ -197,8 +197,8 @@ class Measurement:
             print(f"    the bare loop: {1e6 * least / len(urls):.0f} us of CPU", flush=True)
             ratios.append(usage.cpu / least)
         ratio = statistics.median(ratios)
-        print(f"    {ratio:.2f} of the bare loop's CPU (median)", flush=True)
-        self._demand(ratio <= LOOP_CPU_MAX, f"a check takes {ratio:.2f} of the bare loop's CPU")
+        print(f"    {ratio:.2f} times the bare loop's CPU time (median)", flush=True)
+        self._demand(ratio <= LOOP_CPU_MAX, f"a check takes {ratio:.2f} times the bare loop's CPU time")
 
     def _run_loop(self, path: Path) -> float:
         """Returns the CPU seconds of a run of the loop. Every host must answer."""
@@ -207,7 +207,7 @@ class Measurement:
         command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
         good, cpu = measure(command, self._cores.client).output.split()
         if int(good) != self._count:
-            sys.exit(f"the bare loop has lost {self._count - int(good)} of {self._count} targets")
+            sys.exit(f"the bare loop lost {self._count - int(good)} of {self._count} targets")
         return float(cpu)
 
     def _command(self, path: Path, results: Path, *options: str | Path) -> tuple[str | Path, ...]:
@@ -222,7 +222,8 @@ class Measurement:
         state = tempfile.mkdtemp(dir=self._folder)
         command = self._command(path, results, "--state", state, *options)
         process = Process(command, self._cores.client, stdout=subprocess.DEVNULL)
-        # The kernel's value at the end would include this process, as it was before the command was executed.
+        # The value that the kernel reports at the end would include this process as it was before it executed the
+        # command.
         peak = 0.0
         while process.runs():
             with contextlib.suppress(OSError, IndexError):
@@ -272,7 +273,7 @@ def fetched_others(state: Path) -> int:
 
 
 class world:  # noqa: N801 - used as a function
-    """Starts a world in its own process, on its own core."""
+    """Starts a world in its own process and on its own core."""
 
     def __init__(self, folder: Path, core: int | None) -> None:
         self._ca_file = folder / "ca.pem"
@@ -290,8 +291,10 @@ class world:  # noqa: N801 - used as a function
 def main(arguments: list[str] | None = None) -> Iterator[str]:
     """Runs the checks and prints violated requirements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="correct, speed, names, silent, hot, loop: all if none is given")
-    parser.add_argument("--count", type=int, default=100_000, help="targets of a check (100,000)")
+    parser.add_argument(
+        "only", nargs="*", help="checks to run: correct, speed, names, silent, hot, loop (default: all)"
+    )
+    parser.add_argument("--count", type=int, default=100_000, help="number of targets per check (default: 100,000)")
     with tempfile.TemporaryDirectory(prefix="fetchmill-sites-") as folder:
         measurement = Measurement(Path(folder), parser.parse_args(arguments))
         measurement.run()

@@ -1,4 +1,4 @@
-"""Streaming replies into Python, compared with pycurl, aiohttp, requests and wrk; Arrow batches compared with `get`."""
+"""Compares streaming replies into Python with pycurl, aiohttp, requests and wrk, and Arrow batches with `get`."""
 
 import json
 import sys
@@ -16,8 +16,8 @@ USER_OF_AIOHTTP_AT_LEAST = 15.0
 SYSTEM_AT_MOST_OF_WRK = 1.1
 BATCHES_AT_MOST_OF_NULL = 1.3
 STREAMERS = ("stream", "pycurl", "aiohttp", "requests", "stream_batches")
-# These clients are 10 and 50 times slower. Fewer replies suffice, because the cost of each does not depend on their
-# number.
+# These clients are 10 and 50 times slower. Fewer replies are enough, because the cost per reply does not depend on
+# their number.
 FEWER = {"aiohttp": 10, "requests": 50}
 CLIENTS = ("wrk", *STREAMERS, "null")
 
@@ -25,7 +25,7 @@ CLIENTS = ("wrk", *STREAMERS, "null")
 def stream(settings: Settings) -> dict[str, Any]:
     """Measures user and system CPU per reply.
 
-    Bars: the ratios to the other clients, with equal numbers of requests in flight.
+    The bars are the ratios to the other clients, with equal numbers of requests in flight.
     """
     with fetchmill_server(settings.cores.server, *settings.synthetic(settings.replies)) as (server, url):
         rounds = [_round(settings, server, url) for _ in range(settings.rounds)]
@@ -46,7 +46,7 @@ def stream(settings: Settings) -> dict[str, Any]:
 
 
 def _round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
-    """Runs each client once, one after the other."""
+    """Runs each client once, in turn."""
     core, connections = settings.cores.client, settings.connections
     target = f"{url}/get/{NAME}"
     found = {"wrk": run_wrk(server, target, connections=connections, seconds=settings.seconds, core=core)}
@@ -57,7 +57,7 @@ def _round(settings: Settings, server: Process, url: str) -> dict[str, Measured]
 
 
 def _run(settings: Settings, server: Process, url: str, name: str) -> Measured:
-    """Runs one client of `own_bench.streamers`. Its CPU time is that of its loop, which it reports."""
+    """Runs one client of `own_bench.streamers`, which reports the CPU time of its loop."""
     count = max(settings.connections, settings.replies // FEWER.get(name, 1))
     module = (sys.executable, "-m", "own_bench.streamers")
     before = cpu_seconds(server.pid)
@@ -65,7 +65,7 @@ def _run(settings: Settings, server: Process, url: str, name: str) -> Measured:
     server_cpu = cpu_seconds(server.pid) - before
     said = json.loads(usage.output)
     if (said["replies"], said["bytes"]) != (count, count * SIZE):
-        raise SystemExit(f"{name} did not get everything: {said}")
+        raise SystemExit(f"{name} did not get all replies: {said}")
     return Measured(
         client=name,
         objects=count,

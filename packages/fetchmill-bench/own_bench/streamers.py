@@ -1,9 +1,9 @@
-"""Python clients that read replies one after the other. Each runs as a process and reports the cost of its loop.
+"""Python clients that read replies one at a time. Each runs in its own process and reports the cost of its loop.
 
     python -m own_bench.streamers NAME URL COUNT LIMIT
 
-Every loop requests the same objects, with the same number in flight, and checks each reply's status and bytes. The
-figures for the other clients exclude their imports; those for fetchmill include `import fetchmill`.
+Every loop requests the same objects, with the same number of requests in flight, and checks the status and bytes of
+each reply. The figures for the other clients exclude their imports; those for fetchmill include `import fetchmill`.
 """
 
 import json
@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any
 
 OK = 200
-# Fetches URLs with a number of requests in flight. Returns the numbers of replies and bytes.
+# Fetches URLs with the given number of requests in flight. Returns the number of replies and the number of bytes.
 Loop = Callable[[Iterator[str], int], tuple[int, int]]
 
 
@@ -115,7 +115,7 @@ def pycurl_multi() -> Loop:
     return loop
 
 
-def _curl_handle(pycurl: Any) -> Any:  # noqa: ANN401 - it has no types
+def _curl_handle(pycurl: Any) -> Any:  # noqa: ANN401 - pycurl has no types
     handle = pycurl.Curl()
     handle.body = BytesIO()
     handle.setopt(pycurl.WRITEDATA, handle.body)
@@ -180,7 +180,7 @@ def requests_threads() -> Loop:
 
 def _require(status: int | None) -> None:
     if status != OK:
-        raise SystemExit(f"a reply has the status {status}")
+        raise SystemExit(f"a reply has status {status}")
 
 
 STREAMERS: dict[str, Callable[[], Loop]] = {

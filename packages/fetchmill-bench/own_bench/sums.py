@@ -1,6 +1,6 @@
 """The total resources used in all runs of a long job, stored in a JSON file.
 
-The measurement may be stopped and started again.
+The measurement can be stopped and started again.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass
 class ClientRun:
-    """One run of the client. The figures of the last run grow while it runs.
+    """One run of the client. While the last run is in progress, its figures grow.
 
     Args:
         ended: `running`, `killed`, `stopped`, `done` or `failed`. A stored `running` means that the measurement itself
@@ -37,14 +37,14 @@ class Sums:
 
     Args:
         count: number of objects in the job.
-        size: bytes of an object.
+        size: size of an object in bytes.
         page_size: number of names per page.
         format: format of stored objects.
         pipeline: number of requests that are sent together on a connection.
         is_pinned: whether client and server each have one processor. Otherwise they share all processors.
-        port: port of the server; part of the job's identity.
-        runs: the runs in order.
-        gets: number of requests for objects, for each start of the server.
+        port: port of the server, which is part of the job's identity.
+        runs: the runs, in order.
+        gets: number of requests for objects, one for each start of the server.
         journal_peak: maximum size of the journal on disk in bytes.
     """
 
@@ -85,7 +85,7 @@ class Sums:
         return max((run.peak_mib for run in self.runs), default=0.0)
 
     def save(self, path: Path) -> None:
-        """Replaces the whole file."""
+        """Saves the sums, replacing the whole file."""
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
         partial.replace(path)

@@ -1,8 +1,8 @@
-"""`make bench-unchanged`: the cost of a `fetchmill sync` pass when nothing has changed.
+"""`make bench-unchanged`: measures the cost of a `fetchmill sync` pass when nothing has changed.
 
-`fetchmill serve` has synthetic objects, and a manifest states the size, ETag and time of each. The first pass fetches
-all of them into Parquet. The following passes compare, and request nothing. For each pass, the bench prints seconds,
-CPU time per object and peak memory.
+`fetchmill serve` provides synthetic objects, and a manifest states the size, ETag and time of each object. The first
+pass fetches all of them into Parquet. The following passes only compare, and request nothing. For each pass, the bench
+prints seconds, CPU time per object and peak memory.
 """
 
 import argparse
@@ -22,8 +22,10 @@ UNCHANGED_PASSES = 3
 def main() -> int:
     """Runs the passes. Returns 1 if one of them requests an unchanged object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1_000_000, help="how many objects")
-    parser.add_argument("--folder", type=Path, help="on which file system; the temporary folder if not given")
+    parser.add_argument("--count", type=int, default=1_000_000, help="number of objects")
+    parser.add_argument(
+        "--folder", type=Path, help="folder on the file system to measure (default: the temporary folder)"
+    )
     arguments = parser.parse_args()
     count: int = arguments.count
     cores = Cores.pick()
@@ -51,7 +53,7 @@ def _rows(url: str, count: int) -> Iterator[str]:
 
 
 def _show(name: str, usage: Usage, count: int) -> int:
-    """Prints the line of a pass. Returns its number of requests."""
+    """Prints a line for a pass. Returns the number of requests in that pass."""
     report = json.loads(usage.output.splitlines()[-1])
     attempts = int(report["attempts"])
     cost = usage.cpu / count * 1e6

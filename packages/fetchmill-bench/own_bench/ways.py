@@ -1,10 +1,11 @@
-"""`make ways`: published ways to fetch, compared with fetchmill's engines, for docs/reference/ways-to-fetch.md.
+"""`make ways`: compares published ways to fetch with fetchmill's engines, for docs/reference/ways-to-fetch.md.
 
 Usage: python -m own_bench.ways [--again NAME]...
 
 Each contender of each scenario is a separate piece: `fetchmill bench SCENARIO --published --only CONTENDER`. The
-results of a piece are in a file in `build/ways`, so the command continues where it was stopped. `--again` repeats
-pieces with NAME in their name. If a run was too long for its piece, its extrapolated time is shown, marked with `≈`.
+results of a piece are stored in a file in `build/ways`, so the command continues where it was stopped. `--again`
+repeats the pieces whose names contain NAME. If a run was too long for its piece, the table shows its extrapolated time,
+marked with `≈`.
 """
 
 import argparse
@@ -23,7 +24,7 @@ PIECES = ROOT / "build" / "ways"
 COUNTS = (10, 100, 10_000, 100_000)
 MILLION = 1_000_000
 SITES = (10, 100, 500, 1000)
-# Number of objects, and of requests in flight, at which S3 clients are compared.
+# Numbers of objects and of requests in flight at which S3 clients are compared.
 BUCKET, BUCKET_LIMIT = 30_000, 50
 KIB_A_MIB = 1024
 NOTHING = "-"
@@ -36,7 +37,7 @@ Cells = Callable[[str, str], list[str]]
 
 
 class Runs:
-    """The runs of some documents."""
+    """The runs from several documents."""
 
     def __init__(self, documents: list[dict[str, Any]]) -> None:
         self.last = max(documents, key=lambda document: str(document["started"]))
@@ -54,8 +55,12 @@ class Runs:
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--again", action="append", default=[], metavar="NAME", help="measure pieces with it once more")
-    parser.add_argument("--tables", action="store_true", help="write the page from what there is, and measure nothing")
+    parser.add_argument(
+        "--again", action="append", default=[], metavar="NAME", help="repeat pieces whose names contain NAME"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="write the page from existing results, and measure nothing"
+    )
     options = parser.parse_args()
     PIECES.mkdir(parents=True, exist_ok=True)
     if not options.tables:
@@ -90,7 +95,7 @@ def measure(scenario: str, contender: str, again: list[str]) -> None:
 
 
 def write_page(runs: Runs) -> None:
-    """Fills in the tables, and draws their charts."""
+    """Fills in the tables, and draws the charts."""
     from own_bench.ways_charts import draw_charts
 
     text = PAGE.read_text("utf-8")
@@ -104,7 +109,7 @@ def write_page(runs: Runs) -> None:
 
 
 def _filled(line: str, cells: Cells) -> str:
-    """Returns a row with its last cells replaced. A row without a contender is unchanged."""
+    """Returns a row with its last cells replaced. A row without a contender stays unchanged."""
     parts = line.rstrip("\n").split("|")[1:-1]
     names = (re.fullmatch(r" `(\w+)` ", part) for part in parts[:2])
     name = next((found[1] for found in names if found), "")
@@ -146,7 +151,7 @@ def _of_a(runs: Runs, name: str, way: str) -> list[str]:
 
 
 def _of_b(runs: Runs, name: str, way: str) -> list[str]:
-    """Returns the cells of table B, for this number of objects and, if the text states it, of threads."""
+    """Returns the cells of table B for this number of objects and, if the text states one, this number of threads."""
     facts = {"requests": r"([\d,]+) objects", "limit": r"(\d+) threads"}
     found = {fact: re.search(pattern, way) for fact, pattern in facts.items()}
     wanted = {fact: int(number[1].replace(",", "")) for fact, number in found.items() if number}
@@ -178,7 +183,7 @@ def _slow(runs: Runs, name: str, count: int) -> Run | None:
 
 
 def _seconds(run: Run, requests: int | None = None) -> str:
-    """Returns a run's duration. It is extrapolated if the run did not complete, or for another number of requests."""
+    """Returns a run's duration, extrapolated if the run did not complete or had a different number of requests."""
     wanted = requests or run["requests"]
     if run["status"] == "ok" and wanted == run["requests"]:
         return f"{run['seconds']:,.2f}" if run["seconds"] < SHORT else f"{run['seconds']:,.1f}"
@@ -193,7 +198,7 @@ def _of_c(runs: Runs, name: str) -> list[str]:
 
 
 def _of_d(runs: Runs, name: str) -> list[str]:
-    """Returns the cells of table D for each count. The one for a million is extrapolated from the largest count."""
+    """Returns the cells of table D for each count. The cell for a million is extrapolated from the largest count."""
     found = [_slow(runs, name, count) for count in COUNTS]
     cells = [NOTHING if run is None else f"{_seconds(run)} s, {run['peak_mib']:.0f} MiB" for run in found]
     last = next((run for run in reversed(found) if run is not None), None)

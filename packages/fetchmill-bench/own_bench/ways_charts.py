@@ -1,4 +1,4 @@
-"""The charts in docs/reference/ways-to-fetch.md. They are drawn from its tables, so that both always agree."""
+"""The charts in docs/reference/ways-to-fetch.md. They are drawn from the page's tables, so that both always agree."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 mpl.use("svg")
-# Keeps text as text, and makes the files reproducible.
+# Keep text as text, and make the files reproducible.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fetchmill", "font.size": 7})
 
 NUMBER = re.compile(r"[\d,]*\.?\d+")
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[\d,]*\.?\d+")
 
 @dataclass(frozen=True)
 class Chart:
-    """The parts of a table that are drawn.
+    """The parts of a table that a chart shows.
 
     Args:
         title: the meaning of the bars.
@@ -54,7 +54,7 @@ def draw_charts(page: str, folder: Path) -> None:
 
 
 def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
-    """Returns the label, the published figure and the measured figure."""
+    """Returns the label of a row, its published figure and its measured figure."""
     cells = [cell.strip() for cell in line.strip("| ").split("|")]
     if len(cells) <= chart.here or not any(re.fullmatch(r"`\w+`", cell) for cell in cells[:2]):
         return None
@@ -65,7 +65,7 @@ def _row(line: str, chart: Chart) -> tuple[str, float | None, float] | None:
 
 
 def _number(cell: str, unit: str) -> float | None:
-    """Returns the first number in a cell, or the one before the unit."""
+    """Returns the first number in a cell, or the number before the unit."""
     found = re.search(rf"({NUMBER.pattern}){re.escape(unit)}", cell)
     return float(found[1].replace(",", "")) if found else None
 
