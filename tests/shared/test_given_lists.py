@@ -147,7 +147,7 @@ def test_items_of_a_program_are_a_list(server: Serve, tmp_path: Path) -> None:
     assert final_rows(tmp_path / "plain") == Counter(urls[:5])
     (copy,) = (tmp_path / "plain" / "list").iterdir()
     assert [json.loads(line) for line in copy.read_text().splitlines()] == urls[:5]
-    with pytest.raises(UsageError, match="has a shared job already"):
+    with pytest.raises(UsageError, match="already has a shared job"):
         fetchmill.shared_jobs.get(urls, tmp_path / "plain", format="parquet", allow_private=True)
 
 

@@ -21,7 +21,7 @@ class ObjectDirectories:
         self._lock = Lock()
 
     def has(self, path: str) -> bool:
-        """Return whether any name is below this path."""
+        """Return whether the path of any object starts with this directory."""
         with self._lock:
             while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
                 name = self._next_name()

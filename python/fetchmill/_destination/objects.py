@@ -36,9 +36,9 @@ class Object:
         content_type: the header field `Content-Type`.
         etag: the header field `ETag`.
         last_modified: the header field `Last-Modified`.
-        fetched_at: completion time of the reply.
+        fetched_at: time when the reply was complete.
         sequence: sequence number of the target in the job.
-        crc32c: CRC-32C of the bytes. The bytes have been verified against it.
+        crc32c: CRC-32C of the bytes, against which they have been verified.
         url: the requested URL, or the final URL after redirects; None if it equals the name.
         columns: the list columns kept by `--keep-columns`. `--column-types` or a Parquet list determines their types.
         content_encoding: the header field `Content-Encoding`, if the server encoded the bytes without being asked.
@@ -338,7 +338,7 @@ def _encode(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogatepass")  # only for text that no name from outside decodes to
+        return name.encode("utf-8", "surrogatepass")  # never needed for names that come from outside
 
 
 def _object(row: tuple[Any, ...]) -> Object:

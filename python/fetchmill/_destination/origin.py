@@ -38,7 +38,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
 
 
 class OriginClient:
-    """A client that fetches URLs one after another. It keeps the connection while the origin stays the same."""
+    """A client that fetches URLs one after another. Consecutive URLs of the same origin share a connection."""
 
     def __init__(self, *, follows: bool) -> None:
         self._redirects_max = REDIRECTS_MAX if follows else 0
@@ -96,7 +96,7 @@ def _fetch(connection: http.client.HTTPConnection, path: str, most: int) -> tupl
             reply = connection.getresponse()
             body = reply.read(most + 1)
             if not reply.isclosed():
-                # The body is longer than that. Do not read the remainder.
+                # The body is longer than `most`. Do not read the rest of it.
                 connection.close()
             return reply.status, body, reply.headers.get("Location")
         except (OSError, http.client.HTTPException) as error:

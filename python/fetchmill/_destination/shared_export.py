@@ -17,7 +17,7 @@ class SharedInput:
     Args:
         source: the source of the job.
         ranges: the destinations of the ranges, in list order; for a job in a bucket, the names of the ranges.
-        copies: copies the ranges to this machine; None if they are already folders here.
+        copies: copies the ranges to this machine; None if the ranges are already local folders.
     """
 
     source: str

@@ -46,7 +46,7 @@ def failures(
     region: str | None = None,
     profile: str | None = None,
 ) -> Iterator[Failure]:
-    """Iterate over the absent and failed targets of a job, each once. Memory use does not depend on their number.
+    """Iterate once over each absent or failed target of a job. Memory use does not depend on the number of targets.
 
     Args:
         dest: the destination.

@@ -81,7 +81,8 @@ class VerifyReport(ReadableReport):
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently.
         skipped: number of targets that were left out on purpose.
-        pending: number of targets without an outcome. The job is then not finished, which is not a problem.
+        pending: number of targets without an outcome. If there are any, the job is not finished, but that is not a
+            fault.
         bytes: total size of the objects in bytes.
         checked: number of objects read and compared with their checksums.
         findings: number of findings.
@@ -92,14 +93,14 @@ class VerifyReport(ReadableReport):
         compared: number of objects compared with the origin.
         differs: number of objects that now differ at the origin.
         absent_now: number of objects no longer at the origin.
-        interrupted: whether the verification ended early, so that it proves nothing.
+        interrupted: whether the verification ended early and therefore proves nothing.
         repaired: whether this run was a repair.
         mended: whether the repair fixed every problem.
         planned: number of objects that will be fetched again when the same `fetchmill get` command runs.
         dropped: number of duplicates removed by a repair.
         shards_replaced: number of shards rewritten or removed by a repair.
-        unnamed: number of objects that a repair could not plan again, because their identity is unknown.
-        without_url: number of objects of a list that a repair could not plan again, because their URLs are unknown.
+        unnamed: number of objects that a repair could not schedule again, because their identity is unknown.
+        without_url: number of objects of a list that a repair could not schedule again, because their URLs are unknown.
         seconds: duration in seconds.
     """
 
@@ -181,8 +182,8 @@ def verify(  # noqa: PLR0913 - every option has a default
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object is fetched from its own URL.
         seed: seed for choosing the sample. The same seed selects the same objects.
-        repair: whether to plan damaged and missing objects again. Calling `fetchmill.get` again with the same arguments
-            then fetches them.
+        repair: whether to schedule damaged and missing objects for another download. Calling `fetchmill.get` again with
+            the same arguments then fetches them.
         threads: number of reading threads; None for one per processor.
         on_finding: called with each `Finding`, on the calling thread.
         on_progress: called with a `Progress` several times a second.

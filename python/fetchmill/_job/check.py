@@ -27,9 +27,10 @@ class CheckReport(ReadableReport):
         source: the source of the targets.
         results: the file with the rows; None if rows were only counted.
         rows: number of rows, one for each finished target.
-        counts: number of rows by answer: statuses as text, and failure kinds. Empty while the check is unfinished.
+        counts: number of rows by answer, which is a status as text or a failure kind. Empty while the check is
+            unfinished.
         suspect: number of rows whose failure may have been caused by this machine rather than by the site.
-        failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept ones.
+        failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except the kept ones.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
         attempts: number of requests in this run, including redirects.
@@ -41,7 +42,7 @@ class CheckReport(ReadableReport):
             detected too late (docs/reference/http-support.md). Contains at most the first 10,000 names.
         doubtful_count: number of doubtful targets.
         notices: human-readable messages, one line each.
-        found_nothing: whether the list is empty, or all listed targets were skipped although no option asked for that.
+        found_nothing: whether the list is empty, or all listed targets were skipped although no option requested this.
         skipped_by: number of skipped targets by reason, as in `Report.skipped_by`. `opted-out` targets have rows.
         opted_out_by: number of `opted-out` targets by rule, as in `Report.opted_out_by`.
         forbidding_hosts: the hosts whose robots.txt forbids the most targets, as in `Report.forbidding_hosts`.

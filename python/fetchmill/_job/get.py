@@ -1,4 +1,4 @@
-"""`get` and `resume`: a job as one blocking call."""
+"""`get` and `resume`: run a job in one blocking call."""
 
 import warnings
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator

@@ -61,8 +61,8 @@ class ListReport(ReadableReport):
             list.
         resumed: whether an earlier run began the list.
         notices: human-readable messages, one line each.
-        found_nothing: whether the source is empty, or all listed targets were skipped although no option asked for
-            that.
+        found_nothing: whether the source is empty, or all listed targets were skipped although no option requested
+            this.
     """
 
     source: str
@@ -194,11 +194,11 @@ class RowJob:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the counters now."""
+        """Return the current counters."""
         return self._job.snapshot()
 
     def samples(self, after: float = 0.0) -> Sequence[dict[str, Any]]:
-        """Return the samples after a time in seconds since 1970 UTC."""
+        """Return the samples taken after a time, which is given in seconds since 1970 UTC."""
         return self._job.samples(after)
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ from fetchmill._options.get import GetOptions
 from fetchmill._options.sources import is_bucket
 from fetchmill.errors import UsageError
 
-# Phrase in that error.
+# A phrase that this error contains.
 _OF_ANOTHER_JOB = "belongs to another job"
 
 

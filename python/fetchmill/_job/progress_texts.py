@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Period over which a rate is averaged: long enough to be steady, short enough to show changes.
 RATE_SECONDS = 10.0
-# Maximum number of failure kinds named in a line. The others are counted together.
+# Maximum number of failure kinds named in a line. All other kinds are counted together.
 KINDS_SHOWN_MAX = 4
 
 

@@ -17,7 +17,7 @@ from fetchmill._quick_dataclass import dataclass
 OPTED_OUT = "opted-out"
 # The rule in `stopped_by` that is not a problem, because the run ended as requested.
 FIRST = "first"
-# Maximum number of hosts with a forbidding robots.txt that a job counts.
+# Maximum number of hosts that a job counts as forbidding targets by robots.txt.
 FORBIDDING_HOSTS_MAX = 4096
 
 
@@ -138,8 +138,8 @@ class Snapshot:
         limited_by: the bottleneck of the job; None in the first second.
         latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
             them.
-        origins: throughput and latency by origin, for a job with many origins. At most 64 origins; the origin with the
-            most replies is first.
+        origins: throughput and latency by origin, for a job with many origins. Contains at most 64 origins, starting
+            with the one that has the most replies.
         total: number of objects announced by the listing; None if it announces none.
         pages: number of listing pages read in this run.
     """
@@ -240,9 +240,9 @@ class Report(ReadableReport):
             `robots.txt`. If a value has several directives, the first one that reserves the object counts. Targets
             skipped by older releases are not counted, because those releases did not record the rules.
         forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
-            of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
-            are counted.
-        forbidding_host_count: number of hosts with forbidden targets; 4,097 means 4,097 or more.
+            of targets. Contains at most 10 hosts, starting with the one that forbids the most. Only the first 4,096
+            forbidding hosts are counted.
+        forbidding_host_count: number of hosts that forbid targets; 4,097 means 4,097 or more.
         found_nothing: whether the job finished without storing any object, and no option explains this: all listed
             targets were skipped, or the list is empty. The command line then exits with code 3.
     """

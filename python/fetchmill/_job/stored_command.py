@@ -31,7 +31,7 @@ class StoredCommand(NamedTuple):
     """The stored command of a job.
 
     Attributes:
-        source: the source of the targets, an absolute path if it is a list; None if it cannot be stored.
+        source: the source of the targets, as an absolute path if it is a list; None if it cannot be stored.
         options: the given options.
         lacking: names of options that were given but are not stored.
     """
@@ -73,7 +73,7 @@ def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
 
     Args:
         options: the options of the job.
-        lacking: names of other arguments that are not stored, such as functions of a program.
+        lacking: names of other arguments that are not stored, such as a program's functions.
     """
     stored, missing = {}, [*lacking]
     for option in fields(options):
@@ -100,7 +100,7 @@ def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Seque
 
     Args:
         options: the options of the job.
-        kind: the kind of source, if its text does not show it.
+        kind: the kind of source, if it is not evident from the text.
         lacking: as for `command_text`.
 
     Raises:
@@ -122,7 +122,7 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
     text = job_command(shown, None if state is None else os.fspath(state))
     if text is None:
         raise UsageError(
-            f"{shown}: the journal does not contain the command of the job",
+            f"{shown}: the journal does not contain the job's command",
             hint="run the same command or program again to resume",
         )
     try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fetchmill._dashboard.dashboard import Dashboard
     from fetchmill._dashboard.pages import ShownJob
 
-# Names of the destination option of `get`, `check` and `list`.
+# Names of the options that set the destination of `get`, `check` and `list`.
 _DESTINATIONS = ("dest", "results", "manifest")
 ShownT = TypeVar("ShownT", bound="ShownJob")
 
@@ -55,7 +55,7 @@ class JobDashboard:
         return job
 
     def show_in_program(self, job: ShownT) -> ShownT:
-        """Like `show`, for a program. Print the URL of the dashboard on standard error."""
+        """Show a job that a program has just started. Print the dashboard's URL on standard error. Return the job."""
         if self.url is not None and sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # the stream is closed
                 sys.stderr.write(f"fetchmill: dashboard: {self.url}\n")

@@ -108,7 +108,7 @@ def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Pla
 
 
 def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFrom) -> list[str]:
-    """Return human-readable messages."""
+    """Return the notices of a plan."""
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
@@ -131,7 +131,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """Return a notice that the number of targets is estimated from part of the list."""
+    """Return a notice that the number of targets was estimated from a part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "

@@ -36,7 +36,7 @@ LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
 # Time limit for counting a local list. Counting runs alongside the probe and makes no requests. The limit is
 # generous: on a busy machine, counting may get only a tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
-# The sample ends when the first of these is reached.
+# The sample ends when the first of these limits is reached.
 SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
 # If the sample has fewer objects than this, it continues up to this share of the probe's time.
 SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4

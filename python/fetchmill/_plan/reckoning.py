@@ -1,4 +1,4 @@
-"""Computes a plan from the probe's results, by arithmetic only. docs/guide/plan.md describes the method."""
+"""Computes a plan from the probe's results, purely by arithmetic. docs/guide/plan.md describes the method."""
 
 import math
 from collections import Counter
@@ -40,7 +40,7 @@ _UNMERGED = 30
 _SYNCS_OF_FILES = 2.5
 # The time to create a file depends on the number of files, and varies by this factor in either direction.
 _MAKING_FILES = 2.0
-# Seconds for an object and for a byte of its body in an index, which one thread writes at the end of a job
+# Time in seconds to index an object, and to index a byte of its body. One thread writes the index at the end of a job
 # (docs/reference/formats.md). The speed of processors varies by this factor in either direction.
 _INDEX_SECONDS, _INDEX_BYTE_SECONDS, _INDEX_FACTOR = 4.6e-6, 1.7e-9, 2.0
 # Defaults if there is no sample: bytes of a request's head, of a reply's head, and of an index line.
@@ -55,7 +55,7 @@ _AHEAD = 32 * 1024
 # Minimum duration of a listing, in seconds, for measuring its rate.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
-# Uncertainty factor for the requests per outcome, because the replies to some requests are held.
+# Uncertainty factor for the requests per outcome. Some replies are held back, so their outcomes come later.
 _HELD_MAX = 1.25
 # Units of prices.
 _THOUSAND, _GIGABYTE = 1000, 1e9
@@ -99,7 +99,7 @@ class ProbeResults:
 
 
 def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, ObjectsFrom]:
-    """Return the planned number of objects, and the origin of this number."""
+    """Return the planned number of objects, and how it was determined."""
     last = found.last
     if options.objects is not None:
         return options.objects, "given"
@@ -136,7 +136,7 @@ def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[E
     """Estimate the number of requests for objects, and for the listing."""
     last = found.last
     first = found.fetching.snapshots[found.rate.first]
-    # Requests in flight or held at the start of the steady part offset those at its end.
+    # Requests that are in flight or held at the start of the steady part offset those at its end.
     steady = max((last.attempts - first.attempts) / max(last.asked_for - first.asked_for, 1), 1.0)
     # All replies of the sample have arrived, but it was fetched too slowly to reveal throttling.
     each = steady if found.sample.attempts is None else max(found.sample.attempts, 1.0)

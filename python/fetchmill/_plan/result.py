@@ -45,7 +45,7 @@ class Plan:
         source: the source of the targets.
         dest: the destination of the planned job.
         format: the format of the planned job. `formats` contains the estimates for all formats.
-        objects: number of objects that the plan is for.
+        objects: number of objects in the planned job.
         objects_from: how `objects` was determined: `given` with `objects=`; `listed` to the end; `estimated` from the
             part of a long list that was read in 30 s (a notice states the size of this part); `told`, which means
             reported by the listing; or `assumed`.

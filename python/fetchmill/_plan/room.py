@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# Maximum block size, as in the core's preflight. Larger blocks may be shared or compressed.
+# Maximum block size to assume, as in the core's preflight. Larger blocks may be shared or compressed.
 BLOCK_MAX = 4096
 # Maximum size of the journal, in total and per object. Its write-ahead log is truncated at a thousand 4 KiB pages, but
 # the log of a small job is smaller.
 JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT = 4 << 20, 64
-# Inodes of a job: the journal's files and the stage. Inodes of a worker: its stage folder and its failure records.
+# Inodes of a job, for the journal's files and the stage, and inodes of each worker, for its stage folder and its
+# failure records.
 INODES_OF_A_JOB, INODES_OF_A_WORKER = 6, 2
 # Staged files per folder, and the maximum number of these folders.
 STAGE_FOLDER_FILES, STAGE_FOLDERS = 64, 1024

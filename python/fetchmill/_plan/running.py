@@ -1,4 +1,4 @@
-"""Work in the native module that must not outlive its caller."""
+"""Ensures that work in the native module does not outlive its caller."""
 
 import contextlib
 from collections.abc import Iterator

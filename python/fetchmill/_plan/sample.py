@@ -97,7 +97,7 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 
 
 def measure_replies(sample: Path) -> SampleReplies | None:
-    """Return the mean sizes of heads and index lines in a WARC sample; None if it has none.
+    """Return the mean sizes of heads and index lines in a WARC sample; None if the sample contains no replies.
 
     Secret request fields are not stored, so they are not included. An index exists only once a job is finished, so
     the sample may have none. The size of an index line is therefore computed.
@@ -142,7 +142,7 @@ def _measure(dest: Path, block: int) -> tuple[int, int]:
 
 
 def _records(stream: "gzip.GzipFile | BinaryIO") -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield the records of a WARC file: type, length of the URL, and block."""
+    """Yield the type, the length of the URL and the block of each record in a WARC file."""
     while stream.readline():
         fields = {}
         while (line := stream.readline().strip()) != b"":

@@ -27,7 +27,7 @@ SILENT_SECONDS = 2.5
 UNSEEN = 0.1
 # If the rate grows by more than this share from the second third of the steady part to the last, it is not steady.
 GROWING = 0.15
-# Student's t for 95 %, by degrees of freedom from 1.
+# Student's t for 95 %, by degrees of freedom, starting at 1.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 _T_OF_MANY = 2.0
 # With fewer windows the spread is meaningless, and the value may be off by `_UNKNOWN`.
@@ -106,7 +106,7 @@ class SteadyRate:
     Args:
         objects: targets finished per second.
         body_bytes: mean size of a body in bytes; None if no body was fetched.
-        middle: central point of the fitted line: seconds of the run, and targets finished by then.
+        middle: central point of the fitted line, as seconds of the run and targets finished by then.
         first: index of the snapshot at the start of the steady part.
         is_growing: whether the rate was still growing at the end.
         windows: number of windows in the steady part.
@@ -194,9 +194,9 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """Return the number of initial values, at most half, to ignore by the marginal standard error rule (White 1997).
+    """Return how many initial values, at most half, the marginal standard error rule ignores (White 1997).
 
-    The rule ignores the initial values whose removal makes the mean of the others most certain.
+    It ignores the initial values whose removal makes the mean of the remaining values most certain.
     """
 
     def error(skipped: int) -> float:

@@ -1,4 +1,4 @@
-"""Passes errors between the processes of a job on Ray, as their class and text."""
+"""Passes errors between the processes of a job on Ray, as a class name and a text."""
 
 from fetchmill import errors
 from fetchmill.errors import FetchmillError

@@ -165,7 +165,7 @@ def _endpoint() -> dict[str, str]:
 
 
 def check_installed() -> None:
-    """Refuse a Python without Ray.
+    """Refuse to run if Ray is not installed.
 
     Raises:
         UsageError: Ray is not installed.

@@ -47,7 +47,7 @@ class RayWorker:
                 actor would remain in the cluster's control store.
 
         Returns:
-            `name` of the worker, or `kind` and `error` if the worker cannot join.
+            A dict with the `name` of the worker, or with `kind` and `error` if the worker cannot join.
         """
         found = _caught(lambda: self._begin(job, job_id, own))
         if "error" in found:
@@ -85,7 +85,7 @@ class RayWorker:
 
 
 def _check_seen(job: str, job_id: str, own: dict[str, Any]) -> None:
-    """Refuse a node that does not have the job directory or the list."""
+    """Refuse a node that has no access to the job directory or the list."""
     advice = _REACH if is_bucket(job) else _SHARE
     deadline = time.monotonic() + _SEEN_SECONDS
     while not (directory := JobDirectory.at(job, reach_of(own))).exists():

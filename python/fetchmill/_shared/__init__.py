@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Time limit in seconds for finding out whether a bucket has a shared job.
+# Time limit in seconds for finding out whether a bucket contains a shared job.
 _PATIENCE_SECONDS = 15.0
 
 

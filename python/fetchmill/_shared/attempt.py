@@ -166,7 +166,7 @@ class Attempt:
         """Wait for the job and make the range final.
 
         Args:
-            pieces: minimum number of ranges into which the unfetched rest is divided.
+            pieces: minimum number of ranges into which the unfetched rest of the range is divided.
             piece_seconds: maximum duration of each of these ranges in seconds, at this attempt's pace.
 
         Returns:

@@ -200,7 +200,7 @@ class RunningAttempts:
 
 
 def has_lost(attempt: Attempt) -> bool:
-    """Return whether another attempt has made the range final, as far as is known."""
+    """Return whether another attempt is known to have made the range final."""
     try:
         return attempt.has_lost()
     except FetchmillError:

@@ -203,7 +203,7 @@ class BucketStore:
             Whether the file is complete.
 
         Raises:
-            StorageError: the file cannot be written, the object is gone, or it has another size.
+            StorageError: the file cannot be written, the object is gone, or the object has a different size.
         """
         length = 0
         try:

@@ -1,4 +1,4 @@
-"""The end of a shared job: the sum of all ledgers is written, and data that no commit record names is removed."""
+"""Concludes a shared job: writes the sum of all ledgers, and removes data that no commit record names."""
 
 from fetchmill._shared.job_directory import FINISHED, LISTING, JobDirectory
 from fetchmill._shared.local_lists import parts_in
@@ -21,7 +21,7 @@ def conclude(store: Store, known: JobRecord) -> None:
     directory = JobDirectory(store)
     job = directory.job()
     if len(job.files) > len(known.files):
-        return  # a list was added meanwhile; the workers that fetch it conclude the job
+        return  # a list was just added; the workers that fetch it conclude the job
     if not directory.is_complete(job):
         raise JournalError(f"{directory.text} has open ranges again; run the same command again")
     _write_sum(store, sum_of(directory.commits(), job).to_bytes())
@@ -42,7 +42,7 @@ def conclude(store: Store, known: JobRecord) -> None:
 
 
 def _remove_unnamed_parts(store: Store, job: JobRecord) -> None:
-    """Remove lists and parts of lists that the job does not name, because the process that added them died."""
+    """Remove lists and parts of lists that the job does not name, because the process that was adding them died."""
     named = {file.path.rpartition("/")[2] for file in job.files}
     for part in parts_in(store):
         if part.rpartition("/")[2] not in named:

@@ -118,7 +118,7 @@ def _create(
 ) -> RangeWorker:
     """Create a job whose list no other process can read, and return a worker."""
     refusal = UsageError(
-        f"{directory.text} has a shared job already, and only the process that creates a job reads {given.name}",
+        f"{directory.text} already has a shared job, and only the process that creates a job reads {given.name}",
         hint=f"work on that job: fetchmill join {directory.text}",
     )
     if directory.exists():
@@ -239,7 +239,7 @@ class _Definition:
         return self._record(list_format, tuple(files), tuple(first_ranges(files)))
 
     def of_part(self, part: Part) -> JobRecord:
-        """Return the definition of a job starting with the first part of its source's list."""
+        """Return the definition of a job that starts with the first part of its source's list."""
         return self._record(LISTED_FORMAT, (part.file,), part.ranges)
 
     def _record(self, list_format: str, files: tuple[ListFile, ...], ranges: tuple[Range, ...]) -> JobRecord:
@@ -263,7 +263,7 @@ class _Definition:
         """
         if job.source != self.source:
             raise UsageError(
-                f"{self._dest} has a job for {job.source}, not for {self.source}; choose another directory"
+                f"{self._dest} already has a job for {job.source}, not for {self.source}; choose another directory"
             )
         for theirs, mine in ((job.options, self.shared), (job.listing or {}, self.listing or {})):
             for name in sorted({*theirs, *mine}):

@@ -24,8 +24,8 @@ from fetchmill.errors import UsageError
 # this minimum, whichever is largest. These targets must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 32
-# If most targets so far were skipped, more targets are fed at a time than there is room for. This limits their number,
-# because the next ones may all be requested.
+# If most targets so far were skipped, more targets are fed at a time than there is room for. This limits the number of
+# extra targets, because the next ones may all be requested.
 _SKIPPED_MAX = 1_000
 # Bytes fed at a time: as many as are used in this time, limited by the targets that may be listed, but at least this
 # minimum.
@@ -88,14 +88,14 @@ class _Ahead:
         return max(time.monotonic() - self.started, 0.1)
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
-        """Return the number of further targets that may be listed now; 0 or less for none."""
+        """Return how many more targets may be listed now; 0 or less if none."""
         settled = sum(snapshot[name] for name in OUTCOMES)
         requested = settled - snapshot["skipped"]
         most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(requested / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
 
     def targets(self, snapshot: Mapping[str, Any]) -> int:
-        """Return the number of further targets that may be listed now, including those that will be skipped."""
+        """Return how many more targets may be listed now, including those that will be skipped."""
         room = self.room(snapshot)
         if room <= 0:
             return 0
@@ -117,7 +117,8 @@ class PipeFeed:
         self.options: Mapping[str, Any] = {"is_range": True}
         self._position = range.start
         self._ahead = _Ahead()
-        # Numbers of bytes and lines written, and of bytes that the job has read but not counted in `list_read`.
+        # The number of bytes written, the number of lines written, and the number of bytes that the job has read but
+        # not counted in `list_read`.
         self._bytes = self._lines = self._uncounted = 0
         self._fed_at = 0.0
 
@@ -283,7 +284,7 @@ class RowFeed:
 
 
 class FileFeed:
-    """A compressed data file of an inventory. The job reads it as a whole."""
+    """Feeds a compressed data file of an inventory, which the job reads as a whole."""
 
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range

@@ -22,7 +22,7 @@ class FirstPart:
         directory: the job directory.
         worker: the name of this process.
         source: the source, without secrets.
-        options: options for listing it.
+        options: options for listing the source.
         parent: the folder for listing processes on this machine.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.

@@ -220,7 +220,7 @@ class FolderStore:
         shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
 
     def abort_uploads(self) -> None:
-        """Remove unfinished copies left by `add_file`. All other unfinished files are in attempt folders."""
+        """Remove unfinished copies left by `add_file`. Only attempt folders contain other unfinished files."""
         for draft in (self.folder / _LIST).glob(".*"):
             if PART.fullmatch(draft.name[1:]):
                 self.remove(f"{_LIST}/{draft.name}")

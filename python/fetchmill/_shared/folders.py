@@ -1,4 +1,4 @@
-"""Locates the objects of a shared job. They are in the folders named in its commit records.
+"""Locates the objects of a shared job, which are in the folders that its commit records name.
 
 If the job directory is in a bucket, these folders are copied to this machine. Objects are only copied if the caller
 needs them.
@@ -33,7 +33,7 @@ def final_attempts(directory: JobDirectory) -> list[str]:
 
 
 class CopiesFolder:
-    """A folder for copies on this machine. It is created when it is first needed."""
+    """A folder for copies on this machine, created when it is first needed."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -43,7 +43,7 @@ class CopiesFolder:
         """Return the folder.
 
         Raises:
-            StorageError: it cannot be created.
+            StorageError: the folder cannot be created.
         """
         if self._path is None:
             try:
@@ -120,7 +120,7 @@ class AttemptFolders:
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
-        # For a bucket: the folder for copies, and the size in bytes of each copy's objects, oldest first.
+        # If the store is a bucket, the folder for copies, and the size in bytes of each copy's objects, oldest first.
         self._place = CopiesFolder()
         self._copies: dict[str, int] = {}
         self._facts: set[str] = set()

@@ -83,7 +83,7 @@ def items_of_program(items: Iterable[str | Mapping[str, object]]) -> GivenList:
     """
     if hasattr(items, "columns"):
         raise UsageError(
-            "a shared job cannot use a table as its source; save it as Parquet, and give the path of the file"
+            "a shared job cannot use a table as its source; save it as Parquet, and pass the path of the file"
         )
     if not isinstance(items, Iterable):
         raise UsageError(f"source must be a path, a URL, or an iterable of URLs or dicts, not {type(items).__name__}")
@@ -103,7 +103,7 @@ def create_with_copy(directory: JobDirectory, job: JobRecord) -> None:
 
 
 def _batches(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Join blocks. The last batch may be empty."""
+    """Join small blocks into larger batches. The last batch may be empty."""
     batch = bytearray()
     for block in blocks:
         batch += block

@@ -16,7 +16,7 @@ BEATS_IN_A_LEASE = 5
 # States of a worker that is fetching or may start to fetch.
 FETCHING = ("working", "waiting", "standby", "draining")
 
-# Values of a process without attempts.
+# Values for the heartbeat of a process without attempts.
 _IDLE: Mapping[str, Any] = {
     "sharers": 1,
     "knows": [],
@@ -40,7 +40,7 @@ class Heartbeat:
     Args:
         worker: name of the worker: host, process and a random part.
         state: `waiting`, `working`, `standby`, `draining` or `ended`; `listing` before there is a job.
-        age: seconds since the heartbeat, by the store's clock.
+        age: seconds since the heartbeat, according to the store's clock.
         sharers: number of workers among which this worker divides the job's rate.
         knows: names of the workers among which this worker divides the limits for each host; empty if the job has no
             such limits.
@@ -50,8 +50,8 @@ class Heartbeat:
         counts: counts of the worker's attempts that are not final yet.
         objects_per_second: outcomes per second of these attempts.
         pace: requests per second that the worker makes to a throttling origin; None if the origin does not throttle.
-        listed: number of rows that the worker has added to the source's list; None if it does not list.
-        lease: lease in seconds of a process that lists before there is a job; None for all others.
+        listed: number of rows that the worker has added to the source's list; None if the worker does not list.
+        lease: lease in seconds of a process that lists before there is a job; None for all other processes.
         discarded: number of outcomes in attempts of the worker that have ended without becoming final.
         settled: number of outcomes in the current attempts, by range id.
     """

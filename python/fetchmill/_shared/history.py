@@ -72,7 +72,7 @@ class _Interval:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     levels: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_LEVELS, 0.0))
     failures: dict[str, int] = field(default_factory=dict)
-    # Seconds by kind of bottleneck.
+    # Seconds spent with each kind of bottleneck.
     limits: dict[str, float] = field(default_factory=dict)
     # Sums of the quantiles, each weighted by the outcomes of its sample, and the sum of these weights.
     latencies: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_QUANTILES, 0.0))

@@ -25,10 +25,10 @@ from fetchmill.errors import StorageError
 
 # Default number of requests in flight for a job with many hosts.
 _CONCURRENCY = 64
-# Minimum mean number of hosts in a part, per request that a worker may have in flight. More than one is needed,
-# because hosts with few rows finish before the others.
+# Minimum mean number of hosts in a part for each request that a worker may have in flight. One is not enough, because
+# hosts with few rows finish before the others.
 _HOSTS_PER_REQUEST = 2
-# Minimum mean number of rows in a part, for each of these hosts, because starting and ending a part's job takes time.
+# Minimum mean number of rows in a part for each of these hosts, because starting and ending a part's job takes time.
 _ROWS_PER_HOST = 8
 # Default maximum number of requests in flight to a host.
 _LIMIT = 4
@@ -41,7 +41,7 @@ class HostDivision:
     Args:
         directory: the job directory.
         worker: the name of this process.
-        concurrency: this process's `concurrency`.
+        concurrency: the option `concurrency` of this process.
         parent: the folder for listing processes on this machine. This process creates its own folder there.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
@@ -90,7 +90,7 @@ class HostDivision:
             self._remove([claim])
 
     def _create(self, job: JobRecord) -> None:
-        """Divide the list, and create the job unless another process has created it meanwhile."""
+        """Divide the list, and create the job unless another process has created it in the meantime."""
         folder = make_folder(self._parent, self._worker)
         parts = HostParts(self._directory.store, job.list_format, job.options)
         try:
@@ -108,7 +108,7 @@ class HostDivision:
             raise
         finally:
             remove_folder(folder)
-        # Remove the parts of processes that have died. Until the job exists, nobody adds another list.
+        # Remove the parts of processes that have died. No process adds another list before the job exists.
         left = parts_in(self._directory.store)
         if self._directory.create(record).id == record.id:
             self._remove([name for name in left if name not in parts.added])

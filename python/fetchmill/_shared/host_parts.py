@@ -25,7 +25,7 @@ class DividedList:
         files: the parts that have rows, in the job directory.
         ranges: a range for each part.
         rows: number of rows.
-        bytes: size of the rows.
+        bytes: size of the rows in bytes.
         hosts: number of hosts, for messages.
     """
 

@@ -79,7 +79,7 @@ class JobDirectory:
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
-        # The records of added lists never change either.
+        # The records of added lists, which never change either.
         self._lists: list[AddedList] = []
 
     @classmethod
@@ -199,7 +199,7 @@ class JobDirectory:
                 ranges=tuple(replace(each, file=first + each.file) for each in ranges),
                 divided=divided,
             )
-            # If another process was faster and added a different list, this one is added after it.
+            # If another process was faster and added a different list, add this list after it.
             if self.add_record(job.lists, record):
                 return record
 
@@ -249,7 +249,7 @@ class JobDirectory:
         """Commit a range, unless it is already final. Return the valid commit record.
 
         Raises:
-            JournalError: the existing record is damaged, or the new one is gone.
+            JournalError: the existing record is damaged, or the new record is gone.
         """
         name = f"{_COMMITS}/{record.range.id}.json"
         self.store.create(name, record.to_bytes())

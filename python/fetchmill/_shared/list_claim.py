@@ -18,7 +18,7 @@ from fetchmill._shared.store import STORE_ERRORS
 
 # Poll interval while another process creates the list.
 _LOOK_SECONDS = 0.5
-# A process that joins waits for this many leases after the last heartbeat, so that another one can take over first.
+# A process that joins waits for this many leases after the last heartbeat, so that others can take over first.
 _LOST_LEASES = 3
 
 

@@ -1,4 +1,4 @@
-"""The rows of a list, each with the host of its URL.
+"""Reads the rows of a list, each with the host of its URL.
 
 The native module reads the list and returns the URLs. Python reads the lines of the same file. As a result, each row
 keeps all its columns unchanged, and its host is the one to which the per-host limits apply.
@@ -32,7 +32,7 @@ _ALL_ROWS: Mapping[str, Any] = {
 
 
 class NotByHostError(Exception):
-    """The list cannot be divided by host. The message is the reason."""
+    """The list cannot be divided by host. The message states the reason."""
 
 
 def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[tuple[bytes, str]]:
@@ -115,7 +115,7 @@ class _DecodedFile(io.RawIOBase):
 
 
 def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str | None]:
-    """Yield the URL of each row; None for a row without one."""
+    """Yield the URL of each row; None for a row without a URL."""
     own = {"source": file.path, "dest": ".", "list_format": list_format}
     values = json.loads(GetOptions(**{**options, **_ALL_ROWS, **own}).to_json("list"))
     # The list as a whole has already been checked for missing columns, but a single file may lack one.
@@ -123,7 +123,7 @@ def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Itera
     while (page := targets.next_page()) is not None:
         rows, skipped = page
         if skipped:
-            raise NotByHostError(f"{file.path} has rows that are left out")
+            raise NotByHostError(f"{file.path} has rows that would be left out")
         for url, _ in rows:
             yield url
 
@@ -149,7 +149,7 @@ def _read_header(opened: BinaryIO, file: ListFile, list_format: str, options: Ma
 
 
 def _rows(opened: BinaryIO, file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the lines that are rows, each with a line end."""
+    """Yield the lines that are rows, each including its line end."""
     header = _read_header(opened, file, list_format, options)
     is_row = _IS_ROW[list_format]
     check = _no_check if file.has_lines else _check_of(file, list_format, options)

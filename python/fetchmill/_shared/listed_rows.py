@@ -33,7 +33,7 @@ class ListedRows:
         self._table.execute("PRAGMA journal_mode = OFF")
         self._table.execute("PRAGMA synchronous = OFF")
         self._table.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        # A name may occur several times.
+        # The count is needed because a name may occur several times.
         self._table.execute("CREATE TABLE rows (name TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
         self._rows, self._has_known = 0, False
 
@@ -80,7 +80,7 @@ class ListedRows:
             )
 
     def close(self) -> None:
-        """Close the table. Its folder is removed by the caller."""
+        """Close the table. The caller removes the folder."""
         self._table.close()
 
 

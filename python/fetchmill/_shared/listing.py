@@ -1,4 +1,4 @@
-"""A worker's part in listing the source of its job: it lists if no other living worker does."""
+"""A worker's part in listing the source of its job. The worker lists if no other living worker does."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from fetchmill._shared.source_lister import OpenJob, SourceLister, lists_folder
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill._shared.stored_options import list_options
 
-# Pause before a worker may take over the listing again, after another process has added a part.
+# A worker whose listing ended because another process had added a part waits this long before it takes over again.
 _AGAIN_SECONDS = 2.0
 
 
@@ -40,7 +40,8 @@ class Listing:
         lister: SourceLister | None,
     ) -> None:
         self.source = source
-        # The reason why this worker cannot list the source. It does not retry, because a retry could take just as long.
+        # The reason why this worker cannot list the source. The worker does not retry, because a retry could take just
+        # as long.
         self.failure: BaseException | None = None
         # The workers among which the lister divides the per-host limits.
         self.known = frozenset((worker,))
@@ -64,7 +65,7 @@ class Listing:
 
     @property
     def listed(self) -> int | None:
-        """Number of rows that this worker has added to the list; None if it does not list."""
+        """Number of rows that this worker has added to the list; None if this worker does not list."""
         lister = self._lister
         return lister.listed if lister is not None and lister.is_running else None
 

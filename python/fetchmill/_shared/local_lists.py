@@ -32,7 +32,7 @@ class LocalLists:
 
         Raises:
             SecurityError: the file is in a bucket, but not in the job directory.
-            StorageError, TemporaryError: it cannot be copied.
+            StorageError, TemporaryError: the file cannot be copied.
         """
         if not is_bucket(file.path):
             return file

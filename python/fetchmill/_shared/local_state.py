@@ -110,7 +110,7 @@ def _make_below(parent: Path, name: str) -> Path:
 
 def remove_folder(folder: Path) -> None:
     """Remove a worker's folder. Also remove the parent folder if no other worker has a folder there."""
-    # A relative path would depend on the working folder, which may have the user's files.
+    # A relative path would depend on the working folder, which may contain the user's files.
     if not folder.is_absolute():
         raise StorageError(f"{folder} is not the folder of a worker")
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The status of a shared job as metrics."""
+"""Formats the status of a shared job as metrics."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Groups of hosts, and the lines of a list in files on this machine, one for each group."""
+"""Divides hosts into groups, and stores the lines of a list in local files, one for each group."""
 
 import shutil
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class HostGroups(dict[str, int]):
 
 
 class PartFiles:
-    """See the module docstring. The files are opened only to write a buffer, so 256 groups need no 256 descriptors.
+    """See the module docstring. A file is open only while a buffer is written, so descriptors do not run out.
 
     Args:
         folder: a local folder that belongs to this process.

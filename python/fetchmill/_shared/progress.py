@@ -5,7 +5,7 @@ A stuck attempt gets no outcome for much longer than before, for example because
 
 import time
 
-# Time without an outcome after which an attempt may be stuck.
+# Minimum time without an outcome before an attempt counts as stuck.
 STUCK_SECONDS = 1.0
 # Limit before the first outcome, when reply times are unknown, and upper limit for slow replies.
 STUCK_SECONDS_MAX = 10.0

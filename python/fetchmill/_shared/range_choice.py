@@ -69,7 +69,7 @@ class RangeChoice:
         self._free = {name for name, owners in owners_of.items() if not owners}
         for each in ready:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
-            # Only one more worker fetches a stuck range, not all of them.
+            # Only one more worker may fetch a stuck range, not all of them.
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
             if each.id in mine or not is_free:
                 continue
@@ -99,4 +99,4 @@ class RangeChoice:
             file = job.files[range.file]
             unit = "bytes" if file.rows is None else "rows"
             where = f"{unit} {range.start:,} to {range.end:,} of {file.path}"
-            self._say(f"range {range.id} was set aside: {why}; it is {where}")
+            self._say(f"range {range.id} was set aside: {why}; it covers {where}")

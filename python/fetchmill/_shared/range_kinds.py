@@ -17,7 +17,7 @@ RANGE_SECONDS = 30.0
 # into ranges of at most this duration.
 SHARE_SECONDS = 1.5
 # While a worker waits for work, other workers end their ranges after this time. The waiting worker gets a part of the
-# rest when the targets already fed are fetched.
+# rest once the targets already fed have been fetched.
 HAND_OVER_SECONDS = 0.5
 
 

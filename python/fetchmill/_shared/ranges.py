@@ -1,8 +1,8 @@
 """Ranges of a list: the units that workers claim and make final.
 
-A range is a part of one file of the list: bytes from the start of a line to the start of another, or rows of Parquet.
-The job begins with its first ranges. A worker that stops early makes its finished part final, and divides the rest into
-new ranges.
+A range is a part of one file of the list: either bytes from the start of one line to the start of another, or rows of a
+Parquet file. The job begins with its first ranges. A worker that stops early makes its finished part final, and divides
+the rest into new ranges.
 """
 
 import json
@@ -21,11 +21,12 @@ LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
 # Number of groups of hosts, a power of two. A list that is divided by host has at most this number of parts.
 GROUPS = 256
-# Number of first ranges of a file, within the sizes below. Workers divide them further, depending on their speed.
+# Number of first ranges of a file, if this keeps to the sizes below. Workers divide the ranges further, depending on
+# their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 128 << 10
 _RANGE_MAX = 32 << 20
-# Minimum and maximum number of rows in a first range of Parquet.
+# Minimum and maximum number of rows in a first range of a Parquet file.
 _ROWS_MIN = 2_500
 _ROWS_MAX = 1_000_000
 
@@ -140,7 +141,7 @@ class ListFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A part of one file of the list: bytes `start` to `end`, or rows of Parquet.
+    """A part of one file of the list: bytes `start` to `end`, or those rows of a Parquet file.
 
     Args:
         file: number of the file, from 0.
@@ -223,7 +224,7 @@ def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterato
         opened: the file.
         file: the record of the file.
         whole: the range to divide.
-        size: the size in bytes, or in rows of Parquet.
+        size: the size in bytes, or in rows for Parquet.
 
     Raises:
         UsageError: a line is too long.

@@ -1,4 +1,4 @@
-"""The contents of files in a job directory: the job, added lists, and the commit records of ranges.
+"""The contents of the files in a job directory: the job, added lists, and the commit records of ranges.
 
 Another release or user may have written the directory, so all content is checked when it is read.
 """
@@ -225,7 +225,7 @@ def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: in
 
 
 def _head_of(files: Sequence[ListFile]) -> str | None:
-    """Return the head of the inventory that has these files, without repeating it for each file."""
+    """Return the head of the inventory that these files belong to, so that it is not repeated for each file."""
     return next((file.inventory.head for file in files if file.inventory), None)
 
 
@@ -271,7 +271,7 @@ class CommitRecord:
         ledger: counts of the attempt: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
         named: failed targets by kind and by status, and skipped targets by reason.
         seconds: duration of the attempt in seconds.
-        set_aside: reason for setting the range aside; None if the range was fetched.
+        set_aside: reason why the range was set aside; None if the range was fetched.
     """
 
     job: str

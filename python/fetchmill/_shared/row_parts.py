@@ -58,7 +58,7 @@ class RowParts:
                     rows += out.write(batch)
                 file.check(opened)
             if rows != file.rows:
-                raise NotByHostError(f"{file.path} has rows that are left out")
+                raise NotByHostError(f"{file.path} has rows that would be left out")
             self.rows += rows
             self.bytes += file.size
             self._files.append((file.path, str(path)))

@@ -16,7 +16,7 @@ class Shares:
     Args:
         worker: the name of this worker.
         options: the options of the job.
-        rate: requests per second of all workers together; None for no limit.
+        rate: total requests per second of all workers; None for no limit.
     """
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
@@ -40,7 +40,7 @@ class Shares:
 
     @property
     def host_sharers(self) -> int:
-        """Number of workers that share the limits per host, up to `limit_per_host`."""
+        """Number of workers that share the per-host limits, up to `limit_per_host`."""
         return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
 
     @property
@@ -58,7 +58,7 @@ class Shares:
         return self.rank >= self.host_sharers
 
     def rate_of_one(self, attempts: int) -> float | None:
-        """Return the requests per second of each of this worker's attempts."""
+        """Return the requests per second that each attempt of this worker may make."""
         return None if self.rate is None else self.rate / self.sharers / max(attempts, 1)
 
     def observe(self, living: Iterable[Heartbeat]) -> bool:
@@ -84,7 +84,7 @@ class Shares:
 
 
 class HostShares(Shares):
-    """A worker's part of the limits if the list is divided by host: the full limits for each of the worker's hosts."""
+    """A worker's part of the limits if the list is divided by host. The full limits apply to each of its hosts."""
 
     def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
         super().__init__(worker, options, rate)

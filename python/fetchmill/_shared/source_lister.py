@@ -49,7 +49,7 @@ class Part:
 
     Args:
         file: the part, with its path in the job.
-        ranges: its first ranges. Their file number is 0.
+        ranges: the first ranges of the part. Their file number is 0.
     """
 
     file: ListFile
@@ -60,7 +60,7 @@ class ListedJob(Protocol):
     """The job that receives the parts."""
 
     def add(self, part: Part) -> bool:
-        """Add a part. Return False if another process has meanwhile added a part or created the job."""
+        """Add a part. Return False if another process has added a part or created the job in the meantime."""
 
     def end(self, totals: ListingTotals) -> bool:
         """End the list. Return False in the same cases as `add`."""
@@ -254,7 +254,7 @@ def lists_folder(state: object) -> Path:
 
 
 def _chunks(job: Job, is_stopped: threading.Event) -> Iterator[bytes]:
-    """Yield rows as manifest lines until the job has ended. Yield empty bytes after some time without rows."""
+    """Yield rows as manifest lines until the job has ended. Yield empty bytes if no rows arrive for a while."""
     while (lines := job.take_rows(_STEP_SECONDS)) is not None:
         if is_stopped.is_set():
             return
@@ -298,7 +298,8 @@ class NewJob:
             return self._job.add(part)
         record = self._plan(part)
         found = self._directory.create(record)
-        # `found` may have parts of a process that took over in the meantime. This process does not know their rows.
+        # `found` may contain parts added by a process that has taken over. This process does not know the rows of these
+        # parts.
         self._job = OpenJob(self._directory, record if found.id == record.id else found)
         self.is_created.set()
         return found.id == record.id

@@ -1,4 +1,4 @@
-"""The status of a shared job: progress from commit records, and workers from heartbeats."""
+"""Determines the status of a shared job: its progress from commit records, and its workers from heartbeats."""
 
 import json
 from collections import Counter
@@ -175,7 +175,7 @@ class SharedStatus:
 
     @property
     def living(self) -> tuple[WorkerStatus, ...]:
-        """Workers that are alive."""
+        """The workers that are alive."""
         return tuple(worker for worker in self.workers if worker.state in FETCHING)
 
     @property
@@ -195,7 +195,7 @@ class SharedStatus:
         return bool(self.ledger["failed"] or self.ledger["absent"] or self.set_aside)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the status as values for JSON."""
+        """Return the status as a dict for JSON."""
         return asdict(self) | {"finished": self.finished}
 
 
@@ -276,7 +276,7 @@ def _discarded(heartbeat: Heartbeat, lease: float, winners: Mapping[str, str]) -
 def _with_listing(
     total: SumOfLedgers, listed: ListingTotals | None
 ) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
-    """Return ledger, failures and skips, including those of the listing outside any range."""
+    """Return the ledger, the failures and the skipped targets, including those counted by the listing."""
     failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])
     ledger = Counter(total.ledger)
     if listed is not None:

@@ -1,4 +1,4 @@
-"""The store for the files of a job directory: a folder, or a prefix of a bucket.
+"""The store for the files of a job directory, which is either a folder or a prefix of a bucket.
 
 A name has `/` between its parts: `commits/00000-00000000000000.json`.
 """

@@ -1,4 +1,4 @@
-"""Options of a shared job: those stored in its directory, and those each process sets for itself."""
+"""The options of a shared job: those stored in its directory, and those that each process sets for itself."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from fetchmill._options.sources import BUCKET_REACH, kind_of, names_not_for
 from fetchmill._shared.store import is_bucket
 from fetchmill.errors import SecurityError
 
-# The format of the list created from a source.
+# The format of the list that is created from a source.
 LISTED_FORMAT = "jsonl"
 # Options that a process may choose, such as its number of threads.
 _CHOSEN = ("threads", "concurrency", "concurrency_max")
@@ -74,7 +74,7 @@ def secrets_of(options: GetOptions) -> tuple[str, ...]:
 
 
 def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tuple[str, ...] = ()) -> None:
-    """Refuse options that fetchmill never stores, such as commands and secrets. Anybody may have created the file.
+    """Refuse options that fetchmill never stores, such as commands and secrets. Anyone may have created the file.
 
     Args:
         place: the file with the options, for messages.
@@ -86,7 +86,7 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
         SecurityError: the file contains such an option.
     """
     known = {option.name for option in fields(GetOptions) if option.metadata}
-    # A job in a bucket must not choose the endpoint either, because the endpoint gets the credentials for that bucket.
+    # A job in a bucket must not choose the endpoint either, because the endpoint receives the bucket's credentials.
     never = (*_never_stored(dest), *refused)
     wrong = [name for name in stored if name not in known or name in never]
     wrong += [name for name in stored.get("headers", {}) if name.lower() not in OPEN_FIELDS]
@@ -96,7 +96,7 @@ def check_stored(place: str, dest: str, stored: Mapping[str, Any], refused: tupl
         )
 
 
-# The list created from a source that lists its objects.
+# The list that is created from a source.
 
 
 def options_of_listed(options: GetOptions) -> GetOptions:

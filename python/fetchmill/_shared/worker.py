@@ -35,7 +35,7 @@ _READS_PER_SECOND = 20
 _READY_SECONDS = 0.1
 # A worker ends if its heartbeats fail for this many leases.
 _DEAF_LEASES = 6
-# Time limit for finishing targets already fed, after a worker was asked to end. Kubernetes kills it after 30 s.
+# Time limit for finishing targets already fed, after a worker was asked to end. Kubernetes kills the worker after 30 s.
 DRAIN_SECONDS = 20.0
 # Maximum number of lists from a bucket that a worker keeps locally. A part of a source's list has at most 64 MiB; a
 # part of a list divided by host has no maximum.
@@ -99,7 +99,7 @@ class RangeWorker:
         self._shares = self._kind.shares(name, options, directory.rate(job))
         self._may_start = threading.Event()
         self._has_idle_peers = False
-        # Whether so few ranges are left that a worker will soon have none.
+        # Whether so few ranges are left that some worker will soon have none.
         self._is_near_end = False
         self._is_waiting = False
         self._waiting_since = 0.0
@@ -245,7 +245,7 @@ class RangeWorker:
                 self._note_unlisted(lister_of(self._directory, heartbeats, self._job.lease))
 
     def _note_unlisted(self, lister: str | None) -> None:
-        """Unless another worker is listing, record this worker's listing failure, or say that it cannot list."""
+        """Unless another worker is listing, record why this worker failed to list, or say that it cannot list."""
         if lister in (None, self.name) and self._listing.failure is not None:
             self._attempts.note_failure(self._listing.failure)
         elif lister is None and not self._has_said:
@@ -256,7 +256,7 @@ class RangeWorker:
             )
 
     def _note_waiting(self, is_waiting: bool) -> None:
-        """Notify the other workers immediately when this one starts to wait, so that they share their work."""
+        """Notify the other workers immediately when this worker starts to wait, so that they share their work."""
         begins = is_waiting and not self._is_waiting
         self._is_waiting = is_waiting
         if begins:
@@ -265,7 +265,7 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether a range may start: other workers know this one, and few of its attempts are finishing."""
+        """Return whether a range may start: other workers know this worker, and few of its attempts are finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:
@@ -303,7 +303,7 @@ class RangeWorker:
         return self._shares.sharers if self._has_idle_peers else 1, self._kind.seconds(is_shared=self._is_shared())
 
     def _is_to_end(self, attempt: Attempt) -> bool:
-        """Return whether an attempt must end before the end of its range."""
+        """Return whether an attempt must end before it reaches the end of its range."""
         attempt.note_progress()
         seconds = time.monotonic() - attempt.started
         if self._is_ended():
@@ -322,7 +322,7 @@ class RangeWorker:
         return self._asked.is_set() or self._stopped is not None or self._attempts.failure is not None
 
     def _join_finishing(self) -> None:
-        """Wait for all attempts. If the worker was asked to end, the wait is limited."""
+        """Wait for all attempts, but only for a limited time if the worker was asked to end."""
 
         def is_to_stop(attempt: Attempt) -> bool:
             if self._stopped == "now" or self._drained_too_long(self._asked_at):

@@ -15,7 +15,7 @@ _EARLY_MAX = 100
 
 
 class WorkerLog:
-    """A log for people to read. If it cannot be written, the worker continues.
+    """A log for people to read. If it cannot be written, the worker continues anyway.
 
     Args:
         store: the store of the job directory. None if it is not known yet; the first lines are then kept until

@@ -60,7 +60,7 @@ class PassFolder:
     """The files of a pass.
 
     Args:
-        folder: DEST/.fetchmill/sync, or a temporary one.
+        folder: DEST/.fetchmill/sync, or a temporary folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class PassFolder:
         """Return the pass that has begun; None if there is no such pass.
 
         Raises:
-            JournalError: the file of the pass is not valid.
+            JournalError: the file of the pass is invalid.
             StorageError: the file of the pass cannot be read.
         """
         try:
@@ -114,7 +114,7 @@ class PassFolder:
         self._remove(self.listing.with_name("listing.csv.zst.fetchmill"))
 
     def forget(self) -> None:
-        """Remove all files of a pass, `pass.json` first. If this is interrupted, the other files are removed later.
+        """Remove all files of a pass, `pass.json` first. If this is interrupted, the remaining files are removed later.
 
         Raises:
             StorageError: a file cannot be removed.

@@ -15,15 +15,15 @@ class SyncPlan:
 
     Args:
         unchanged: number of unchanged objects. No request is made for them.
-        fetch: number of objects that are new or differ.
+        fetch: number of objects that are new or have changed.
         ask: number of objects to check with conditional requests, because the listing does not show whether they
             changed.
         remove: number of objects to remove.
         kept: number of objects that are no longer listed but stay.
         objects: number of objects in the destination before the pass.
-        local: number of objects that the pass does not change, because their files were changed or written by something
-            else. A pass without `check_local` finds such files only when it applies the plan, so only a dry run counts
-            them here.
+        local: number of objects that the pass leaves alone, because something else has changed or written their files.
+            Only a dry run counts them here. Without `check_local`, a real pass finds such files only when it applies
+            the plan.
     """
 
     unchanged: int
@@ -43,7 +43,7 @@ class SyncReport(ReadableReport):
         source: the source of the targets.
         dest: the destination.
         number: number of the pass, from 1.
-        started_at: time when the pass began, UTC. For a resumed pass, this is in the earlier call.
+        started_at: time when the pass began, UTC. A resumed pass began in an earlier call.
         resumed: whether an earlier call began the pass.
         interrupted: whether the run was stopped before the pass ended. Repeat the call to continue the pass.
         dry_run: whether this was a dry run, which changes nothing. The result is then in `plan`.

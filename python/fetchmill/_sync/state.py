@@ -1,4 +1,4 @@
-"""The state folder of a sync, and a check whether a folder is synced. Imports no other module from the package."""
+"""Checks whether a folder is synced, by its state folder. Imports no other module from the package."""
 
 import os
 

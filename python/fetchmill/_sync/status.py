@@ -1,4 +1,4 @@
-"""The status of a synced folder. A pass may be running."""
+"""Reads the status of a synced folder. A pass may be running."""
 
 import fcntl
 import os
@@ -78,7 +78,7 @@ def sync_status(dest: str) -> SyncStatus:
 
 
 def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | None]]:
-    """Iterate over the failures of the last pass: name, outcome, failure kind and a human-readable line."""
+    """Iterate over the failures of the last pass, each with name, outcome, failure kind and a human-readable line."""
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
         store = SyncStore(dest, scratch)
         try:

@@ -148,7 +148,7 @@ def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+        except BaseException as error:  # noqa: BLE001 - re-raised in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=run, name="fetchmill-sync")
@@ -173,7 +173,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
-    """Refuse a folder with foreign files (files from neither a sync nor a job), unless the user allows this."""
+    """Refuse a folder that contains files from neither a sync nor a job, unless the user allows such files."""
     state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)
@@ -199,5 +199,5 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
     if foreign is not None and not is_known and not is_overwriting:
         raise UsageError(
             f"{dest}: not empty and not created by sync (contains {foreign}); choose a new or empty destination, or "
-            "use --overwrite-local to replace files that have the name of an object"
+            "use --overwrite-local to replace files that have the same name as an object"
         )

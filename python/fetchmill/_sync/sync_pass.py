@@ -36,7 +36,7 @@ class Runner(Protocol):
         """Whether the pass must end after its current operation."""
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Prepare for a phase. Called before each phase."""
+        """Prepare for a phase. This is called before each phase."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
         """Run a job to its end, or until it is stopped. Return its report."""
@@ -126,7 +126,7 @@ class SyncPass:
         """Return the pass, and whether an earlier call started this pass."""
         begun, base = self._folder.begun(), self._store.base()
         if begun is not None and base is not None and begun.number <= base["pass"]:
-            begun = None  # the pass was concluded; the process was killed before it removed the files
+            begun = None  # the pass was concluded, but the process was killed before it removed the files
         self._require_same(base)
         if begun is not None:
             self._require_same(asdict(begun))
@@ -165,7 +165,7 @@ class SyncPass:
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
-        """List and compare, unless already done. Return the planned pass. If stopped, leave `self._plan` as None."""
+        """List and compare, unless already done. Return the planned pass. If stopped, `self._plan` stays None."""
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(

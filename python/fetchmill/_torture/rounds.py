@@ -79,7 +79,7 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int,
 
 
 def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], list[Disturbance]]:
-    """Run the job once per disturbance. Return problems, and the disturbances that happened."""
+    """Run the job once per disturbance. Return the problems, and the disturbances that happened."""
     problems, happened = [], []
     for disturbance in disturbances:
         ended = run(job.get, job.dest, disturbance, environment=job.environment, seconds_max=job.seconds_max)
@@ -90,7 +90,7 @@ def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], 
 
 
 def _finish(job: Job) -> list[str]:
-    """Run the job until it has ended, then verify it. Return problems."""
+    """Run the job until it has ended, then verify it. Return the problems."""
     ended = _run_undisturbed(job, job.get)
     if ended.code not in FINISHED:
         _must_have_room(job.dest.parent, ended)

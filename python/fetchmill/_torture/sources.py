@@ -26,7 +26,7 @@ FINISHED = (0, 3)
 _RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# The seed chooses the objects. A fault affects only the first request for an object, and each connection once.
+# The seed chooses the objects. A fault affects only the first request for an object, and each connection at most once.
 _FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),

@@ -211,13 +211,13 @@ def _sockets_of(pid: int) -> list[int]:
     try:
         descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
-        return []  # the process has ended meanwhile
+        return []  # the process has just ended
     for descriptor in descriptors:
         try:
             if descriptor.readlink().name.startswith("socket:"):
                 found.append(int(descriptor.name))
         except OSError:
-            continue  # the descriptor was closed meanwhile
+            continue  # the descriptor has just been closed
     return found
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TorturePlan:
-    """Which jobs to torture, and for how long.
+    """A plan of the jobs to torture, with a time limit.
 
     Args:
         folder: an existing folder for the destinations.
@@ -42,7 +42,7 @@ class TorturePlan:
 
 @dataclass
 class Verdict:
-    """Sums over all rounds. `fetched_again` is None for the user's source."""
+    """The sums over all rounds. `fetched_again` is None for the user's source."""
 
     rounds: int = 0
     objects: int = 0

@@ -1,8 +1,8 @@
-"""`--image-max-side` and related options: images are decoded, filtered by size, shrunk and encoded by Pillow.
+"""`--image-max-side` and related options: decodes, filters, shrinks and encodes images with Pillow.
 
-Images are untrusted. Therefore only decoders for common formats are used, exceeding Pillow's pixel limit (89 million)
-is an error, and an exception in Pillow fails only that image. A process uses up to 12 bytes of memory per pixel: 4 for
-the decoded image, and 4 for each of up to two copies in other modes.
+Images are untrusted, so only decoders for common formats are used. An image that exceeds Pillow's limit of 89 million
+pixels fails, and an exception in Pillow fails only the image that caused it. A process uses up to 12 bytes of memory
+per pixel: 4 for the decoded image, and 4 for each of up to two copies in other modes.
 """
 
 import io
@@ -15,7 +15,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fetchmill._transform.reply import FetchedReply
 
-# Excludes EPS, because decoding it starts another program, and formats that hardly any web server serves.
+# EPS is excluded because decoding it starts another program. Formats that web servers hardly ever serve are also
+# excluded.
 _DECODERS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 # Output format for images that must be encoded, if their format is not in `_MODES` and no output format is given.
 _OTHERWISE = "PNG"

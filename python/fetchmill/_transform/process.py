@@ -32,7 +32,7 @@ _DETAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
 
 
-# A letter, a body and columns.
+# An answer: a letter, a body and columns.
 EncodedResult = tuple[bytes, bytes, bytes]
 
 
@@ -82,7 +82,7 @@ def _exit_with_job() -> None:
 
 
 def _take_socket() -> socket.socket:
-    """Move the socket away from standard input. Redirect standard output to stderr, because it may be used for data."""
+    """Move the socket away from standard input. Redirect standard output, which may be used for data, to stderr."""
     taken = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -166,7 +166,7 @@ def _date(seconds: int) -> datetime | None:
 
 
 def _results(function: Function, replies: list[FetchedReply], columns: Sequence[str]) -> list[EncodedResult]:
-    """Return an answer for each reply. If the function raises for several replies, each is tried separately."""
+    """Return an answer for each reply. If the function raises for a batch, each reply is tried separately."""
     try:
         results = _call(function, replies)
     except BaseException as error:  # noqa: BLE001 - the reply fails with this error

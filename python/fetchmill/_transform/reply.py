@@ -31,4 +31,4 @@ class FetchedReply:
 
 
 Function = Callable[[list[FetchedReply]], Iterable[object]]
-"""A transform: it returns bytes, None, a dict or an exception for each reply."""
+"""A transform. It returns bytes, None, a dict or an exception for each reply."""

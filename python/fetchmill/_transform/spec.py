@@ -42,7 +42,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
     needs_main = sent is function and b"__main__" in pickled
     setup = TransformSetup(_preparation(needs_main=needs_main), pickled, tuple(columns))
     return {
-        # As in multiprocessing, pass on this interpreter's command-line options.
+        # Like multiprocessing, pass on this interpreter's command-line options.
         "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
         "setup": list(pickle.dumps(setup)),
         "images": images,

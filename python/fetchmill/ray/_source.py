@@ -58,7 +58,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         self,
         parallelism: int,
         per_task_row_limit: int | None = None,
-        data_context: Any = None,  # noqa: ANN401 - a context of Ray Data, which is not needed
+        data_context: Any = None,  # noqa: ANN401 - Ray Data's context is not needed
     ) -> list[ReadTask]:
         """Return one task per range."""
         del data_context
