@@ -15,7 +15,7 @@ DEFAULT_CONNECTIONS = 100
 
 
 def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
-    """Opens a session with at most `connections` connections. If 0, only the way's own limit applies."""
+    """Opens a session with at most `connections` connections; 0 leaves only the way's own limit."""
     # Use the system's name lookup, even if other resolvers are installed.
     connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
     if task.timeout is None:

@@ -40,7 +40,7 @@ def read_answers(kind: ContenderKind, folder: Path, urls: str, *, is_complete: b
 
 
 def differences(answers: Answers, checked: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the number of sites whose class differs between the two, with examples. Ignores sites that only one has.
+    """Returns the number of sites with different classes, and some examples. Only sites in both arguments count.
 
     Args:
         answers: the way's answers.

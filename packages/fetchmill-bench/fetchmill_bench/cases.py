@@ -1,4 +1,4 @@
-"""The default measurements: a scenario with its own numbers of requests."""
+"""The default measurements, each with its scenario's own numbers of requests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

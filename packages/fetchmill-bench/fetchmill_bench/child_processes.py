@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-# As in the published texts. The children inherit the parent's imports and table of names.
+# Fork, as in the published texts. The children inherit the parent's imports and table of names.
 FORK = multiprocessing.get_context("fork")
 
 
@@ -31,11 +31,11 @@ def _end_after(parent: Any) -> None:  # noqa: ANN401 - no public type
 class Reports:
     """Calls a function in the parent process when a child asks for it.
 
-    Create the object before the children. Enter it only after the fork, because a process with threads must not fork.
-    On leaving the block, it waits until all reports from the children have been processed.
+    Create the object before the children, but enter its block only after the fork, because a process with threads must
+    not fork. The end of the block waits until all reports from the children have been processed.
 
     Args:
-        take: the parent's function. It is called in a thread.
+        take: the parent's function, which is called in a thread.
     """
 
     def __init__(self, take: Callable[..., None]) -> None:

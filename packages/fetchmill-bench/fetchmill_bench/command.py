@@ -33,7 +33,7 @@ _MATTERS = (
     *("url", "format", "published", "as_list", "html", "as_json"),
 )
 
-_HELP = """Compare ways to make very many requests: fetchmill's engines, published programs, and your own.
+_HELP = """Compare ways to make large numbers of requests: fetchmill's engines, published programs, and your own.
 
 SCENARIO is `billion` (the default: objects of 100 bytes from one server, without delay), `slow` (replies after 0 to 3
 seconds, 1000 requests in flight), `sites` (many https hosts, some of them broken) or `s3` (all objects of a bucket).
@@ -131,7 +131,7 @@ def command(
 
 
 def _check_writable(path: str) -> None:
-    """Checks that the report can be written, before the runs, so that their results are not lost."""
+    """Checks before the runs that the report can be written, so that no results are lost."""
     folder = Path(path).resolve().parent
     if not os.access(folder, os.W_OK) or Path(path).is_dir():
         raise click.UsageError(f"--html: {path} cannot be written")

@@ -1,4 +1,4 @@
-"""Builds a contender's command, with its environment and its folder."""
+"""Builds the command of a contender, with its environment and folder."""
 
 import os
 import shlex
@@ -113,7 +113,7 @@ def _check(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 
 def _s5cmd(run: Run, endpoint: Endpoint, folder: Path) -> tuple[str, ...]:
-    """Copies all objects in the bucket to files: `cat` reads one at a time, and `run` uses twice the CPU time."""
+    """Copies all objects in the bucket to files. `cat` would read one at a time; `run` would double the CPU time."""
     (folder / STORED).mkdir()
     beside = Path(sys.executable).with_name("s5cmd")
     program = str(beside) if beside.exists() else "s5cmd"

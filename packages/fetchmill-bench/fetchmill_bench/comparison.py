@@ -32,13 +32,13 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
         say: called with progress lines. The first line states the expected duration.
 
     Returns:
-        The document: the machine, the settings, each run, the results over repeats, and the published figures. In the
-        results, `ratio_to_best` is the time per request divided by the best way's time per request. A KeyboardInterrupt
-        ends the comparison, but the call still returns: `interrupted` is then set, and the document contains all
-        finished measurements.
+        The document, which contains the machine, the settings, each run, the results over repeats, and the published
+        figures. In the results, `ratio_to_best` is the time per request divided by the best way's time per request. A
+        KeyboardInterrupt ends the comparison, but the call still returns: `interrupted` is then set, and the document
+        contains all finished measurements.
 
     Raises:
-        ListingError: the user's own server does not list anything.
+        ListingError: the user's own server lists no objects.
     """
     runs = plan_runs(options)
     for line in _first_lines(runs, options):
@@ -70,9 +70,9 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
 
 
 def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
-    """Returns lines that state the expected duration, and the rates that cannot be exceeded."""
+    """Returns lines that state the expected duration and the rates that cannot be exceeded."""
     expected, bound = duration(runs, warm_up=options.warm_up)
-    lines = [f"{len(runs)} runs: about {format_seconds(expected)}, at most {format_seconds(bound)} if none hangs"]
+    lines = [f"{len(runs)} runs: about {format_seconds(expected)}, at most {format_seconds(bound)} unless one hangs"]
     limits = sorted({run.limit for run in runs if run.scenario.name == "slow" and run.contender.fixed is None})
     for limit in limits:
         rate = format_count(ceiling(limit))

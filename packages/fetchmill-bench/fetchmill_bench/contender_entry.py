@@ -41,7 +41,7 @@ def _first_of(error: BaseException) -> BaseException:
 
 
 def _prepare(task: Task) -> None:
-    """Sets equal conditions: no proxies, the maximum number of descriptors, and the name lookup of the task."""
+    """Gives all contenders equal conditions: no proxies, the most descriptors, and the task's name lookup."""
     for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[variable]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

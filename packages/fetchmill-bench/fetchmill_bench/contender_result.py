@@ -1,4 +1,4 @@
-"""A contender's result, from its output and its exit code."""
+"""Determines a contender's result from its output and its exit code."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -34,16 +34,16 @@ class Contender:
 
     @property
     def starts_from_urls(self) -> bool:
-        """Whether it needs a list of URLs because it cannot list objects itself."""
+        """Whether the contender needs a list of URLs because it cannot list objects itself."""
         return self.kind != "engine" and not self.reads_buckets and not self.name.startswith("a_")
 
     @property
     def reads_buckets(self) -> bool:
-        """Whether it can only read buckets."""
+        """Whether the contender can only read buckets."""
         return self.scenarios == (BUCKETS,)
 
     def may_run(self, scenario: str) -> bool:
-        """Returns whether it can run in a scenario, either by default or if the user names it."""
+        """Returns whether the contender can run in a scenario, either by default or if the user names it."""
         return self.kind in ("engine", "own") or self.reads_buckets == (scenario == BUCKETS)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 _A, _IN = 1, 1
 _TRUNCATED, _RECURSION = 0x0200, 0x0100
-# Maximum number of datagrams in flight. With more of them, some would be lost.
+# Maximum number of datagrams in flight. With more, some would be lost.
 _AT_ONCE = 100
 # A name has no address if there is no answer within this time.
 _QUIET_SECONDS = 1.0

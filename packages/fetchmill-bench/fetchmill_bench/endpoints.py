@@ -23,7 +23,7 @@ from fetchmill_bench.signals import defer_signals
 _SERVER = (sys.executable, "-m", "fetchmill_bench.server_process")
 _END_SECONDS = 5.0
 _LIST_SECONDS = 30.0
-# Seed of the sites. It is fixed, so that the mixture is always the same. Some sites never answer.
+# Seed of the sites. It is fixed, so that the mixture of sites is always the same. Some sites never answer.
 _SEED = 1
 
 
@@ -110,7 +110,7 @@ def bucket_store(count: int, store: str, folder: Path) -> Iterator[Endpoint]:
 
 @contextlib.contextmanager
 def foreign_server(url: str, count: int, folder: Path) -> Iterator[Endpoint]:
-    """Uses the user's own server. Requests `count` objects, or as many as there are."""
+    """Uses the user's own server for `count` objects, or for as many as it has."""
     urls, found = _write_urls(folder, url, count)
     yield Endpoint(url=url, urls=str(urls), count=found, is_foreign=True)
 
@@ -160,7 +160,7 @@ def _world(folder: Path) -> Iterator[tuple["_ServerProcess", dict[str, Any]]]:
 
 
 class _ServerProcess:
-    """A server in its own process. It ends when its standard input is closed, even if this process is killed."""
+    """A server in its own process. It ends when its input is closed, which happens even if this process is killed."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         # Use a separate process group, so that Ctrl-C in the terminal does not end the server before its contender.
@@ -174,7 +174,7 @@ class _ServerProcess:
         """Returns the server's next line of output."""
         line = _pipe(self._popen.stdout).readline()
         if not line:
-            raise StorageError(f"the server of the bench ended with exit code {self._popen.wait()}")
+            raise StorageError(f"the bench server ended with exit code {self._popen.wait()}")
         value: dict[str, Any] = json.loads(line)
         return value
 

@@ -14,7 +14,7 @@ NOT_FOUND = (socket.EAI_NONAME, "Name or service not known")
 
 
 def answer_from(path: str) -> None:
-    """Makes this process and its forks look up names in a file from now on.
+    """Makes this process and its forks look up all further names in a file.
 
     Args:
         path: the file, with an address and a name in each line. Any other name does not exist, but addresses and the

@@ -1,7 +1,7 @@
 """The report of `fetchmill bench --html`: one self-contained file that uses neither the network nor scripts.
 
-It shows only figures from the document that `--json` prints. Its parts are in `report`: `markup` escapes text;
-`tables`, `bars` and `lines` draw; and `selection` chooses the results that are shown next to each other.
+The report shows only figures from the document that `--json` prints. Its parts are in the package `report`: `markup`
+escapes text; `tables`, `bars` and `lines` draw; and `selection` chooses the results that are shown next to each other.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs one program in its own process group with limits, and measures its output, exit and resources."""
+"""Runs one program in its own process group and within limits. Records its output, its exit code and its resources."""
 
 import contextlib
 import os
@@ -70,7 +70,7 @@ class Measurement:
 def measure(
     command: Sequence[str], bounds: Bounds, *, folder: str | os.PathLike[str], environment: Mapping[str, str]
 ) -> Measurement:
-    """Runs a program until it ends or its time is up. Leaves none of its processes running.
+    """Runs a program until it ends or its time is up. Leaves none of the program's processes running.
 
     Args:
         command: the program and its arguments.

@@ -1,4 +1,4 @@
-"""Options of `fetchmill bench`."""
+"""The options of `fetchmill bench`."""
 
 import shlex
 from collections.abc import Sequence

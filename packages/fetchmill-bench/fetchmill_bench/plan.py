@@ -1,4 +1,4 @@
-"""The runs, their order and their duration."""
+"""Determines the runs, with their order and duration."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Run:
         scenario: the scenario.
         contender: the contender to run.
         requests: number of requested objects or sites.
-        limit: requests in flight.
+        limit: number of requests in flight.
         seconds: maximum duration in seconds.
         repeat: number of the repeat, from 1.
         format: how bodies are stored.

@@ -1,4 +1,4 @@
-"""The resources used by a process and by all processes that it has started, from /proc."""
+"""Reads from /proc the resources used by a process and by all processes that it has started."""
 
 import contextlib
 import os

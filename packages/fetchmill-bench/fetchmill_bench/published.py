@@ -14,7 +14,7 @@ class Text:
     """A public text.
 
     Args:
-        table: the letter of its table.
+        table: the letter of the text's table.
         title: the title as cited.
         setting: the measured work and the machine.
     """
@@ -29,8 +29,8 @@ class PublishedRow:
     """A way, as measured in a text.
 
     Args:
-        table: the letter of its table.
-        title: the title of its text.
+        table: the letter of the text's table.
+        title: the title of the text.
         way: name of the way in the text.
         contender: name of the contender that is built like it; None if there is none.
         figures: the measurements. Their names include the units.

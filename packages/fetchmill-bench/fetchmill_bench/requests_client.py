@@ -1,4 +1,4 @@
-"""Shared code for the published ways that use `requests`: their requests, the listing, and a site's answer.
+"""Shared code for the published ways that use `requests`: requests, the listing, and the answers of sites.
 
 Like the engines, these ways do not follow redirects.
 """

@@ -53,10 +53,10 @@ class Bench:
         """Makes a run and returns it as a row of the document. The bench continues even if the contender fails.
 
         Raises:
-            ListingError: the user's server does not list anything.
+            ListingError: the user's server lists no objects.
         """
         if self._warm_up:
-            # Use a separate server, because some sites remember their clients.
+            # Use a separate server for the warm-up, because some sites remember their clients.
             brief = _make_warm_up(run)
             with self._endpoint(brief) as endpoint:
                 self._run(brief, endpoint, grace=_WARM_UP_GRACE)

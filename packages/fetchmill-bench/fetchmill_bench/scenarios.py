@@ -1,4 +1,4 @@
-"""The scenarios: the requests, and the server that answers them."""
+"""The scenarios, which define the requests and the server that answers them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ MEAN_SECONDS = sum(DELAY) / 2
 RAMP_SECONDS = DELAY[1]
 # Size of an object in bytes.
 SIZE = 100
-# Timeout in `sites`, for a connection and for each wait for bytes.
+# Timeout in `sites`, both for a connection and for each wait for bytes.
 SITE_TIMEOUT = 3.0
 
 

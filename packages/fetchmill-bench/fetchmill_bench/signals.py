@@ -1,4 +1,4 @@
-"""Defers signals while a process is being started, because a handler can end the process only by its id."""
+"""Defers signals while a process is being started, because a handler can end a process only if its id is known."""
 
 import contextlib
 import signal

@@ -65,7 +65,7 @@ def _result(runs: Sequence[Row]) -> dict[str, Any]:
 
 
 def _status(runs: Sequence[Row]) -> str:
-    """Returns the worst status, because a way that fails even sometimes does not work."""
+    """Returns the worst status, because a way that sometimes fails does not work reliably."""
     found = {run["status"] for run in runs}
     return next(status for status in ("failed", "stopped", "ok") if status in found)
 

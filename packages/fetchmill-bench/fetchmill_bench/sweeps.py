@@ -13,7 +13,7 @@ _OBJECTS_FULL = 1_000_000
 _OBJECTS_SECONDS = 20.0
 _LIMITS = (1, 10, 50, 100, 1000)
 _LIMITS_SECONDS = 5.0
-# B: numbers of objects, and of requests in flight.
+# B: the numbers of objects and the numbers of requests in flight.
 _BUCKETS = ((100_000, 50), (30_000, 50), (100, 10), (100, 100))
 _BUCKETS_SECONDS = 20.0
 _BUCKETS_SECONDS_FULL = 600.0
@@ -23,7 +23,7 @@ _DELAYED_FULL = 1_000_000
 _DELAYED_ALONE = (10, 100)
 # Twice the time according to Little's law, plus the time for creating all tasks.
 _SLACK, _SLACK_SECONDS = 2.0, 30.0
-# E: sequential ways need three seconds for each dead site.
+# E: ways that check one site at a time need three seconds for each dead site.
 _SITES_SECONDS = 120.0
 _SITES_SECONDS_FULL = 900.0
 

@@ -23,7 +23,8 @@ class Task:
 
     Args:
         scenario: `billion`, `slow`, `sites` or `s3`.
-        url: base URL of the list/get server (GET /list, GET /get/{name}), for ways that list. For `s3`, the endpoint.
+        url: base URL of the list/get server (GET /list, GET /get/{name}), for ways that list objects. For `s3`, this is
+            the endpoint.
         urls: path of a file with `count` URLs, one per line, for ways that start from URLs.
         count: number of objects to request.
         limit: maximum number of requests in flight, if the way's number can be configured.
@@ -95,7 +96,7 @@ class RequestCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, done: int = 1, failed: int = 0) -> None:
-        """Counts completed requests, including `failed` ones that failed."""
+        """Counts completed requests, of which `failed` have failed."""
         step = int((time.monotonic() - self._began) / STEP_SECONDS)
         with self._lock:
             self.done += done

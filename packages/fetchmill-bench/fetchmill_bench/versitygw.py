@@ -83,7 +83,7 @@ def run_versitygw(
         folder: an empty folder, or one that a store has used before, on a file system with extended attributes.
         bucket: the name of the bucket.
         port: the port on loopback; None to choose a free port.
-        log: a file for a line per request.
+        log: a file that gets one line per request.
 
     Raises:
         StorageError: versitygw is not installed, or does not answer.
@@ -92,7 +92,7 @@ def run_versitygw(
     (folder / bucket).mkdir(exist_ok=True)
     port = port or _free_port()
     listen = ("--port", f"127.0.0.1:{port}", "--region", REGION, "--access", ACCESS_KEY, "--secret", SECRET_KEY)
-    # Without --keep-alive, it closes each connection after one reply.
+    # Without --keep-alive, versitygw closes each connection after one reply.
     logs = ("--access-log", str(log)) if log else ()
     arguments = (str(command), "--keep-alive", "--quiet", *logs, *listen, "posix", str(folder))
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Measures a command's peak anonymous memory: its memory without mapped files."""
+"""Measures the peak anonymous memory of a command, which excludes mapped files."""
 
 import subprocess
 import time

@@ -42,7 +42,7 @@ AUTO_COUNTED_SECONDS = 5.0
 # On a narrow link, the listing's first read-ahead is used up after this time. From then on, pages arrive in waves,
 # together with objects. Before that, too many requests in flight look better than they are.
 NARROW_MEGABITS, NARROW_SECONDS, NARROW_COUNTED_SECONDS = 10, 15.0, 10.0
-# Number of connections above which the server becomes slower, and its latency in seconds below that number.
+# Number of connections above which the server slows down, and its latency in seconds up to that number.
 CROWD, CROWD_LATENCY = 200, 0.05
 
 Runner = Callable[..., subprocess.CompletedProcess[str]]
@@ -74,13 +74,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's progress, once a second: seconds since its start, replies so far, limit on requests in flight."""
+    """A job's progress, once a second: seconds since its start, replies so far, and the limit on requests in flight."""
 
     number: int | str
     points: list[tuple[float, int, int]] = field(repr=False)
 
     def rate(self, since: float, until: float = float("inf")) -> float:
-        """Returns the objects/s in this period."""
+        """Returns the rate in objects/s during this period."""
         points = [point for point in self.points if since <= point[0] <= until]
         (first, before, _), (last, after, _) = points[0], points[-1]
         return (after - before) / max(last - first, 1e-3)
@@ -312,7 +312,7 @@ SECOND_AFTER, BOTH_SECONDS, SHARED_SECONDS = 5.0, 40.0, 20.0
 
 
 def share_server(area: WideArea) -> list[dict[str, Any]]:
-    """Runs two jobs against one server, with the link as the bottleneck and with the server as the bottleneck."""
+    """Runs two jobs against one server, first with the link and then with the server as the bottleneck."""
     shared = []
     for name, round_trip, megabits, delay in (
         ("10 ms, 10 Mbit/s", 0.01, 10, None),
@@ -365,7 +365,7 @@ class Results:
 
 
 def measure(wanted: str, results: Results) -> None:
-    """Measures all cases whose name contains this text."""
+    """Measures all cases whose names contain this text."""
     for case in LOCAL:
         if wanted not in case.name:
             continue

@@ -20,15 +20,15 @@ LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0
 RATE_AT_LEAST = 0.9
 CLIENTS = ("null", "loop", "loop, syncs", "files", "files, no syncs")
-# Number of stored copies per round. One more round is the warm-up.
+# Number of stored copies per round. There is one additional round for the warm-up.
 STORING = 4
 
 
 def files(settings: Settings) -> dict[str, Any]:
     """Measures `files`.
 
-    The bars are the CPU time per object, divided by null's plus 1.2 times the loop's, and the rate, divided by that of
-    a loop that syncs.
+    There are two bars. CPU time per object is compared with null's plus 1.2 times the loop's. The rate is compared with
+    that of a loop that syncs.
     """
     if not LOOP.exists():
         raise SystemExit("build the loop first with cargo build --release -p fetchmill-engine --example bare_files")

@@ -50,7 +50,7 @@ OPTIONS = "--allow-private --format null"
 
 @dataclass(frozen=True)
 class Version:
-    """Options of both clients for one version of HTTP."""
+    """The options of both clients for one version of HTTP."""
 
     name: str
     h2load: tuple[str, ...]
@@ -66,7 +66,7 @@ def versions(connections: int) -> tuple[Version, ...]:
 
 
 def https(settings: Settings) -> dict[str, Any]:
-    """Measures both clients and the ratios of their figures, without limits for the ratios."""
+    """Measures both clients and the ratios of their figures. There are no limits for the ratios."""
     prefix = settings.folder / "nginx-https"
     with nginx(prefix, settings.cores.server) as (server, url):
         found = [_compare(settings, version, server, url, prefix) for version in versions(settings.connections)]

@@ -37,7 +37,7 @@ class Run:
 
 
 def run(count: int, limit: str, faults: Sequence[str] = ()) -> Run:
-    """Runs a job with its own server, because each object hangs only once per server."""
+    """Runs a job with its own server, because an object hangs only once per server."""
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-hung-") as folder,
         fetchmill_server(None, "--synthetic", str(count), *faults) as (server, url),

@@ -1,4 +1,4 @@
-"""Measures the time to find one name among millions: `make lookup`.
+"""`make lookup`: measures the time to find one name among millions.
 
 It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take several minutes and, as tar, 10 GB)
 and drops the pack from the page cache. In fresh processes, it then measures the time from `fetchmill.open` to the bytes
@@ -29,7 +29,7 @@ print(time.perf_counter() - start)
 
 
 def make(dest: Path, format: str, count: int) -> None:
-    """Fetches the objects, unless they exist. If it was interrupted, the same command resumes it."""
+    """Fetches the objects, unless they exist. After an interruption, the same command resumes the download."""
     with serve(synthetic=count, size=SIZE, page_size=10_000) as origin:
         if not (dest / ".fetchmill" / "job.sqlite").exists():
             print(f"fetching {count:,} objects into {dest}")

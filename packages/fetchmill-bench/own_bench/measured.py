@@ -17,7 +17,7 @@ class Measured:
         objects: number of received replies, or of created files.
         seconds: duration as reported by the client, without its start-up.
         wall: time from the start of the client to its end.
-        user: user CPU seconds of the whole client, but for a streaming client in Python, only those of its loop.
+        user: user CPU seconds of the whole client; for a streaming client in Python, those of its loop only.
         system: system CPU seconds, counted in the same way.
         server: CPU seconds of the server during the run.
         peak_mib: peak resident memory of the client.
@@ -54,7 +54,7 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Objects/s."""
+        """The rate in objects/s."""
         return self.objects / self.seconds
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The first half of `make memory`: peak memory of jobs with one million and with ten million objects.
+"""The first half of `make memory`: measures the peak memory of jobs with one million and ten million objects.
 
 Usage: python -m own_bench.memory_growth [FORMAT]
 
-The exit code is nonzero if a run exceeds its limits: 256 MiB, and 10 MiB more for ten times the objects.
+The exit code is nonzero if a run exceeds its limits: 256 MiB in total, and 10 MiB more for ten times the objects.
 """
 
 import subprocess

@@ -28,7 +28,7 @@ PEAK_MIB_MAX = 256
 FLAT_MIB_MAX = 4
 # Number of memory samples of the endless stream: one per second, unless it runs only briefly.
 LOOKS = 60
-# Requests in flight and the window beyond them: docs/guide/streaming.md.
+# The requests in flight and the window beyond them (docs/guide/streaming.md).
 AHEAD_MAX = 64 + 256
 SKIPPED = 100_000_000
 # A job parses the first 200,000 items again to find repeated ones. The test must skip more items than that.
@@ -104,7 +104,7 @@ class Measurement:
             f"{interval:g} s: {min(settled):.1f} to {max(settled):.1f} MiB",
             flush=True,
         )
-        # Compare the second half with the first, because it is not growth if the maximum is reached sooner or later.
+        # Compare the second half with the first, because reaching the maximum early or late does not count as growth.
         middle = len(settled) // 2
         growth = max(settled[middle:]) - max(settled[:middle])
         self._demand(growth < FLAT_MIB_MAX, f"{program} grew by {growth:.1f} MiB after {self._settle:g} s")

@@ -69,7 +69,7 @@ def astream(base: str, _folder: str, count: int, seconds: float) -> Found:
 
 
 def pause(base: str, _folder: str, count: int, seconds: float) -> Found:
-    """Runs a loop that does nothing for a few seconds in the middle."""
+    """Runs a loop that pauses for a few seconds in the middle."""
     taken = 0
 
     def counted() -> Iterator[str]:
@@ -134,7 +134,7 @@ class _Watch:
         self._seconds = 0.0
 
     def over(self, items: Iterator[str], count: int) -> Iterator[str]:
-        """Yields the items. Does not measure the first and the last ones."""
+        """Yields the items. The first and the last ones are not measured."""
         yield from itertools.islice(items, PARSED)
         started = time.thread_time()
         yield from itertools.islice(items, count - UNSAVED - PARSED)

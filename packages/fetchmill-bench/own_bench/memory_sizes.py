@@ -1,4 +1,4 @@
-"""The second half of `make memory`: peak memory of a job for bodies of each size, in each format.
+"""The second half of `make memory`: measures the peak memory of jobs for bodies of each size, in each format.
 
 Usage: python -m own_bench.memory_sizes [--formats A,B] [--sizes N,N] [--limits N,N] [--threads N,N] [--engines A,B]
 [--bytes N] [--stall S]
@@ -31,7 +31,7 @@ MIXED = (100, 10_000, 200_000, 1_000_000, 5_000_000)
 OBJECTS_MAX = 50_000
 # Maximum number of objects of each size in `sorted`.
 SORTED_MAX = 2_000
-# Minimum number of objects of 60 MB: twice the number of threads.
+# Minimum number of objects of 60 MB, which is twice the number of threads.
 LARGE_MIN = 16
 HEAD_BYTES = 60_000
 

@@ -53,7 +53,7 @@ http {{
 
 @dataclass(frozen=True)
 class Client:
-    """A mirroring client: its command for a destination, and the log of its server."""
+    """A mirroring client, with its command for a destination and the log of its server."""
 
     name: str
     command: Callable[[Path], tuple[str | Path, ...]]
@@ -183,7 +183,7 @@ def _write(path: Path, chance: random.Random, size: int | None = None, *, age: i
 
 
 def _change(tree: Path, chance: random.Random) -> None:
-    """Changes, creates, removes and renames files. Changed files have the current time."""
+    """Changes, creates, removes and renames files. Changed files get the current time."""
     files = _files(tree)
     count = len(files)
     chance.shuffle(files)
@@ -201,7 +201,7 @@ def _change(tree: Path, chance: random.Random) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """Returns the files below a folder, sorted, except for a client's own files."""
+    """Returns the sorted files below a folder, without a client's own files."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(str(path) for path in paths if path.parts[0] not in {".fetchmill", ".sgwtmp"})
 

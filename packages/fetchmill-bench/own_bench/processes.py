@@ -131,7 +131,7 @@ def resident_mib(pid: int) -> float:
 
 
 def listens(port: int, server: Process) -> None:
-    """Waits until a server on loopback listens."""
+    """Waits until a server on loopback is listening."""
     for _ in range(round(STOP_SECONDS / 0.02)):
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return

@@ -1,4 +1,4 @@
-"""The README's chart: the rates in its tables as bars, in SVG."""
+"""Draws the README's chart, an SVG that shows the rates in its tables as bars."""
 
 from collections.abc import Iterable
 from html import escape

@@ -1,7 +1,7 @@
 """Other clients that fetch ranges, written as their users would write them.
 
 Usage: `python record_readers.py CLIENT LIST FOLDER IN_FLIGHT`. Each client stores its records in one file. A record
-consists of a line with file number, offset and length, and the bytes.
+consists of a line with file number, offset and length, followed by the bytes.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 In half of the files, every record is wanted. In the others, only one in every few records is wanted. All clients get
 the same list in Parquet, and use the same number of requests in flight. nginx is at the far end of the tests' wide-area
-network (docs/internals/testing.md), with a round trip of 50 ms. Every stored record is verified: the checksum of its
-gzip member, its WARC digest, and that it is the right record.
+network (docs/internals/testing.md), with a round trip of 50 ms. Every stored record is verified: it must be the right
+record, with the right gzip checksum and WARC digest.
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Files:
 
     Args:
         root: the folder.
-        listed: the list: `url`, `offset`, `length`, sorted.
+        listed: the sorted list, with `url`, `offset` and `length`.
         count: number of wanted records.
         clustered: number of wanted records in the first files, of which every record is wanted.
         clustered_files: number of these files.

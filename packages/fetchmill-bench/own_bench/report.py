@@ -46,7 +46,7 @@ def filled(text: str, results: dict[str, Any]) -> str:
 
 
 def render(name: str, results: dict[str, Any]) -> str:
-    """Renders one table, or several."""
+    """Renders one or more tables."""
     if name not in TABLES:
         raise SystemExit(f"unknown table {name}")
     measured = results["scenarios"]
@@ -55,7 +55,7 @@ def render(name: str, results: dict[str, Any]) -> str:
 
 
 def _table(heads: Row, rows: Iterable[Row]) -> str:
-    """Returns a Markdown table. All columns except the first are numbers."""
+    """Returns a Markdown table. All columns except the first contain numbers."""
     body = [heads, *rows]
     widths = [max(len(row[column]) for row in body) for column in range(len(heads))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

@@ -32,7 +32,7 @@ from own_bench.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmil
 from own_bench.report import RESULTS
 from own_bench.sums import ClientRun, Sums
 
-# As in `own_bench.pipelined`.
+# The same as in `own_bench.pipelined`.
 PIPELINED_CONNECTIONS = 16
 MICRO = 1e6
 MIB = 1 << 20
@@ -43,7 +43,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 class Scale:
-    """A measured job with its server."""
+    """A measured job and its server."""
 
     def __init__(self, folder: Path, sums: Sums, cores: Cores, look: float) -> None:
         self._sums = sums

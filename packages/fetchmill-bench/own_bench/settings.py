@@ -19,10 +19,10 @@ class Settings:
         levels: numbers of requests in flight to measure one after another.
         replies: number of replies in a run that streams them into Python.
         files: number of objects in a run that stores files.
-        mounts: whether files go to a fresh file system in an image instead of a folder.
+        mounts: whether files are stored on a fresh file system in an image instead of in a folder.
         folder: folder for all measurements, on the real disk.
-        cores: cores for the processes.
-        seed: seed of the server.
+        cores: the cores that the processes may use.
+        seed: the server's seed.
     """
 
     rounds: int

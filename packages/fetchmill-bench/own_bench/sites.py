@@ -40,18 +40,18 @@ TIMEOUT = 3
 FEW_HOSTS = 3000
 # Maximum drop in the rate of other hosts that is caused by names without an answer.
 LOST_MAX = 0.10
-# Requests/s: two thirds of the maximum of one processor with https.
+# Request rate per second: two thirds of the maximum that one processor achieves with https.
 SILENT_RATE = 2000
 # One host's share of all targets.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
-# The bare loop, which only makes the same requests as a check, with its number of requests in flight and its number of
-# rounds. Last, the maximum ratio of a check's CPU time to the loop's.
+# The bare loop, which makes only the requests of a check. Then its number of requests in flight, the number of rounds,
+# and the maximum ratio of a check's CPU time to the loop's.
 LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
 LOOP_CPU_MAX = 2.5
-# Behaviours whose second answer differs from the first, by design.
+# Behaviours whose second answer differs from the first by design.
 FICKLE = ("rebind",)
 BUSY = (429, 200)
 
@@ -139,8 +139,8 @@ class Measurement:
     def _silent(self) -> None:
         """Checks good hosts alone, and then mixed with as many names without an answer.
 
-        On a fully used processor, each such name costs its queries. The test therefore uses a rate that leaves some CPU
-        time.
+        On a fully used processor, the queries for each such name take time from the others. The test therefore uses a
+        rate that leaves some CPU time.
         """
         good = [site.url for site in sites(self._world.ports, self._count // 2, mix={"good": 1}, seed=5, https=1.0)]
         silent = [site.url for site in sites(self._world.ports, self._count // 2, mix={"nodns": 1}, seed=6, https=1.0)]
@@ -149,7 +149,7 @@ class Measurement:
             alone, _ = self._check(f"{len(good):,} good hosts, {said}", good, *options)
             beside, _ = self._check("the same hosts, mixed with as many names without an answer", between, *options)
             before, after = rate(alone, "good-"), rate(beside, "good-")
-            print(f"    good hosts a second: {before:,.0f} alone, {after:,.0f} mixed", flush=True)
+            print(f"    good hosts per second: {before:,.0f} alone, {after:,.0f} mixed", flush=True)
             is_met = not options or after > before * (1 - LOST_MAX)
             self._demand(is_met, f"names without an answer slow the others down by {1 - after / before:.0%}")
 
@@ -222,8 +222,7 @@ class Measurement:
         state = tempfile.mkdtemp(dir=self._folder)
         command = self._command(path, results, "--state", state, *options)
         process = Process(command, self._cores.client, stdout=subprocess.DEVNULL)
-        # The value that the kernel reports at the end would include this process as it was before it executed the
-        # command.
+        # The value that the kernel reports at the end would include the time before the process executed the command.
         peak = 0.0
         while process.runs():
             with contextlib.suppress(OSError, IndexError):
@@ -256,7 +255,7 @@ def is_right(site: Site, row: dict[str, Any]) -> bool:
 
 
 def rate(rows: pa.Table, host: str) -> float:
-    """Returns the answers/s for one kind of host, over the middle eight tenths of the answers."""
+    """Returns the answers/s for one kind of host, measured over the middle 80 % of the answers."""
     answered = rows.filter(pc.and_(pc.match_substring(rows["url"], host), pc.is_valid(rows["status"])))
     started = sorted(pc.cast(answered["started_at"], pa.int64()).to_pylist())
     first, last = len(started) // 10, len(started) * 9 // 10
@@ -264,7 +263,7 @@ def rate(rows: pa.Table, host: str) -> float:
 
 
 def fetched_others(state: Path) -> int:
-    """Returns the number of durable rows of hosts other than the hot one, from the shards."""
+    """Returns the number of durable rows in the shards that belong to hosts other than the hot one."""
     count = 0
     for shard in state.glob("**/failures/*"):
         lines = subprocess.run((program("zstd"), "-dcq", shard), capture_output=True, check=False).stdout.splitlines()

@@ -21,7 +21,8 @@ T = TypeVar("T")
 _STEP_SECONDS = 0.05
 # Time limit for a listing to end after its last row or after an abort, in seconds.
 _END_SECONDS = 10.0
-# Options that a job and a list have in common, but that describe the job's own files and dashboard.
+# Options that jobs and lists share, but that the list must not inherit, because they describe the job's own files and
+# dashboard.
 _OF_THE_JOB = {
     *("format", "state", "durability", "commit_window"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),

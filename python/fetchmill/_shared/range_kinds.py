@@ -52,7 +52,7 @@ class RangeKind(Protocol):
         """
 
     def seconds(self, *, is_shared: bool) -> float:
-        """Return the maximum duration in seconds of an attempt, and of each range into which it divides the rest.
+        """Return the maximum duration in seconds of an attempt, and of each range that is made from its unfetched rest.
 
         Args:
             is_shared: whether a worker waits for work, or soon will.

@@ -299,7 +299,7 @@ class RangeWorker:
         self._attempts.finish(attempt, failure, self._how_to_divide)
 
     def _how_to_divide(self) -> tuple[int, float]:
-        """Return the minimum number and the maximum duration of the ranges into which an attempt's rest is divided."""
+        """Return the minimum number and the maximum duration of the ranges made from an attempt's unfetched rest."""
         return self._shares.sharers if self._has_idle_peers else 1, self._kind.seconds(is_shared=self._is_shared())
 
     def _is_to_end(self, attempt: Attempt) -> bool:

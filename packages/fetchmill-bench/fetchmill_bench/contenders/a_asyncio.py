@@ -1,6 +1,6 @@
 """A, "asyncio": one task per file, created during the listing. A semaphore limits requests, and a queue limits tasks.
 
-A worker drains the bounded queue in the order in which tasks were created. The loop is uvloop's. Files are written
+A worker drains the bounded queue in the order in which tasks were created. The event loop is uvloop. Files are written
 synchronously, which blocks the loop. This way shows that two limits are needed: with the semaphore alone, the listing
 would create a billion tasks. One thread does everything, so only one processor is used.
 """

@@ -17,7 +17,7 @@ SENTINEL = None
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Lists the objects, then shuts down the workers, and after them the poller."""
+    """Lists the objects, then shuts down first the workers and then the poller."""
     work: queue.Queue[str | None] = queue.Queue(QUEUE_MAX)
     results: queue.Queue[bool | None] = queue.Queue(QUEUE_MAX)
     workers = [threading.Thread(target=_work, args=(task, work, results)) for _ in range(task.limit)]

@@ -1,4 +1,4 @@
-"""B, "asyncio": aiobotocore, with all requests created first, limited only by its connection pool.
+"""B, "asyncio": aiobotocore, with all requests created first. Only the connection pool limits them.
 
 Every task signs its request and then waits for a connection. The last tasks wait until all others are done, but S3
 refuses a request signed more than a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all

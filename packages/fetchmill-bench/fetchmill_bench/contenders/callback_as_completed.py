@@ -1,4 +1,4 @@
-"""D, "as_completed with a limit, by callbacks": the way in which `fetchmill.bounded.as_completed` works.
+"""D, "as_completed with a limit, by callbacks": works in the same way as `fetchmill.bounded.as_completed`.
 
 When a task ends, the next one starts. Memory use is constant, and no code runs until a task ends.
 """

@@ -1,4 +1,4 @@
-"""E, "synchronous": one site at a time, so that every dead host costs a full timeout."""
+"""E, "synchronous": one site at a time, so every dead host costs a full timeout."""
 
 from fetchmill_bench.requests_client import classify
 from fetchmill_bench.task import RequestCounter, Task

@@ -1,6 +1,6 @@
 """Client obstore, Rust's object_store with `await`: starts a task for an object whenever a slot is free.
 
-Signing, HTTP and retries happen in Rust. Python only needs a future per object, which wakes the loop.
+Signing, HTTP and retries happen in Rust. Python needs only one future per object, which wakes the loop.
 """
 
 import asyncio

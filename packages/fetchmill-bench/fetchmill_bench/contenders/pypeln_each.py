@@ -1,7 +1,7 @@
 """C, "pypeln each": `workers` is the limit, and `on_start` and `on_done` open and close the session.
 
-It limits tasks like a task pool, but is called like a plain function, because pypeln runs a loop in its own thread. It
-reads its entire input in advance, so all URLs are in memory at once, but not all tasks.
+It limits tasks as a task pool does, but it is called like a plain function, because pypeln runs a loop in its own
+thread. It reads its entire input in advance, so all URLs are in memory at once, but not all tasks.
 """
 
 import aiohttp

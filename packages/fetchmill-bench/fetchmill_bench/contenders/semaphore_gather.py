@@ -1,7 +1,7 @@
 """C and D, "all tasks first, semaphore around the request": the semaphore limits requests, but tasks are unlimited.
 
 No request is made before every URL has a task. Every task keeps its memory until the end: 3.8 GB for a million tasks.
-With a hundred million URLs, not a single request was made.
+In the text's run with a hundred million URLs, not a single request was made.
 """
 
 import asyncio

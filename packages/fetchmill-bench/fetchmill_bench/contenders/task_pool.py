@@ -1,7 +1,7 @@
 """C, "TaskPool": a semaphore that is acquired before a task is created, and released by the task's done callback.
 
-It limits the number of tasks, not only of requests. `fetchmill.bounded.TaskPool` works in the same way, but does not
-lose errors.
+It limits the number of tasks, not just the number of requests. `fetchmill.bounded.TaskPool` works in the same way, but
+does not lose errors.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Parts of the bench report: markup, tables, plots, and the choice of results to compare."""
+"""The parts of the bench report: markup, tables, plots, and the choice of results to compare."""

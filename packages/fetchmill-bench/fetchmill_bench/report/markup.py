@@ -53,7 +53,7 @@ def join(children: Iterable[Child], between: str = "") -> Markup:
 def style(text: str) -> Markup:
     """Creates a style element from a style sheet of this package.
 
-    The style sheet must not contain text from other people, because HTML has no escapes for style sheets.
+    The style sheet must not contain text from other people, because HTML offers no escapes in style sheets.
     """
     return Markup(f"<style>\n{text}</style>")
 

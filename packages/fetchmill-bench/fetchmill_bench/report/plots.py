@@ -23,7 +23,7 @@ def picture(title: str, description: str, height: float, parts: Sequence[Markup]
 
 
 def hatching() -> Markup:
-    """Creates the stripes for published figures, once per page. The style sheet refers to them."""
+    """Creates the stripes for published figures, to which the style sheet refers. Needed once per page."""
     stripe = tag("path", d="M-1 1L1 -1M0 6L6 0M5 7L7 5", class_="stripe")
     pattern = tag("pattern", stripe, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
     return tag("svg", tag("defs", pattern), width=0, height=0, class_="hatching", aria_hidden="true")

@@ -43,7 +43,7 @@ class Entry:
         return total / self.size if total and self.size else None
 
     def belongs_to(self, result: Record) -> bool:
-        """Returns whether a result from this machine has the same way, number of requests and limit.
+        """Returns whether a result from this machine is comparable, with equal way, number of requests and limit.
 
         A published time per request was extrapolated from an unknown number of requests, so it is comparable with any
         number.
@@ -77,7 +77,7 @@ def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None
 
 
 def published_tables(found: Iterable[Entry], results: Sequence[Record]) -> Markup:
-    """Returns a table for each text, with this machine's figures for the contenders built like the text's rows."""
+    """Returns a table for each text, with this machine's figures for the contenders that are built like its rows."""
     by_text: dict[str, list[Entry]] = {}
     for entry in found:
         by_text.setdefault(f"{entry.row['table']}. {entry.row['title']}", []).append(entry)

@@ -1,4 +1,4 @@
-"""Selects the results in a document that a plot compares."""
+"""Selects the results that a plot compares from those in a document."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from fetchmill_bench.report.lines import Line
 
 # Results and rows of the document, as written by the bench.
 Record = Mapping[str, Any]
-# A contender with more limits than this is a sweep, and the bars show only its best limit. Two limits represent two
-# rows of a text.
+# A contender that ran with more limits than this is a sweep, and the bars show only its best limit. Two limits
+# represent two rows of a text.
 _LIMITS_SHOWN = 2
 
 
@@ -114,7 +114,7 @@ def _at_size(results: Sequence[Record], common: int) -> list[Record]:
 
 
 def _best(results: Sequence[Record]) -> list[Record]:
-    """Returns one contender's results to show at one size.
+    """Returns the results to show for one contender at one size.
 
     A failure is included only if there is no other result.
     """

@@ -6,7 +6,7 @@ from fetchmill_bench.report import figures
 from fetchmill_bench.report.markup import Child, Markup, join, tag
 from fetchmill_bench.report.selection import Record, is_measured, size
 
-# Columns with text. All others are figures, aligned to the right.
+# Columns that contain text. All others contain figures and are aligned to the right.
 _RESULT_TEXTS = frozenset({"contender", "remark"})
 # The column for the rate without the first and last seconds, which only some scenarios have.
 _STEADY = "steady requests/s"
@@ -45,7 +45,7 @@ def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Contai
     Args:
         heads: heads of the columns.
         rows: cells of the rows. The first cell is the head of its row.
-        texts: positions of the columns with text. All others have figures, aligned to the right.
+        texts: positions of the columns with text. All other columns contain figures and are aligned to the right.
 
     Returns:
         The box.
@@ -64,7 +64,7 @@ def _row(cells: Sequence[Child], kinds: Sequence[str | None]) -> Markup:
 
 
 def _columns(result: Record) -> dict[str, Child]:
-    """Returns a result's cells by column head."""
+    """Returns the cells of a result by column head."""
     rate, peak = result["requests_per_second"], result["peak_mib"]
     is_there = is_measured(result)
     return {
