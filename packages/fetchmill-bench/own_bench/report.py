@@ -266,7 +266,7 @@ def _summary(results: dict[str, Any]) -> str:
 
 
 # What remains of an hour's work after the process is killed, by tool. For fetchmill, this is tested (`make
-# crash-matrix`). For the other tools, it comes from their documentation, if mentioned there.
+# crash-matrix`). For the other tools, the claim is taken from their documentation, if there is one.
 ITSELF = "all that your program did not save"
 WAYS: tuple[tuple[str, str, str, str], ...] = (
     ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),

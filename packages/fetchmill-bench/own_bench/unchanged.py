@@ -20,7 +20,7 @@ UNCHANGED_PASSES = 3
 
 
 def main() -> int:
-    """Runs the passes. Returns 1 if one of them requests an unchanged object."""
+    """Runs the passes. Returns 1 if a pass requests an unchanged object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1_000_000, help="number of objects")
     parser.add_argument(

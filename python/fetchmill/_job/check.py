@@ -43,7 +43,7 @@ class CheckReport(ReadableReport):
         doubtful_count: number of doubtful targets.
         notices: human-readable messages, one line each.
         found_nothing: whether the list is empty, or all listed targets were skipped although no option requested this.
-        skipped_by: number of skipped targets by reason, as in `Report.skipped_by`. `opted-out` targets have rows.
+        skipped_by: number of skipped targets by reason, as in `Report.skipped_by`. `opted-out` targets still get rows.
         opted_out_by: number of `opted-out` targets by rule, as in `Report.opted_out_by`.
         forbidding_hosts: the hosts whose robots.txt forbids the most targets, as in `Report.forbidding_hosts`.
         forbidding_host_count: number of hosts that forbid targets; 4,097 means 4,097 or more.
@@ -128,8 +128,8 @@ def check(
 ) -> CheckReport:
     """Check each site in a list and record its answer as a row. Resume a check that an earlier call began.
 
-    The call blocks until every target has its row, and releases the GIL while it waits. On KeyboardInterrupt (or any
-    other exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is
+    The call blocks until there is a row for every target, and releases the GIL while it waits. On KeyboardInterrupt (or
+    any other exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is
     written, and the exception is raised. A second interrupt ends the check immediately. In both cases, repeating the
     call resumes the check if `results` or `state` is set.
 

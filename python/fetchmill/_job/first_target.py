@@ -90,7 +90,7 @@ def _not_removed(options: GetOptions) -> str:
 
 
 def _is_input_empty() -> bool:
-    """Return whether standard input has no bytes. Wait for the first byte of a pipe, but do not read it."""
+    """Return whether standard input is empty. Wait for the first byte of a pipe, but do not read it."""
     with suppress(OSError):
         found = os.fstat(0)
         if stat.S_ISREG(found.st_mode):

@@ -24,7 +24,7 @@ def take_table(source: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, 
     """Return a table's items, and the options without `column` and `key_column`. Return other sources unchanged.
 
     Raises:
-        UsageError: the table does not have these columns.
+        UsageError: the table lacks one of these columns.
     """
     given = dict(options)
     if not _is_table(source):

@@ -138,7 +138,7 @@ def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[E
     first = found.fetching.snapshots[found.rate.first]
     # Requests that are in flight or held at the start of the steady part offset those at its end.
     steady = max((last.attempts - first.attempts) / max(last.asked_for - first.asked_for, 1), 1.0)
-    # All replies of the sample have arrived, but it was fetched too slowly to reveal throttling.
+    # All replies of the sample have arrived, but the sample was fetched too slowly to reveal throttling.
     each = steady if found.sample.attempts is None else max(found.sample.attempts, 1.0)
     spread = 2 * math.sqrt((each - 1) / found.asked_for)
     high = max(each + spread, min(steady, _HELD_MAX * each))

@@ -79,7 +79,7 @@ class RunningAttempts:
         """Start a thread that waits for an attempt to end, and then makes its range final or releases it.
 
         Args:
-            attempt: the attempt; it is no longer fed.
+            attempt: the attempt, which is no longer fed.
             failure: the error that ended its feed, if any.
             how_to_divide: returns the arguments for `Attempt.finish`.
         """

@@ -23,7 +23,7 @@ class FirstPart:
         worker: the name of this process.
         source: the source, without secrets.
         options: options for listing the source.
-        parent: the folder for listing processes on this machine.
+        parent: the folder in which listing processes on this machine create their own folders.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
     """
@@ -56,7 +56,7 @@ class FirstPart:
             The running lister if this process lists the source; otherwise None.
 
         Raises:
-            UsageError: the source has no objects, or the directory has foreign files.
+            UsageError: the source has no objects, or the directory contains unrelated files.
             FetchmillError: the source cannot be listed.
         """
         claim = self._claims.take(f"waits until another process has begun to list {self._source}")

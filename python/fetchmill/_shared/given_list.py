@@ -44,7 +44,7 @@ class GivenList:
         """Save the list in a local file that only this user can read. The file is removed at the end.
 
         Args:
-            parent: the folder for listing processes on this machine.
+            parent: the folder in which listing processes on this machine create their own folders.
 
         Raises:
             StorageError: the list cannot be saved, or this machine has too little free space.

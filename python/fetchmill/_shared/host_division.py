@@ -42,7 +42,7 @@ class HostDivision:
         directory: the job directory.
         worker: the name of this process.
         concurrency: the option `concurrency` of this process.
-        parent: the folder for listing processes on this machine. This process creates its own folder there.
+        parent: the folder in which listing processes on this machine create their own folders.
         lease: seconds after which a process without a heartbeat counts as dead.
         say: called with each message for the user.
         is_here: whether only this machine has the list. An undivided list is then copied into the job directory.
@@ -74,7 +74,7 @@ class HostDivision:
             job: the job with its list undivided. If dividing gains nothing, the job is created with this list.
 
         Raises:
-            UsageError: the list has changed or cannot be read, or the directory has foreign files.
+            UsageError: the list has changed or cannot be read, or the directory contains unrelated files.
             StorageError: the parts cannot be written.
         """
         claim = self._claims.take(f"waits until another process has divided {job.source} by host")

@@ -22,7 +22,7 @@ class DividedList:
     """A list that is divided by host.
 
     Args:
-        files: the parts that have rows, in the job directory.
+        files: the non-empty parts, in the job directory.
         ranges: a range for each part.
         rows: number of rows.
         bytes: size of the rows in bytes.

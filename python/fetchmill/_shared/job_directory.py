@@ -106,7 +106,7 @@ class JobDirectory:
         """Create the job and return it. If another process was faster, return that process's job.
 
         Raises:
-            UsageError: the directory contains foreign files, or its store lets two processes create the same file.
+            UsageError: the directory contains unrelated files, or its store lets two processes create the same file.
         """
         self.refuse_foreign()
         self._prove_creation(job.id)
@@ -217,10 +217,10 @@ class JobDirectory:
         return self.store.create(name, content) or self.store.read(name) == content
 
     def refuse_foreign(self) -> None:
-        """Refuse a directory with foreign files. Files from processes creating the same job are allowed.
+        """Refuse a directory with unrelated files. Files from processes creating the same job are allowed.
 
         Raises:
-            UsageError: the directory has foreign files, or is not a folder.
+            UsageError: the directory contains unrelated files, or is not a folder.
         """
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]

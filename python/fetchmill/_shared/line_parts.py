@@ -58,7 +58,7 @@ class LineParts:
             self._lines.add(rows_of(file, self._list_format, self._options))
 
     def parts(self, count: int, token: str) -> Iterator[ListFile]:
-        """Yield the parts that have rows. The caller removes each file.
+        """Yield the non-empty parts. The caller removes each file.
 
         Args:
             count: number of parts, a power of two.

@@ -50,7 +50,7 @@ class ListClaim:
             The file of the claim; None if the job exists.
 
         Raises:
-            UsageError: the directory has foreign files.
+            UsageError: the directory contains unrelated files.
         """
         try:
             return self._take(waiting)
@@ -93,7 +93,8 @@ class ListClaim:
 
         def beat() -> None:
             while not is_over.wait(self._lease / BEATS_IN_A_LEASE):
-                # If heartbeats fail for a lease, another process takes over. The first one to create the job continues.
+                # If heartbeats fail for a lease, another process takes over. The first process to create the job
+                # continues.
                 with suppress(*STORE_ERRORS):
                     self._beat("listing")
 

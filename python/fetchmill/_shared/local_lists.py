@@ -72,5 +72,5 @@ def copy_into_job(store: Store, file: ListFile) -> tuple[str, ListFile]:
 
 
 def parts_in(store: Store) -> list[str]:
-    """Return the names of the parts in a job directory. Omit foreign files, because users may also keep lists there."""
+    """Return the names of the parts in a job directory. Omit other files, because users may also keep lists there."""
     return [f"{FOLDER}/{name}" for name in store.names(FOLDER) if PART.fullmatch(name)]

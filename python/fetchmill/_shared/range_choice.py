@@ -49,12 +49,12 @@ class RangeChoice:
             self._free.difference_update(*(peer.ranges for peer in peers))
 
     def take(self, job: JobRecord, open_ranges: list[Range], mine: Container[str]) -> Claim | None:
-        """Claim a range that no living worker has, or that is stuck. Choose at random, so that workers rarely collide.
+        """Claim a stuck range, or one that no living worker holds. Choose at random, so that workers rarely collide.
 
         Args:
             job: the job.
             open_ranges: the ranges without a commit record.
-            mine: the ids of the ranges that this worker has.
+            mine: the ids of the ranges that this worker holds.
         """
         claims = self._directory.claims()
         try:
@@ -73,7 +73,7 @@ class RangeChoice:
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
             if each.id in mine or not is_free:
                 continue
-            # If the claim fails, another worker has the range.
+            # If the claim fails, another worker holds the range.
             self._free.discard(each.id)
             if not owners and len(names) >= DEATHS_MAX:
                 self._set_aside(job, each)

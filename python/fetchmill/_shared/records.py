@@ -43,7 +43,7 @@ class JobRecord:
         is_by_host: whether the list and all added lists are divided by host. Only one worker at a time then makes
             requests to a host.
         divided: paths of the files whose rows are in these parts.
-        divided_for: number of requests in flight for which each part has enough hosts.
+        divided_for: number of requests in flight for which each part contains enough hosts.
     """
 
     id: str

@@ -64,7 +64,7 @@ class RowParts:
             self._files.append((file.path, str(path)))
 
     def parts(self, count: int, token: str) -> Iterator[ListFile]:
-        """Yield the parts that have rows. The caller removes each file.
+        """Yield the non-empty parts. The caller removes each file.
 
         Args:
             count: number of parts, a power of two.

@@ -78,7 +78,7 @@ class SourceLister:
         options: options for listing the source.
         job: receives the parts.
         claim: this process's claim on the listing, removed at the end.
-        parent: the folder for listing processes on this machine. This process creates its own folder there.
+        parent: the folder in which listing processes on this machine create their own folders.
         sharing: this process's place among the workers that share the limits for each host: `host_sharers` and
             `host_sharer`.
     """

@@ -55,7 +55,7 @@ def sync(
         them again.
 
     Raises:
-        UsageError: an option is invalid, or the destination has another source; nothing was changed.
+        UsageError: an option is invalid, or the destination is synced from another source; nothing was changed.
         DeleteLimitError: more objects would be removed than `max_delete` allows; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
         TemporaryError: no request to the origin succeeded for `give_up_after` seconds.

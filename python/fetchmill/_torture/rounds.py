@@ -29,7 +29,7 @@ class Round:
         format: format of the destination.
         disturbances: the disturbances that happened. A run may end before its disturbance.
         objects: number of objects that the job must store.
-        server_faults: number of replies with a fault.
+        server_faults: number of faulty replies.
         fetched_again: number of requests beyond one per object; None for the user's source.
         found: the faults.
         dest: the destination, which is kept if there is a fault.

@@ -104,7 +104,7 @@ class Source(ABC):
 
 
 class FaultyServer(Source):
-    """A server in this process. For 5 % of the objects, the first reply has a fault."""
+    """A server in this process. For 5 % of the objects, the first reply is faulty."""
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:
