@@ -40,10 +40,10 @@ def export(  # noqa: PLR0913 - every option has a default
 ) -> Report:
     """Copy all objects of a destination to another one, in another format. Resume an interrupted export.
 
-    The new destination is like that of any job: it can be passed to `status`, `verify` and `export`. The call blocks
-    until the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the export
-    is complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on
-    this machine, one at a time.
+    Like the destination of any job, the new one can be passed to `status`, `verify` and `export`. The call blocks until
+    the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the export is
+    complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on this
+    machine, one at a time.
 
     Args:
         dest: the destination of a job, or the directory of a shared job.
@@ -56,12 +56,12 @@ def export(  # noqa: PLR0913 - every option has a default
             process.
         progress: as for `fetchmill.get`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
-        region: the region of that bucket.
-        profile: the profile with the bucket's credentials.
+        region: the region of the bucket.
+        profile: the profile that provides the bucket's credentials.
 
     Returns:
         The ledger of the export. An object counts as failed if its name is not a valid path or collides with another
-        one on disk. `fetchmill.failures(other)` iterates over them.
+        one on disk. `fetchmill.failures(other)` iterates over failed objects.
 
     Raises:
         UsageError: an option is invalid, `other` already contains something else, or a shared job is not finished.

@@ -120,7 +120,7 @@ class Objects(Mapping[str, bytes]):
         return _object(self._find(name))
 
     def length(self, name: str) -> int:
-        """Return the size of an object in bytes. Read only the manifests.
+        """Return the size of an object in bytes, reading only the manifests.
 
         Args:
             name: name of the object.
@@ -141,7 +141,7 @@ class Objects(Mapping[str, bytes]):
         return length
 
     def names(self, pattern: str | None = None) -> Iterator[str]:
-        """Iterate over the names. Read only the manifests.
+        """Iterate over the names, reading only the manifests.
 
         Args:
             pattern: a shell pattern: `*` matches any characters and `?` matches one, both including `/`; `[abc]`
@@ -158,7 +158,7 @@ class Objects(Mapping[str, bytes]):
             yield name
 
     def lengths(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
-        """Iterate over names and sizes. Read only the manifests.
+        """Iterate over names and sizes, reading only the manifests.
 
         Args:
             pattern: as in `names`.
@@ -299,8 +299,8 @@ def open(
         dest: the destination.
         state: journal folder, if the job was started with `state`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
-        region: the region of that bucket.
-        profile: the profile with the bucket's credentials.
+        region: the region of the bucket.
+        profile: the profile that provides the bucket's credentials.
 
     Returns:
         A mapping from names to bytes, which is also a context manager.

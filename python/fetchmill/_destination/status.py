@@ -52,8 +52,8 @@ def failures(
         dest: the destination.
         state: journal folder, if the job was started with `state`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
-        region: the region of that bucket.
-        profile: the profile with the bucket's credentials.
+        region: the region of the bucket.
+        profile: the profile that provides the bucket's credentials.
 
     Yields:
         A `Failure` for each target whose latest outcome is absent or failed.
@@ -99,8 +99,8 @@ def skipped(
         dest: the destination.
         state: journal folder, if the job was started with `state`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
-        region: the region of that bucket.
-        profile: the profile with the bucket's credentials.
+        region: the region of the bucket.
+        profile: the profile that provides the bucket's credentials.
 
     Returns:
         A `Skipped` for each reason.

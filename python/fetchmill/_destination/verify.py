@@ -176,8 +176,8 @@ def verify(  # noqa: PLR0913 - every option has a default
         dest: the destination.
         state: journal folder, if the job was started with `state`.
         endpoint_url: URL of the store, if `dest` is a shared job in a bucket. None uses the environment's value.
-        region: the region of that bucket.
-        profile: the profile with the bucket's credentials.
+        region: the region of the bucket.
+        profile: the profile that provides the bucket's credentials.
         against: an origin to compare a sample of objects with, `http://host:port[/path]`.
         sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
             a list, each object is fetched from its own URL.

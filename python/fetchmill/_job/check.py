@@ -134,9 +134,9 @@ def check(
     call resumes the check if `results` or `state` is set.
 
     Args:
-        source: the path of a list of URLs; or an iterable or async iterable of URLs, or of pairs of a URL and a key. An
-            iterable is read ahead on a separate thread, up to a limit. To resume a check, it must yield the same items
-            in the same order.
+        source: the path of a list of URLs, or an iterable or async iterable of URLs or of (URL, key) pairs. An iterable
+            is read ahead on a separate thread, up to a limit. To resume a check, it must yield the same items in the
+            same order.
         results: the file for the rows. It appears only when it is complete. If None, the rows are only counted.
         progress: as for `get`.
         **options: the fields of `CheckOptions`, which documents their units and defaults.

@@ -55,10 +55,10 @@ def get(
             - `http://host:port[/path]` or `https://...`: a server that lists its objects.
             - `s3://bucket[/prefix]`: a bucket.
             - The path of a list of URLs. A folder or a glob of list files is one list.
-            - An iterable or async iterable, possibly endless. An item is a URL, a `fetchmill.Request`, a pair of either
-              and a name, or `None` for a failed target. Items are read ahead on a separate thread, up to a limit. To
-              resume a job, the iterable must yield the same items in the same order. Finished items are skipped, and a
-              different item stops the job.
+            - An iterable or async iterable, possibly endless. An item is a URL, a `fetchmill.Request`, either of these
+              paired with a name, or `None` for a failed target. Items are read ahead on a separate thread, up to a
+              limit. To resume a job, the iterable must yield the same items in the same order. Finished items are
+              skipped, and a different item stops the job.
             - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) names the column with
               the URLs, and `key_column` the column with the names.
         dest: the destination: a folder that is missing, is empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,

@@ -31,7 +31,7 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
     Args:
         source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
             manifest.
-        dest: the planned job's destination, for checking its free space.
+        dest: the planned job's destination, whose free space is checked.
         **options: the fields of `PlanOptions`: those of `GetOptions`, and those of the probe.
 
     Returns:

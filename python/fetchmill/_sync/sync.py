@@ -61,7 +61,7 @@ def sync(
         TemporaryError: no request to the origin succeeded for `give_up_after` seconds.
         SecurityError: the listing led to another origin, or the certificate of the only server is not trusted.
         StorageError: the local storage failed.
-        BusyError: another process syncs this folder.
+        BusyError: another process is syncing this folder.
         JournalError: the state of the folder is damaged.
 
     Example:

@@ -45,21 +45,21 @@ def read(
     for the list. The first rows arrive after about a second.
 
     If a task or its node dies, Ray runs the task again. Each row still occurs once, but the requests of that range are
-    repeated. A Dataset that is executed twice fetches twice. To store results and to resume, run a shared job
-    instead, and read its files `JOB/data/*/*.parquet` with `ray.data.read_parquet` when the job is finished.
+    repeated. A Dataset that is executed twice fetches the objects twice. To store results and to resume, run a shared
+    job instead, and read its files `JOB/data/*/*.parquet` with `ray.data.read_parquet` when the job is finished.
 
     The columns are `url`, `status` (HTTP status; null without a complete reply), `error` (the failure kind; null with a
     complete reply), `content_type`, `body` and `total_time` (seconds). A line without a URL becomes a row with the
-    error `url`. Its `url` is the position of the line: `line 7 after byte 0 of /nfs/urls.txt`.
+    error `url`. In that row, `url` is the position of the line: `line 7 after byte 0 of /nfs/urls.txt`.
 
     Args:
         source: a list in a file, a folder or a glob, at the same path on all nodes.
         workers: maximum number of tasks that fetch at the same time. If None, the cluster's CPUs are the only limit.
-        list_format: format of the list. This and the other list options are as for `fetchmill.get`.
+        list_format: format of the list. This and the other list options have the same meaning as in `fetchmill.get`.
         column: the column that contains the URL, or the value for `template`.
         template: a URL with `{}`.
         csv_header: `yes` or `no`, for CSV and TSV.
-        delimiter: the delimiter of CSV.
+        delimiter: the field delimiter, for CSV.
         **options: the fields of `StreamOptions`. `rate` is the total for all tasks and requires `workers`; each task
             gets an equal share. The other limits apply to each task. Credentials are refused, because Ray would store
             them. Use `netrc` instead, or each node's own credentials for S3.
