@@ -1,4 +1,4 @@
-"""Shared code for the published ways that use aiohttp: sessions and requests.
+"""Opens sessions and makes requests for the published ways that use aiohttp.
 
 Like the engines, these ways do not follow redirects.
 """
@@ -53,7 +53,7 @@ async def fetch(session: aiohttp.ClientSession, url: str, counter: RequestCounte
 
 
 async def classify(session: aiohttp.ClientSession, url: str) -> str:
-    """Returns a site's answer: its status, `timeout` or `connection-error`."""
+    """Returns a site's answer, which is its status, `timeout` or `connection-error`."""
     try:
         async with session.get(url, allow_redirects=False) as reply:
             await reply.read()

@@ -14,7 +14,7 @@ from fetchmill_bench.scenarios import SITE_TIMEOUT
 from fetchmill_bench.task import Task
 
 FETCHMILL = (sys.executable, "-m", "fetchmill")
-# Names in a run's folder: stored objects, answers and rows.
+# Names in a run's folder, for stored objects, answers and rows.
 STORED, ANSWERS, ROWS = "stored", "answers.tsv", "rows.jsonl"
 # Makes every Python process read the addresses of a scenario's hosts from a file. uvloop looks up names itself, so it
 # is treated as not installed.

@@ -1,4 +1,4 @@
-"""The contenders: the engines, the published ways, S3 clients, and `check` for sites."""
+"""Lists the contenders, which are the engines, the published ways, S3 clients, and `check` for sites."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The destination of a contender's requests: its own server, store or world of sites, or the user's own server."""
+"""Provides the destination of a contender's requests: a server, a store, a world of sites, or the user's server."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Looks up names in a file: the hosts of the test world, for contenders that use the system's name lookup.
+"""Looks up the hosts of the test world in a file, for contenders that use the system's name lookup.
 
 The file replaces the machine's name server. Threads, `requests` and asyncio's own loop use the system's name lookup,
 but uvloop does not.

@@ -1,4 +1,4 @@
-"""The report of `fetchmill bench --html`: one self-contained file that uses neither the network nor scripts.
+"""Writes the report of `fetchmill bench --html`, a self-contained file that uses neither the network nor scripts.
 
 The report shows only figures from the document that `--json` prints. Its parts are in the package `report`: `markup`
 escapes text; `tables`, `bars` and `lines` draw; and `selection` chooses the results that are shown next to each other.

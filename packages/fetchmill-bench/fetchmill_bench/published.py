@@ -1,4 +1,4 @@
-"""The measurements from five public texts: all rows of their tables, verbatim, each with the matching contender.
+"""Lists the measurements from five public texts, row by row and verbatim, each with the matching contender.
 
 Machines, networks and years differ. Compare figures only within a table, never across tables or with this machine.
 """

@@ -1,4 +1,4 @@
-"""Shared code for the published ways that use `requests`: requests, the listing, and the answers of sites.
+"""Lists objects, makes requests and determines answers for the published ways that use `requests`.
 
 Like the engines, these ways do not follow redirects.
 """
@@ -55,7 +55,7 @@ def read(task: Task, url: str) -> bool:
 
 
 def classify(task: Task, url: str) -> str:
-    """Returns a site's answer: its status, `timeout`, or `connection-error` for any other failure."""
+    """Returns a site's answer, which is its status, `timeout`, or `connection-error` for any other failure."""
     try:
         return str(_ask(task, url).status_code)
     except requests.Timeout:

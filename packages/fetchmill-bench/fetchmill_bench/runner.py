@@ -1,4 +1,4 @@
-"""One run: starts a server and a contender, and returns the result as a row of the document."""
+"""Makes a run: starts a server and a contender, and returns the result as a row of the document."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""Shared code for the ways that use boto3 or aiobotocore: listing keys and reading objects.
+"""Lists keys and reads objects for the ways that use boto3 or aiobotocore.
 
 The task specifies the endpoint and the bucket, the environment contains the credentials, and the libraries retry
 requests.

@@ -93,5 +93,5 @@ SCENARIOS = {
 
 
 def ceiling(limit: int) -> float:
-    """Returns the maximum requests/s in `slow` by Little's law: the limit divided by the mean delay."""
+    """Returns the maximum requests/s in `slow`, which by Little's law is the limit divided by the mean delay."""
     return limit / MEAN_SECONDS

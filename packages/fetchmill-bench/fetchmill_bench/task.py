@@ -1,4 +1,4 @@
-"""The input and output of a contender: a task and a counter."""
+"""The task that a contender receives, and the counter to which it reports."""
 
 import json
 import os

@@ -74,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's progress, once a second: seconds since its start, replies so far, and the limit on requests in flight."""
+    """A job's progress, as one point per second: the time, the replies so far, and the limit on requests in flight."""
 
     number: int | str
     points: list[tuple[float, int, int]] = field(repr=False)

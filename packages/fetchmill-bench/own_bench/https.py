@@ -1,4 +1,4 @@
-"""Compares https with h2load: HTTP/1.1 and HTTP/2 over TLS 1.3, with nginx on the other core."""
+"""Compares https with h2load, for HTTP/1.1 and HTTP/2 over TLS 1.3, with nginx on the other core."""
 
 import contextlib
 import re
@@ -58,7 +58,7 @@ class Version:
 
 
 def versions(connections: int) -> tuple[Version, ...]:
-    """Returns the versions, with equal numbers of requests in flight: one per connection, or all on one connection."""
+    """Returns the versions. Both have equal numbers of requests in flight, one per connection or all on one."""
     return (
         Version("HTTP/1.1", ("--h1", f"-c{connections}", "-m1"), "--no-http2"),
         Version("HTTP/2", ("-c1", f"-m{connections}"), "--http2"),

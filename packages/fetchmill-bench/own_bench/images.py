@@ -26,7 +26,7 @@ from network import Network, network
 
 IMG2DATASET = "img2dataset==1.47.0"
 HOST, ADDRESS = "images.example.com", "198.51.100.20"
-# Numbers per hundred images: missing images, replies with status 500, and pages instead of images.
+# Missing images, replies with status 500, and pages instead of images, per hundred images.
 MISSING, BROKEN, PAGES = range(1), range(1, 2), range(2, 3)
 DISTINCT = 200
 # Exit code of `fetchmill get` if targets failed.

@@ -1,4 +1,4 @@
-"""Compares `null` with wrk: the cost per object if nothing is stored, for one or more numbers of requests in flight."""
+"""Compares the cost per object of `null` with that of wrk, for one or more numbers of requests in flight."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The conditions of a measurement: machine, versions and commit, but no host name or paths."""
+"""Describes the conditions of a measurement: machine, versions and commit, but no host name or paths."""
 
 import contextlib
 import platform

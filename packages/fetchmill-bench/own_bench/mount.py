@@ -9,7 +9,7 @@ from pathlib import Path
 
 from own_bench.machine import program
 
-# Bytes per small file: a block, an inode, a folder entry, and room for the journals.
+# Bytes per small file, enough for a block, an inode, a folder entry and the journals.
 BYTES_A_FILE = 4096 + 256 + 512
 SPARE_BYTES = 1 << 30
 SPARE_INODES = 10_000

@@ -1,4 +1,4 @@
-"""Compares packs with wrk: the cost of storing in shards on top of fetching, and the bytes on disk per object."""
+"""Compares packs with wrk, to measure the cost of storing in shards and the bytes on disk per object."""
 
 import shutil
 from pathlib import Path

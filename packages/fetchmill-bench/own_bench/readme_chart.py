@@ -12,7 +12,7 @@ GAP = 44
 FIGURE = 90
 OURS, THEIRS, TEXT = "#2f81f7", "#8c959f", "#6e7781"
 
-# A bar: the label, objects/s, and whether the bar is fetchmill's.
+# A bar, with its label, its rate in objects/s, and whether it is fetchmill's.
 Bar = tuple[str, float, bool]
 
 

@@ -60,7 +60,7 @@ class Object:
 
 
 class Objects(Mapping[str, bytes]):
-    """A destination's objects: a mapping from names to bytes.
+    """The objects of a destination, as a mapping from names to bytes.
 
     Each name occurs once. If several objects have the same name, the mapping contains the one with the lowest sequence
     number. Nothing is unpacked or cached: each access reads the object. Iteration follows the storage order, which for
@@ -85,7 +85,7 @@ class Objects(Mapping[str, bytes]):
 
     @property
     def format(self) -> str:
-        """The format of the objects: `files`, `tar`, `parquet`, `warc` or `jsonl`."""
+        """The format of the objects, which is `files`, `tar`, `parquet`, `warc` or `jsonl`."""
         return self._native.format()
 
     def __getitem__(self, name: str) -> bytes:

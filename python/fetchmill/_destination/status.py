@@ -1,4 +1,4 @@
-"""Reads the journal of a destination: status, failures and skipped targets. The job may be running."""
+"""Reads status, failures and skipped targets from the journal of a destination. The job may be running."""
 
 import os
 from collections import Counter

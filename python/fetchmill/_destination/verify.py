@@ -1,4 +1,4 @@
-"""Verifies a destination: the ledger, every checksum and, on request, a sample of objects against their origin.
+"""Verifies the ledger and every checksum of a destination and, on request, compares a sample with the origin.
 
 The native module reads on its own threads. The calling thread fetches findings in small batches, so they never pile up
 in memory.

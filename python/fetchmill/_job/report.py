@@ -1,4 +1,4 @@
-"""The ledger: a job's counters, during the run and at the end.
+"""The ledger, which contains a job's counters during the run and at the end.
 
 The counters balance: listed = fetched + absent + failed + skipped, plus pending targets if the job has not finished.
 """
@@ -176,7 +176,7 @@ class Snapshot:
 
     @property
     def expected(self) -> int | None:
-        """Expected total number of targets: those listed, or the total announced by the listing; None if unknown."""
+        """Expected total number of targets, as listed or as announced by the listing; None if unknown."""
         if self.listing_done:
             return self.listed
         return self.total if self.total is not None and self.total >= self.listed else None

@@ -18,7 +18,7 @@ from fetchmill._plan.sample import SampleReplies, StoredSample, StoringTimes, ti
 from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
 
 FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
-# Defaults if there is no sample: bytes per object in addition to its body, and stored bytes per body byte.
+# Bytes per object in addition to its body, and stored bytes per body byte. These are used if there is no sample.
 _WITHOUT_SAMPLE = {
     "files": (13, 1.0),
     "parquet": (40, 1.0),
@@ -43,7 +43,7 @@ _MAKING_FILES = 2.0
 # Time in seconds to index an object, and to index a byte of its body. One thread writes the index at the end of a job
 # (docs/reference/formats.md). The speed of processors varies by this factor in either direction.
 _INDEX_SECONDS, _INDEX_BYTE_SECONDS, _INDEX_FACTOR = 4.6e-6, 1.7e-9, 2.0
-# Defaults if there is no sample: bytes of a request's head, of a reply's head, and of an index line.
+# Bytes of a request's head, of a reply's head, and of an index line. These are used if there is no sample.
 _REPLIES = SampleReplies(150.0, 200.0, 250.0)
 # Bytes of a request's signature, which no sample contains, and bytes per object in a listing page, excluding the name.
 _SIGNATURE_BYTES = 350

@@ -7,8 +7,8 @@ from fetchmill._job.report import LimitedBy
 from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
-# Origin of the number of objects: given by the user, listed to the end, estimated from a part of the list, reported by
-# the listing's Total (`told`), or assumed by default.
+# How the number of objects was determined. It was given by the user, listed to the end, estimated from a part of the
+# list, reported by the listing's Total (`told`), or assumed by default.
 ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 

@@ -1,4 +1,4 @@
-"""Measures a sample of the source in each format: bytes, folders, and processor time per object.
+"""Measures the bytes, folders and processor time per object of a sample of the source in each format.
 
 The sample is written in each format, because the size of a shard depends on names, heads and the compressibility of
 bodies (docs/internals/decisions/0033-a-plan-stores-a-sample.md).
@@ -49,7 +49,7 @@ class StoredSample:
 
 @dataclass(frozen=True)
 class StoringTimes:
-    """The time to store one object, in seconds: CPU time and elapsed time."""
+    """The CPU time and the elapsed time to store one object, in seconds."""
 
     cpu: float
     clock: float
@@ -57,7 +57,7 @@ class StoringTimes:
 
 @dataclass(frozen=True)
 class SampleReplies:
-    """Mean bytes per object without its body: the heads of its requests and replies, and its line in a WARC index."""
+    """Mean bytes per object for the heads of its requests and replies, and for its line in a WARC index."""
 
     request: float
     reply: float

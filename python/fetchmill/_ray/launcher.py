@@ -1,4 +1,4 @@
-"""The process that keeps workers running in a Ray cluster: `python -m fetchmill._ray.launcher`.
+"""The process `python -m fetchmill._ray.launcher`, which keeps workers running in a Ray cluster.
 
 The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
 means `abort`, because the process that sent the order has ended. The launcher writes events as JSON lines: `say` with a

@@ -1,4 +1,4 @@
-"""Shared jobs: any number of processes on any machines fetch one list into one job directory.
+"""Shared jobs, in which any number of processes on any machines fetch one list into one job directory.
 
 docs/internals/shared-jobs.md documents the protocol. A worker claims a range of the list, fetches it as a separate job,
 and makes it final with one commit record. Claims are only hints; commit records decide.

@@ -1,4 +1,4 @@
-"""The running attempts of a worker: one is being fed, and the others are waiting for their last targets."""
+"""The running attempts of a worker. One is being fed, and the others are waiting for their last targets."""
 
 import threading
 import time
@@ -121,7 +121,7 @@ class RunningAttempts:
                 self.note_failure(error)
 
     def release(self, attempt: Attempt, directory: JobDirectory) -> None:
-        """Remove an attempt's claim, but only once: another worker may later have a claim with the same name."""
+        """Remove an attempt's claim, but only once, because another worker may later reuse its name."""
         if not attempt.is_released:
             directory.release(attempt.claim)
             attempt.is_released = True

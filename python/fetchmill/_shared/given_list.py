@@ -1,4 +1,4 @@
-"""A list that only one process can read: standard input, or a program's items.
+"""A list that only one process can read, which is standard input or a program's items.
 
 The process that creates the job saves the list locally, then copies it into the job directory. The job names the
 copy only when it is complete, so no worker sees an incomplete list.

@@ -1,4 +1,4 @@
-"""The history of a shared job: the work of all final attempts over time, from their journals."""
+"""Reads the history of a shared job, which is the work of all final attempts over time, from their journals."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _QUANTILES = ("p50", "p90", "p99")
 
 @dataclass(frozen=True, kw_only=True)
 class SharedHistory(History):
-    """The history of a shared job: the sum of all attempts that became final.
+    """The history of a shared job, summed over all attempts that became final.
 
     Args:
         status: the status of the job.

@@ -317,7 +317,7 @@ class JobDirectory:
     # Claims.
 
     def claims(self) -> dict[str, dict[str, str | None]]:
-        """Return the claims by range ID, oldest first: each claim's name and worker."""
+        """Return the names and workers of the claims by range ID, oldest first."""
         found: dict[str, dict[str, str | None]] = {}
         for file in sorted(self.store.contents("claims"), key=lambda file: file.name):
             range_id, _, number = file.name.rpartition(".")

@@ -19,7 +19,7 @@ MARK = b"\xef\xbb\xbf"
 _ROW_MAX = 1 << 20
 # White space, as defined by the list reader.
 _SPACE = b" \t\n\f\r"
-# Position in a URL from which to search for the slash that ends the host: after `http://` and one character.
+# Position in a URL from which to search for the slash that ends the host, which is after `http://` and one character.
 _IN_HOST = len("http://") + 1
 # Replacements for options that omit or name rows. Each row gets its own name, so that every row is returned.
 _ALL_ROWS: Mapping[str, Any] = {
@@ -36,7 +36,7 @@ class NotByHostError(Exception):
 
 
 def rows_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[tuple[bytes, str]]:
-    """Yield each row of a line-based file, and the start of its URL: scheme, host and port.
+    """Yield each row of a line-based file, and the start of its URL up to the port.
 
     The start is empty for a row without a URL.
 
@@ -76,7 +76,7 @@ def header_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> b
 
 
 def hosts_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the start of each row's URL: scheme, host and port. It is empty for a row without a URL.
+    """Yield the scheme, host and port of each row's URL as one text, which is empty for a row without a URL.
 
     Raises:
         NotByHostError: the hosts are unknown.
@@ -129,7 +129,7 @@ def _urls(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Itera
 
 
 def _host(url: str | None) -> str:
-    """Return the start of a normalised URL: scheme, host and port."""
+    """Return the scheme, host and port of a normalised URL, as one text."""
     if url is None:
         return ""
     if url.startswith("s3:"):

@@ -9,7 +9,7 @@ from fetchmill._shared.ranges import ListFile
 from fetchmill._shared.store import PART, Store, is_bucket
 from fetchmill.errors import SecurityError
 
-# Folder of lists in a job directory: see `source_lister` and `host_division`.
+# Folder of lists in a job directory (see `source_lister` and `host_division`).
 FOLDER = "list"
 
 

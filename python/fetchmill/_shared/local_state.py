@@ -41,7 +41,7 @@ def default_folder(job: str) -> Path:
 
 
 def process_name() -> str:
-    """Return a unique name for this process: host, process and a random part, joined by `-`."""
+    """Return a unique name for this process, made of host, process and a random part, joined by `-`."""
     letters = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
     return f"{''.join(letters) or 'host'}-{os.getpid()}-{secrets.token_hex(3)}"
 

@@ -8,7 +8,7 @@ from fetchmill._shared.heartbeats import FETCHING
 from fetchmill._shared.status import SharedStatus
 
 _STATES = (*FETCHING, "ended", "lost")
-# Metrics of a worker: name, type, help text, and the field of its status.
+# Metrics of a worker, each with its name, type and help text, and the field of the worker's status.
 _OF_WORKER = (
     ("objects_per_second", "gauge", "Outcomes per second in the current attempts of a worker.", "objects_per_second"),
     ("heartbeat_age_seconds", "gauge", "Seconds since the last heartbeat of a worker.", "age"),

@@ -1,4 +1,4 @@
-"""The pace of a worker: its requests per second to an origin that throttles.
+"""The pace of a worker, which is its number of requests per second to an origin that throttles.
 
 Each attempt is a job, and each job learns this pace from the requests that the origin refuses. If an attempt began
 without a pace, its requests would be refused for several seconds. A worker therefore passes its pace from one attempt

@@ -1,4 +1,4 @@
-"""The two kinds of ranges of a job: any rows of a list, or all rows of some hosts.
+"""The two kinds of ranges that a job can have. They contain any rows of a list, or all rows of some hosts.
 
 If a list is divided by host, only one worker at a time works on a range. Each worker can therefore use the full limit
 for each of its hosts (docs/internals/decisions/0089).

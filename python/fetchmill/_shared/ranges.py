@@ -1,4 +1,4 @@
-"""Ranges of a list: the units that workers claim and make final.
+"""Ranges of a list, which are the units that workers claim and make final.
 
 A range is a part of one file of the list: either bytes from the start of one line to the start of another, or rows of a
 Parquet file. The job begins with its first ranges. A worker that stops early makes its finished part final, and divides
@@ -172,7 +172,7 @@ class Range:
 
 
 def read_header(file: BinaryIO) -> bytes:
-    """Read the header of a file with fields: its first non-empty line, and the lines before it.
+    """Read the header of a file with fields, which is its first non-empty line and the lines before it.
 
     Raises:
         UsageError: a line is too long.

@@ -1,4 +1,4 @@
-"""The contents of the files in a job directory: the job, added lists, and the commit records of ranges.
+"""Reads and writes the contents of files in a job directory: the job, added lists, and commit records.
 
 Another release or user may have written the directory, so all content is checked when it is read.
 """
@@ -141,7 +141,7 @@ class ListingTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class AddedList:
-    """A list that was added to a job: a user's list, a part of the source's list, or the end of the source's list.
+    """A list that was added to a job. It is a user's list, a part of the source's list, or the end of that list.
 
     Its file never changes.
 

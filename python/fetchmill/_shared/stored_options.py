@@ -35,7 +35,7 @@ _OF_ROWS = ("format",)
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
-    """Return the options to store in the job directory: those that differ from their defaults, without secrets."""
+    """Return the options to store in the job directory. They differ from their defaults and contain no secrets."""
     own = _never_stored(options.dest)
     values = {
         option.name: _stored(option.name, getattr(options, option.name))
@@ -49,7 +49,7 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
 
 
 def own_values(options: GetOptions) -> dict[str, Any]:
-    """Return the options of this process alone: secrets, access to a bucket, `state`, `threads` and concurrency."""
+    """Return the options that apply to this process alone, such as secrets, access to a bucket, and `threads`."""
     names = (*SECRETS, *BUCKET_REACH, "state", *_CHOSEN)
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}

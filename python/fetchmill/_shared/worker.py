@@ -1,4 +1,4 @@
-"""A worker of a shared job: claims and fetches ranges until every range has a commit record."""
+"""A worker of a shared job, which claims and fetches ranges until every range has a commit record."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from fetchmill._shared.source_lister import LISTING_END_SECONDS
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError
 
-# Poll interval of a worker without work: this share of its wait so far, within the bounds.
+# Poll interval of a worker without work, as a share of its wait so far, within the bounds below.
 _IDLE_SHARE = 0.125
 _IDLE_SECONDS_MIN = 0.2
 IDLE_SECONDS = 1.0
@@ -265,7 +265,7 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether a range may start: other workers know this worker, and few of its attempts are finishing."""
+        """Return whether a range may start, because the other workers know this one and few attempts are finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:

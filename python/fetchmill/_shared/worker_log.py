@@ -1,4 +1,4 @@
-"""The log of a worker: a file in the job directory, one per process."""
+"""The log of a worker, a file in the job directory. Each process has its own."""
 
 import os
 import socket

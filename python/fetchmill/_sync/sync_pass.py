@@ -1,4 +1,4 @@
-"""A sync pass: lists, compares, fetches changes, and moves them into place. Each step can be resumed after a crash."""
+"""Runs a sync pass: lists, compares, fetches, and moves files into place. Each step can be resumed after a crash."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Starts a program under a `seccomp` filter: `python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`.
+"""`python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`: starts a program under a `seccomp` filter.
 
 The process sends the listener to the supervisor over the socket DESCRIPTOR, and becomes PROGRAM. CALLS are names of
 system calls, separated by commas.

@@ -1,4 +1,4 @@
-"""Reads a job's stored objects without fetchmill's own code: with the standard library, pyarrow and warcio."""
+"""Reads a job's stored objects with the standard library, pyarrow and warcio, without fetchmill's own code."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Linux's seccomp notifications: a process asks its supervisor before each system call from a given set.
+"""Linux's seccomp notifications, with which a process asks its supervisor before each of some system calls.
 
 No privilege is needed, and nothing in the watched program changes. Layouts and numbers are those of the kernel's
 headers `linux/seccomp.h`, `linux/bpf_common.h` and `asm/unistd.h`.
@@ -69,7 +69,7 @@ _SET_MODE_FILTER = 1
 _NEW_LISTENER = 1 << 3
 _NO_NEW_PRIVILEGES = 38
 
-# Filter instructions: load the number of the call, compare it, return.
+# Filter instructions that load the number of the call, compare it, and return.
 _LOAD = 0x20
 _JUMP_IF_EQUAL = 0x15
 _RETURN = 0x06

@@ -18,7 +18,7 @@ from fetchmill.errors import UsageError
 
 # Number of objects in a job.
 OBJECTS = 2000
-# Exit codes of a job that has ended: all targets fetched, or some failed.
+# Exit codes of a job that has ended, with all targets fetched or with some failed.
 FINISHED = (0, 3)
 
 # Time after which a run counts as hung. For the user's source, three times the duration of the undisturbed run is

@@ -1,4 +1,4 @@
-"""The main function of a transform process: receives replies over a socket, calls the function, and sends results.
+"""The main function of a transform process, which receives replies over a socket, transforms them, and sends results.
 
 crates/fetchmill-engine/src/writer/transform/frame.rs documents the protocol. The process ends when the other end of the
 socket is closed. If the job's thread for this process ends, the kernel kills the process immediately.
@@ -32,7 +32,7 @@ _DETAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
 
 
-# An answer: a letter, a body and columns.
+# An answer, which consists of a letter, a body and columns.
 EncodedResult = tuple[bytes, bytes, bytes]
 
 
@@ -93,7 +93,7 @@ def _take_socket() -> socket.socket:
 
 def _load(setup: TransformSetup) -> Function:
     """Load the function and its modules."""
-    # As in multiprocessing: otherwise, a main module that starts processes during import would do so forever.
+    # As in multiprocessing. Otherwise, a main module that starts processes during import would do so endlessly.
     current = vars(process.current_process())
     current["_inheriting"] = True
     try:

@@ -1,4 +1,4 @@
-"""A plot of durations by way: bars on a logarithmic axis. A hatched bar below shows the published figure, if any."""
+"""Plots durations by way, as bars on a logarithmic axis. A hatched bar below shows the published figure, if any."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

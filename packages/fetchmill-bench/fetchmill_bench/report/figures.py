@@ -1,4 +1,4 @@
-"""Formats figures as text: three digits, a suitable unit, and `-` for a missing figure."""
+"""Formats figures as text, with three digits and a suitable unit, or as `-` if a figure is missing."""
 
 NONE = "-"
 _KIB = 1024

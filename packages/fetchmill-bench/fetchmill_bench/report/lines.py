@@ -1,4 +1,4 @@
-"""A plot of one quantity against another by way: lines on logarithmic axes, each with its own marks and dashes."""
+"""Plots one quantity against another by way, as lines on logarithmic axes. Each line has its own marks and dashes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A logarithmic axis: the positions of values, and the values to label."""
+"""Computes the positions of values on a logarithmic axis, and the values to label."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """Returns values to label: 1, 2 and 5 of each power of ten.
+        """Returns values to label, which are 1, 2 and 5 times each power of ten.
 
         If that gives too many values, returns only the powers of ten, or only some of these.
         """

@@ -15,7 +15,7 @@ _SET_UP = "set-up s"
 
 
 def results_table(results: Sequence[Record]) -> Markup:
-    """Returns a scenario's results: a row for each contender, size and limit."""
+    """Returns a scenario's results, with a row for each contender, size and limit."""
     rows = [_columns(result) for result in results]
     for head, name in ((_STEADY, "steady_per_second"), (_SET_UP, "set_up_seconds")):
         if not any(result[name] for result in results):
