@@ -48,7 +48,7 @@ def _replay(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
 def _versitygw(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Stats]]:
     """Starts versitygw, an independent store that does not report requests.
 
-    The first run creates its objects, which are files.
+    Its objects are files, which the first run creates.
     """
     folder = Path(options["folder"])
     is_new = not folder.exists()

@@ -1,9 +1,9 @@
 """`make bench-concurrency`: compares `--concurrency auto` with the best fixed number on many kinds of networks.
 
-On each network, a job (`null`, 100 bytes per object) runs with each of several fixed numbers, then with the neighbours
-of the best one, and then with `auto`. Only replies in the last seconds of a job count. With `auto`, these start after
-10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once all connections are open, or on
-narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
+On each network, a job (`null`, 100 bytes per object) runs with several fixed numbers. It then runs with the neighbours
+of the best number, and finally with `auto`. Only replies in the last seconds of a job count. With `auto`, these start
+after 10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once all connections are open, or
+on narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
 (docs/internals/testing.md). The other networks are on loopback. The table and the plots are in
 docs/guide/concurrency.md.
 """

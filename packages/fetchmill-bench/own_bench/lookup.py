@@ -2,7 +2,7 @@
 
 It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take several minutes and, as tar, 10 GB)
 and drops the pack from the page cache. In fresh processes, it then measures the time from `fetchmill.open` to the bytes
-of a random name, and the time of `fetchmill cat` compared with that of `fetchmill --version`.
+of a random name. It also measures `fetchmill cat`, compared with `fetchmill --version`.
 """
 
 import argparse

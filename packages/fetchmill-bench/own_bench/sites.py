@@ -154,7 +154,7 @@ class Measurement:
             self._demand(is_met, f"names without an answer slow the others down by {1 - after / before:.0%}")
 
     def _hot(self) -> None:
-        """Checks one host with nearly all of the targets, and how much slower the others become."""
+        """Checks one host with nearly all of the targets, and measures how much slower the others become."""
         others = round(self._count * (1 - HOT_SHARE))
         urls = [site.url for site in sites(self._world.ports, others, mix={"good": 1}, seed=7, https=0.0)]
         _, usage = self._check(f"{others:,} hosts", urls)

@@ -76,7 +76,7 @@ class OriginClient:
 
 
 def _redirect_target(url: str, location: str | None) -> str | None:
-    """Return the URL of a redirect; None if it cannot be requested."""
+    """Return the target URL of a redirect; None if that URL cannot be requested."""
     if location is None:
         return None
     with contextlib.suppress(ValueError):

@@ -129,8 +129,8 @@ def check(
     """Check each site in a list and record its answer as a row. Resume a check that an earlier call began.
 
     The call blocks until there is a row for every target, and releases the GIL while it waits. On KeyboardInterrupt (or
-    any other exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is
-    written, and the exception is raised. A second interrupt ends the check immediately. In both cases, repeating the
+    any other exception that a signal handler raises), requests in flight are drained for up to 5 s. Then a checkpoint
+    is written and the exception is raised. A second interrupt ends the check immediately. In both cases, repeating the
     call resumes the check if `results` or `state` is set.
 
     Args:

@@ -45,9 +45,9 @@ def get(
     """Fetch all objects from a source into a destination. Resume a job that an earlier call began.
 
     The call blocks until the job has ended, and releases the GIL while it waits. On KeyboardInterrupt (or any other
-    exception that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and
-    the exception is raised. A second interrupt ends the job immediately. In both cases, repeating the call resumes the
-    job.
+    exception that a signal handler raises), requests in flight are drained for up to 5 s. Then a checkpoint is written
+    and the exception is raised. A second interrupt ends the job immediately. In both cases, repeating the call resumes
+    the job.
 
     Args:
         source: the source of the targets, one of:

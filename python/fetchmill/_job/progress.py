@@ -74,7 +74,7 @@ class _Paced:
 
 
 class _StreamDisplay:
-    """A line that is overwritten on a terminal; on other streams, a new line every ten seconds."""
+    """A line that is overwritten on a terminal. Other streams get a new line every ten seconds."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream

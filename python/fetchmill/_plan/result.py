@@ -8,7 +8,7 @@ from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
 # How the number of objects was determined. It was given by the user, listed to the end, estimated from a part of the
-# list, reported by the listing's Total (`told`), or assumed by default.
+# list, reported as the listing's Total (`told`), or assumed.
 ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 

@@ -10,10 +10,10 @@ BLOCK_MAX = 4096
 # Maximum size of the journal, in total and per object. Its write-ahead log is truncated at a thousand 4 KiB pages, but
 # the log of a small job is smaller.
 JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT = 4 << 20, 64
-# Inodes of a job, for the journal's files and the stage, and inodes of each worker, for its stage folder and its
+# Inodes that a job uses for the journal's files and the stage, and those that each worker uses for its stage folder and
 # failure records.
 INODES_OF_A_JOB, INODES_OF_A_WORKER = 6, 2
-# Staged files per folder, and the maximum number of these folders.
+# Number of staged files per folder, and maximum number of such folders.
 STAGE_FOLDER_FILES, STAGE_FOLDERS = 64, 1024
 
 

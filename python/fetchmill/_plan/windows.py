@@ -226,8 +226,8 @@ def relative_error(values: Sequence[float]) -> float:
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
     """Return the slope and the central point of the least-squares line.
 
-    The least-squares line is more precise than a line from the first to the last point, because each of these points
-    may be off by one step.
+    The least-squares line is more precise than a line from the first to the last point. Each of these two points may be
+    off by one step.
     """
     middle = tuple(sum(values) / len(points) for values in zip(*points, strict=True))
     apart = [(seconds - middle[0], settled - middle[1]) for seconds, settled in points]

@@ -78,8 +78,8 @@ def create_or_join(
         given: the list, if no other process can read it.
 
     Raises:
-        UsageError: an option cannot be used for a shared job or differs from the existing job's option, or the job
-            exists and its list is `given` or on standard input.
+        UsageError: an option cannot be used for a shared job, or differs from the existing job's option. Also raised if
+            the job exists and its list is `given` or on standard input.
     """
     _check(options, lease)
     directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))

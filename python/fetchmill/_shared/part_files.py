@@ -15,7 +15,7 @@ _BUFFER_BYTES = 64 << 10
 
 
 class HostGroups(dict[str, int]):
-    """The group of each host. Its length is the number of different hosts, up to `HOSTS_MAX`."""
+    """A mapping from hosts to groups. Its length is the number of different hosts, up to `HOSTS_MAX`."""
 
     def __missing__(self, host: str) -> int:
         group = int.from_bytes(blake2b(host.encode(), digest_size=4).digest(), "big") % GROUPS

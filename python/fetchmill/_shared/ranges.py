@@ -21,8 +21,8 @@ LINE_MAX = 1 << 24
 _MARK = b"\xef\xbb\xbf"
 # Number of groups of hosts, a power of two. A list that is divided by host has at most this number of parts.
 GROUPS = 256
-# Number of first ranges of a file, if this keeps to the sizes below. Workers divide the ranges further, depending on
-# their speed.
+# Intended number of first ranges per file, within the size limits below. Workers divide the ranges further, depending
+# on their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 128 << 10
 _RANGE_MAX = 32 << 20

@@ -95,7 +95,7 @@ class SyncPass:
         return report
 
     def run_dry(self, show: Callable[[SyncStore], object], unfinished: BegunPass | None) -> SyncReport:
-        """List and compare only, in a separate folder.
+        """Only list and compare, in a separate folder.
 
         Args:
             show: called with the plan.
@@ -293,7 +293,7 @@ class SyncPass:
         return str(self._folder.fetched) if self._has_requests() else None
 
     def _failed_statuses(self) -> Mapping[str, int]:
-        """Return the pass's failures by HTTP status, as counted by the fetching job. Earlier calls are included."""
+        """Return the pass's failures by HTTP status, as counted by the fetching job, including earlier calls."""
         is_fetched = self._has_requests() and self._folder.fetched.exists()
         return status(self._folder.fetched).failed_statuses if is_fetched else {}
 
