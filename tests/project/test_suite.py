@@ -360,6 +360,22 @@ def test_other_tests_of_a_file_do_not_rewrite_a_test(repository: Repository) -> 
     assert found == ["test_one.py::test_b[1-x]", "test_two.py::test_a", "test_two.py::test_b[1-x]"]
 
 
+def test_rename_rewrites_no_test(repository: Repository) -> None:
+    """A renamed test behaves as before, unless its code changes as well."""
+    before = "A = 1\ndef test_a(): assert A\ndef test_b(): assert 2\n"
+    for name in ("test_one.py", "test_two.py"):
+        repository.commit(name, before, day="2026-01-01")
+    repository.commit("test_one.py", before.replace("test_b", "test_c"), day="2026-01-05")
+    repository.commit("test_two.py", before.replace("test_b(): assert 2", "test_c(): assert 3"), day="2026-01-05")
+
+    tests = [f"test_{file}.py::{name}" for file in ("one", "two") for name in ("test_a", "test_c")]
+    found = [test for test in tests if changes.rewrites_test(test, repository.folder)]
+
+    assert found == ["test_two.py::test_c"]
+    assert not changes.rewrites("test_one.py", repository.folder)
+    assert changes.rewrites("test_two.py", repository.folder)
+
+
 def test_move_rewrites_no_test(repository: Repository) -> None:
     """A moved file does not count as a change of a test; a change of the same file does."""
     text = "".join(f"def test_{number}(): pass\n" for number in range(20))

@@ -43,7 +43,7 @@ def rewrites(test: str, root: Path = ROOT) -> bool:
     """Returns whether the change affects the behaviour of a test file.
 
     Selection markers only decide when a test runs, and comments and docstrings do nothing. A moved file behaves as
-    before.
+    before, and so does a renamed test.
     """
     if not touches(test, root=root):
         return False
@@ -75,23 +75,31 @@ def rewrites_test(test: str, root: Path = ROOT) -> bool:
         return False
     since = os.environ.get("FETCHMILL_BASE") or _base(root)
     before = _git(root, "show", f"{since}:{_moves(root, since).get(file, file)}", check=False)
-    own = name.partition("[")[0]
-    return not before or _code(before, own) != _code((root / file).read_text(), own)
+    if not before:
+        return True
+    before_of_all, before_of_tests = _divide(before)
+    of_all, of_tests = _divide((root / file).read_text())
+    return before_of_all != of_all or of_tests.get(name.partition("[")[0]) not in before_of_tests.values()
 
 
-def _code(source: str, test: str | None = None) -> str:
-    """Returns the code of a module without comments and docstrings, and without all tests but one, if it is given."""
+def _code(source: str) -> str:
+    """Returns the code of a module without comments, docstrings and names of tests."""
+    of_all, of_tests = _divide(source)
+    return "\n".join([of_all, *of_tests.values()])
+
+
+def _divide(source: str) -> tuple[str, dict[str, str]]:
+    """Returns the code that all tests share, and the code of each test by its name, which the code leaves out."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
             node.body[:1] = [ast.Pass()]
-    if test is not None:
-        tree.body = [node for node in tree.body if getattr(node, "name", test) == test or not _is_test(node)]
-    return ast.dump(tree)
-
-
-def _is_test(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    tree.body = [node for node in tree.body if node not in tests]
+    by_name = {node.name: node for node in tests}
+    for node in tests:
+        node.name = ""
+    return ast.dump(tree), {name: ast.dump(node) for name, node in by_name.items()}
 
 
 @functools.cache
