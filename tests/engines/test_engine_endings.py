@@ -138,7 +138,7 @@ def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `ser
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("reached", ["group", "parent"])
-def test_ctrl_c_ends_the_job_after_a_checkpoint(
+def test_ctrl_c_ends_job_after_checkpoint(
     environment: dict[str, str], memory_path: Path, engine: str, reached: str
 ) -> None:
     """All processes get the signal, as on a terminal, or only the command: exit code 130, nothing left, and resumed."""
@@ -168,7 +168,7 @@ def test_ctrl_c_ends_the_job_after_a_checkpoint(
 @pytest.mark.sampled(3)
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_path: Path, engine: str) -> None:
+def test_second_ctrl_c_ends_job_immediately(environment: dict[str, str], memory_path: Path, engine: str) -> None:
     """The first one waits for replies that never come, the second one does not.
 
     No process is left, and the job continues.
@@ -199,7 +199,7 @@ def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_pat
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_LISTS)
-def test_ctrl_c_ends_a_program_with_a_generator_without_end(
+def test_ctrl_c_ends_program_with_endless_generator(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
     """KeyboardInterrupt is raised after a checkpoint: no thread, process or file is left. Not all items were taken."""
@@ -263,9 +263,7 @@ def crash(engine: str, format: str, folder: Path, environment: dict[str, str], k
 @pytest.mark.sampled(1)
 @pytest.mark.timeout(300 + 10 * KILLS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
-    environment: dict[str, str], memory_path: Path, engine: str
-) -> None:
+def test_repeatedly_killed_job_completes_correctly(environment: dict[str, str], memory_path: Path, engine: str) -> None:
     """All processes die at once: each object is stored once, with its bytes, and failures are listed once."""
     of_each = -(-KILLS // len(FORMATS))
     with ThreadPoolExecutor(len(FORMATS)) as pool:
@@ -279,7 +277,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
-def test_a_worker_process_that_is_killed_costs_nothing(
+def test_killed_worker_process_loses_no_targets(
     environment: dict[str, str], memory_path: Path, engine: str, format: str
 ) -> None:
     """The run continues after a worker's death, and the worker's uncommitted targets are fetched again."""
@@ -307,7 +305,9 @@ def test_a_worker_process_that_is_killed_costs_nothing(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
-def test_worker_processes_end_with_their_parent(environment: dict[str, str], memory_path: Path, engine: str) -> None:
+def test_worker_processes_end_when_parent_is_killed(
+    environment: dict[str, str], memory_path: Path, engine: str
+) -> None:
     """Workers end even if only their parent is killed: no process still fetches or writes, and the job continues."""
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
@@ -325,7 +325,7 @@ def test_worker_processes_end_with_their_parent(environment: dict[str, str], mem
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], memory_path: Path, format: str) -> None:
+def test_job_resumes_with_another_engine(environment: dict[str, str], memory_path: Path, format: str) -> None:
     """The engine is not part of a job's identity: each engine does a part of the job and is killed."""
     with serve(**paced("native")) as source:
         case = Case(source, memory_path / "out", environment, format)
@@ -350,7 +350,7 @@ def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", IN_PYTHON)
-def test_a_job_with_a_function_of_ones_own_that_is_killed_goes_on(
+def test_killed_job_with_custom_fetch_function_resumes(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
     """All its processes are killed: its results are stored once, and committed targets are not repeated."""

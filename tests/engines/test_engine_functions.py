@@ -72,7 +72,7 @@ def _nothing_stays() -> Iterator[None]:
 @pytest.mark.sampled(5)
 @of_engines
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
-def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -> None:
+def test_bytes_returned_by_function_are_stored(memory_path: Path, engine: str, format: str) -> None:
     """Each object is stored once in every format; no request is made."""
     dest = memory_path / "out"
 
@@ -84,7 +84,7 @@ def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_it_is_given_the_target(dest: Path, engine: str) -> None:
+def test_function_receives_target(dest: Path, engine: str) -> None:
     """The target has its number, name, URL and attempt, and the fields of its request."""
     source = targets("b", "a")
 
@@ -100,7 +100,7 @@ def test_it_is_given_the_target(dest: Path, engine: str) -> None:
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) -> None:
+def test_function_fetches_listed_objects(server: Serve, dest: Path, engine: str) -> None:
     """A function fetches the objects that the engine has listed."""
     source = server(synthetic=50)
 
@@ -114,7 +114,7 @@ def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) 
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
+def test_reply_from_function_is_treated_like_server_reply(dest: Path, engine: str) -> None:
     """A reply's status decides: stored with its metadata, absent, failed immediately, or tried again."""
     names = ["reply", "status-404", "status-302", "status-403", "status-500"]
 
@@ -135,7 +135,7 @@ def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
 
 
 @of_blocking_engines
-def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
+def test_requests_response_is_accepted(server: Serve, dest: Path, engine: str) -> None:
     """A requests reply is accepted, with one session per worker."""
     source = server(synthetic=40)
 
@@ -154,7 +154,7 @@ def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) 
 
 
 @of_blocking_engines
-def test_a_reply_of_urllib3_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
+def test_urllib3_response_is_accepted(server: Serve, dest: Path, engine: str) -> None:
     """A urllib3 reply, whose body is called data, is accepted."""
     source = server(synthetic=20)
 
@@ -165,7 +165,7 @@ def test_a_reply_of_urllib3_is_a_reply(server: Serve, dest: Path, engine: str) -
 
 
 @of_awaiting_engines
-def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: str) -> None:
+def test_aiohttp_session_belongs_to_its_worker(server: Serve, dest: Path, engine: str) -> None:
     """The session is opened and closed in the loop that uses it; its replies are returned."""
     source = server(synthetic=40)
 
@@ -188,7 +188,7 @@ def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: st
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> None:
+def test_exception_in_function_fails_only_its_target(dest: Path, engine: str) -> None:
     """The target is failed(function) after its attempts, with type and text in one line; others are not affected."""
     report = get(engine, targets("error-1", *OK, "error-2"), dest, fetch=function(engine, "give"))
 
@@ -205,7 +205,7 @@ def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> Non
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
+def test_target_is_retried_when_function_raises(dest: Path, engine: str) -> None:
     """The usual policy applies; the target says which attempt it is."""
     report = get(engine, targets("late", *OK), dest, fetch=function(engine, "give"), attempts=3)
 
@@ -215,7 +215,7 @@ def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
 
 @pytest.mark.sampled(3)
 @of_engines
-def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str) -> None:
+def test_invalid_function_result_fails_target(dest: Path, engine: str) -> None:
     """The target is failed(function), and the detail has the type."""
     report = get(engine, targets("number", *OK), dest, fetch=function(engine, "give"))
 
@@ -225,7 +225,7 @@ def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str)
 
 @pytest.mark.sampled(1)
 @of_engines
-def test_a_mistake_in_the_function_ends_the_job(
+def test_bug_in_function_ends_job_early(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     """If all first targets fail at the same place, the error and the place are reported. Thousands are not tried."""
@@ -250,7 +250,7 @@ def test_a_mistake_in_the_function_ends_the_job(
 
 
 @of_engines
-def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, engine: str) -> None:
+def test_function_error_after_good_replies_fails_only_targets(dest: Path, engine: str) -> None:
     """The target may be the unusual part, so the job continues."""
     names = [*OK, *(f"odd-{number}" for number in range(10))]
     limit = {"limit": 1} if engine not in WITH_PROCESSES else {"threads": 1, "limit": 1}
@@ -263,7 +263,7 @@ def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, e
 
 @pytest.mark.sampled(1)
 @of_engines_with_processes
-def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, engine: str) -> None:
+def test_function_killing_its_process_fails_only_its_target(dest: Path, engine: str) -> None:
     """A target that kills its process is failed(worker) after its attempts.
 
     Targets in progress next to it are fetched.
@@ -282,7 +282,7 @@ def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, en
 
 @pytest.mark.sampled(2)
 @of_engines
-def test_a_worker_starts_and_ends_once(
+def test_on_start_and_on_done_run_once_per_worker(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     """The result of on_start is passed with each target, and to on_done, in the same worker."""
@@ -313,7 +313,7 @@ def test_a_worker_starts_and_ends_once(
 
 @pytest.mark.sampled(1)
 @of_engines
-def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
+def test_exception_in_on_start_ends_job(dest: Path, engine: str) -> None:
     """An exception in `on_start` ends the job and is raised. No target fails, and the job can continue."""
     options = {"fetch": function(engine, "note"), "on_start": function(engine, "refuse_to_start")}
 
@@ -326,7 +326,7 @@ def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
 
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", [engine for engine in IN_PYTHON if engine == "threads"])
-def test_workers_start_when_they_are_needed(tmp_path: Path, engine: str) -> None:
+def test_workers_start_only_when_needed(tmp_path: Path, engine: str) -> None:
     """With a hundred targets and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
     names = [f"n{number}" for number in range(100)]
     seconds: dict[int, float] = {}
@@ -364,7 +364,7 @@ def assert_refused(engine: str, dest: Path, *words: str, **options: Any) -> None
 
 
 @of_engines
-def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
+def test_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
     """Coroutine functions for blocking engines, plain ones for event loops, and other values are refused."""
     wrong = engine_functions.no_coroutine if engine in WITH_COROUTINES else engine_functions.coroutine
 
@@ -374,7 +374,7 @@ def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
 
 
 @of_engines_with_processes
-def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str) -> None:
+def test_unpicklable_function_is_refused(dest: Path, engine: str) -> None:
     """The function has a lock of this process; the same holds for on_start and on_done."""
     lock = threading.Lock()
 
@@ -395,12 +395,12 @@ def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str)
 
 
 @pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
-def test_native_has_no_place_for_a_function(dest: Path) -> None:
+def test_native_engine_refuses_function(dest: Path) -> None:
     """`native` refuses a function, because it makes its requests without Python."""
     assert_refused("native", dest, "fetch", "engine", fetch=engine_functions.give)
 
 
 @of_engines
-def test_starts_and_ends_are_for_a_function(dest: Path, engine: str) -> None:
+def test_on_start_and_on_done_are_refused_without_function(dest: Path, engine: str) -> None:
     """`on_start` and `on_done` are refused without a function."""
     assert_refused(engine, dest, "on_start", "fetch", on_start=engine_functions.open_slowly)

@@ -117,7 +117,7 @@ def _is_foreign(each: type) -> bool:
     return not each.__module__.startswith(("fetchmill", "builtins", "typing", "enum", "abc"))
 
 
-def test_one_module_knows_what_is_private_in_a_library(root: Path) -> None:
+def test_only_one_module_uses_private_library_names(root: Path) -> None:
     """No other file of the engines has a library's name that begins with an underscore, or an internal module."""
     folder = root / "python/fetchmill/engines"
     found = {path.name: list(private_uses(path.read_text())) for path in sorted(folder.rglob("*.py"))}
@@ -139,7 +139,7 @@ def test_one_module_knows_what_is_private_in_a_library(root: Path) -> None:
         ("import aiohttp\nclass A(aiohttp.TCPConnector):\n    def f(self): self._conns.clear()", "is not its own"),
     ],
 )
-def test_what_is_private_is_found(source: str, found: str) -> None:
+def test_private_name_check_finds_planted_uses(source: str, found: str) -> None:
     """Uses of private names are found wherever they are planted."""
     assert [use for use in private_uses(source) if found in use]
 
@@ -147,7 +147,7 @@ def test_what_is_private_is_found(source: str, found: str) -> None:
 # --- versions ----------------------------------------------------------------------------------------------------
 
 
-def test_the_package_declares_the_tested_ranges(root: Path) -> None:
+def test_package_metadata_declares_tested_version_ranges(root: Path) -> None:
     """The extra `engines`, the module, and the environment of the tests, which has the newest versions, agree."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["optional-dependencies"]["engines"]
@@ -166,12 +166,12 @@ def test_the_package_declares_the_tested_ranges(root: Path) -> None:
         *(("1.11.0rc1", False), ("1.11.0.dev0", False), ("1.11.0+mine", False), ("1.11.0.post1", False), ("", False)),
     ],
 )
-def test_a_version_is_tested_between_both_ends(version: str, is_tested: bool) -> None:
+def test_version_counts_as_tested_only_within_range(version: str, is_tested: bool) -> None:
     """Versions are compared as numbers; a version that is not a release was never tested."""
     assert Library("name", "1.10.0", "1.11.2").is_tested(version) is is_tested
 
 
-def test_an_untested_version_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untested_version_gets_one_line_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line has the version, the tested range, the cost and the solution."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
 
@@ -187,7 +187,7 @@ def test_an_untested_version_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("engine", ["threads", "asyncio"])
-def test_with_an_untested_version_no_connection_has_two_requests(
+def test_untested_version_reuses_no_connection(
     raw: Raw, dest: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request asks the server to close, and no connection is reused, so no reply can belong to another request."""
@@ -220,7 +220,7 @@ def test_with_an_untested_version_no_connection_has_two_requests(
 @with_libraries
 @pytest.mark.parametrize("versions", ["floor", "older"])
 @pytest.mark.sampled(5)
-def test_a_job_with_other_versions(
+def test_job_completes_with_other_library_versions(
     run: Run, server: Serve, dest: Path, environment: dict[str, str], versions: str, engine: str
 ) -> None:
     """The oldest tested versions work silently, older ones with a warning. All bytes are right."""
@@ -258,7 +258,7 @@ def test_a_job_with_other_versions(
     ],
     ids=["transports", "contract", "older"],
 )
-def test_the_tests_of_engines_pass_with_other_versions(
+def test_engine_test_suites_pass_with_other_library_versions(
     root: Path, versions: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:
     """The suites of the engines pass with other versions.

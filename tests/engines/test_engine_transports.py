@@ -234,7 +234,7 @@ def listener() -> Iterator[Listener]:
         "/!$&'()*,;=:@~[]{}|^`\"<>\\",
     ],
 )
-def test_a_url_is_asked_for_as_it_stands(
+def test_url_is_requested_verbatim(
     opened: Open, raw: Callable[..., RawServer], target: str, request: pytest.FixtureRequest
 ) -> None:
     """No byte is quoted, folded or left out. A URL that aiohttp's public API cannot express is refused."""
@@ -250,7 +250,7 @@ def test_a_url_is_asked_for_as_it_stands(
         assert server.requests == [target]
 
 
-def test_a_url_without_a_path_asks_for_the_root(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_url_without_path_requests_root(opened: Open, raw: Callable[..., RawServer]) -> None:
     """A URL without a path requests the root, because the request line must have a path."""
     server = raw({"/": reply(), "/?q": reply()})
     ask = opened()
@@ -262,7 +262,7 @@ def test_a_url_without_a_path_asks_for_the_root(opened: Open, raw: Callable[...,
 @pytest.mark.parametrize(
     "url", ["ftp://a.test/", "http://", "http://u:p@a.test/", "http://a.test/ä", "http://a.test:99999/"]
 )
-def test_what_is_no_url_gets_no_request(opened: Open, url: str) -> None:
+def test_invalid_url_is_not_requested(opened: Open, url: str) -> None:
     """A user and a password would be credentials for any host that a list names."""
     assert kind_of(opened()(url)) == "url"
 
@@ -271,7 +271,7 @@ def test_what_is_no_url_gets_no_request(opened: Open, url: str) -> None:
     "host",
     ["[:::]", "[1.2.3.4]", "a..test", ".test", "-", "%41", "a_b.test", "~", "x" * 300, "999.999.999.999", "xn--a"],
 )
-def test_no_host_is_too_odd(opened: Open, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_host_gets_failure_not_exception(opened: Open, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any host gives an answer, never an exception."""
 
     def fail(*_arguments: object, **_options: object) -> None:
@@ -284,7 +284,7 @@ def test_no_host_is_too_odd(opened: Open, host: str, monkeypatch: pytest.MonkeyP
     assert kind_of(ask(f"https://{host}:81/?q")) in {"url", "dns-not-found"}
 
 
-def test_a_request_has_the_fields_of_its_target_and_no_others(opened: Open, listener: Listener) -> None:
+def test_request_has_only_its_targets_header_fields(opened: Open, listener: Listener) -> None:
     """Host is the exception, and Connection if the library sends one."""
     fields = (*FIELDS, ("X-Token", "one"), ("X-Token", "two"))
 
@@ -297,7 +297,7 @@ def test_a_request_has_the_fields_of_its_target_and_no_others(opened: Open, list
     assert sorted(pair for pair in sent if pair[0] not in ("Host", "Connection")) == sorted(fields)
 
 
-def test_without_fields_nothing_is_added(opened: Open, listener: Listener) -> None:
+def test_request_has_no_header_fields_by_default(opened: Open, listener: Listener) -> None:
     """Without fields, a request has none, not even the library's name."""
     body_of(opened()(f"{listener.url}/a", ("X-Only", "this")))
     names = [line.partition(b":")[0] for line in listener.heads[0].split(b"\r\n")[1:]]
@@ -305,7 +305,7 @@ def test_without_fields_nothing_is_added(opened: Open, listener: Listener) -> No
     assert sorted(set(names) - {b"Connection"}) == [b"Host", b"X-Only"]
 
 
-def test_the_environment_means_nothing(
+def test_environment_proxies_and_netrc_are_ignored(
     opened: Open,
     raw: Callable[..., RawServer],
     monkeypatch: pytest.MonkeyPatch,
@@ -322,7 +322,7 @@ def test_the_environment_means_nothing(
     assert body_of(opened()(f"{server.url}/a")) == b"a"
 
 
-def test_one_connection_is_used_again(opened: Open, server: Callable[..., Server], keeps: bool) -> None:
+def test_kept_connection_is_reused(opened: Open, server: Callable[..., Server], keeps: bool) -> None:
     """A connection is reused while the server keeps it open; with an untested library, each request has its own."""
     running = server(synthetic=10)
     ask = opened()
@@ -333,7 +333,7 @@ def test_one_connection_is_used_again(opened: Open, server: Callable[..., Server
     assert running.stats()["connections"] == (1 if keeps else 10)
 
 
-def test_a_connection_that_the_server_had_closed_is_forgiven(
+def test_request_is_repeated_when_reused_connection_was_closed(
     opened: Open, raw: Callable[..., RawServer], keeps: bool
 ) -> None:
     """The request is repeated immediately on a fresh connection."""
@@ -350,7 +350,9 @@ def test_a_connection_that_the_server_had_closed_is_forgiven(
     assert server.asked("/b") == ["/b", "/b"]
 
 
-def test_it_is_forgiven_once(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
+def test_closed_connection_is_replaced_only_once_per_target(
+    opened: Open, raw: Callable[..., RawServer], keeps: bool
+) -> None:
     """If a server closes each connection, a target is requested twice, not for ever."""
     server = raw({"/a": reply(b"a"), "/b": then_close(b"")})
     ask = opened()
@@ -362,7 +364,7 @@ def test_it_is_forgiven_once(opened: Open, raw: Callable[..., RawServer], keeps:
 
 
 @pytest.mark.parametrize("behaviour", [then_close(b""), then_reset(b"")], ids=["closed", "reset"])
-def test_a_fresh_connection_that_breaks_is_a_failure(
+def test_broken_fresh_connection_is_not_retried(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour
 ) -> None:
     """A request on a fresh connection that breaks is made once: the transport does not decide when to retry."""
@@ -375,7 +377,7 @@ def test_a_fresh_connection_that_breaks_is_a_failure(
 # Replies
 
 
-def test_a_body_comes_as_it_was_sent(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_body_is_returned_undecoded(opened: Open, raw: Callable[..., RawServer]) -> None:
     """Nothing is decoded, whatever the head says; the head's fields are returned with it."""
     fields = (
         "Content-Encoding: gzip",
@@ -394,14 +396,14 @@ def test_a_body_comes_as_it_was_sent(opened: Open, raw: Callable[..., RawServer]
 
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "multipart/mixed", "multipart/mixed; boundary=x"])
-def test_a_head_is_no_mail(opened: Open, raw: Callable[..., RawServer], kind: str) -> None:
+def test_response_head_is_not_parsed_as_mail(opened: Open, raw: Callable[..., RawServer], kind: str) -> None:
     """A head is not parsed like mail, although http.client does so."""
     server = raw({"/a": reply(b"a", f"Content-Type: {kind}")})
 
     assert opened()(f"{server.url}/a") == ReplyAnswer(7, 200, b"a", content_type=kind)
 
 
-def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
+def test_redirect_is_returned_and_not_followed(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
     """A redirect is returned and not followed."""
     server = raw({"/a": reply(b"moved", "Location: http://[", status="302 Found"), "/b": reply(b"b")})
     ask = opened()
@@ -412,7 +414,7 @@ def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer], ke
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "503 Busy", "599 Odd"])
-def test_a_status_is_no_failure_of_the_transport(opened: Open, raw: Callable[..., RawServer], status: str) -> None:
+def test_error_status_is_returned_as_reply(opened: Open, raw: Callable[..., RawServer], status: str) -> None:
     """The transport returns error statuses; their meaning, and Retry-After, are handled elsewhere."""
     server = raw({"/a": reply(b"why", "Retry-After: 60", status=status)})
 
@@ -423,7 +425,7 @@ def test_a_status_is_no_failure_of_the_transport(opened: Open, raw: Callable[...
     assert server.count("/a") == 1
 
 
-def test_cookies_are_not_kept(opened: Open, listener: Listener, raw: Callable[..., RawServer]) -> None:
+def test_transport_keeps_no_cookies(opened: Open, listener: Listener, raw: Callable[..., RawServer]) -> None:
     """A second request has the same fields as the first."""
     server = raw({"/a": reply(b"", "Set-Cookie: a=b; Domain=127.0.0.1; Path=/")})
     ask = opened()
@@ -435,7 +437,7 @@ def test_cookies_are_not_kept(opened: Open, listener: Listener, raw: Callable[..
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-def test_a_status_without_a_body_needs_no_length(
+def test_bodiless_status_needs_no_content_length(
     opened: Open, raw: Callable[..., RawServer], status: str, keeps: bool
 ) -> None:
     """A status without a body needs no length, and its connection stays usable."""
@@ -447,7 +449,7 @@ def test_a_status_without_a_body_needs_no_length(
     assert server.connections == (1 if keeps else 2)
 
 
-def test_chunks_are_put_together(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_chunked_body_is_reassembled(opened: Open, raw: Callable[..., RawServer]) -> None:
     """Chunks may arrive in any pieces."""
     text = chunked_reply(b"a", b"bc" * 1000, b"d")
     server = raw({"/a": text, "/b": lambda exchange: exchange.trickle(text[:60], 0.002) or exchange.send(text[60:])})
@@ -456,7 +458,7 @@ def test_chunks_are_put_together(opened: Open, raw: Callable[..., RawServer]) ->
     assert ask(f"{server.url}/a") == ask(f"{server.url}/b") == ReplyAnswer(7, 200, b"a" + b"bc" * 1000 + b"d")
 
 
-def test_interim_replies_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_interim_responses_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
     """The next target must not get this target's reply."""
     interim = bare_reply(status="100 Continue") + bare_reply("Link: <a>", status="103 Early Hints")
     server = raw({"/a": lambda exchange: exchange.send(interim + reply(b"a")), "/b": reply(b"b")})
@@ -465,7 +467,7 @@ def test_interim_replies_are_skipped(opened: Open, raw: Callable[..., RawServer]
     assert [body_of(ask(f"{server.url}/{name}")) for name in "ab"] == [b"a", b"b"]
 
 
-def test_a_body_that_ends_with_the_connection_is_not_verified(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_eof_delimited_body_is_unverified(opened: Open, raw: Callable[..., RawServer]) -> None:
     """A body that ends with its connection may be incomplete, so it is not verified."""
     server = raw({"/a": then_close(bare_reply() + b"whole?")})
 
@@ -474,7 +476,7 @@ def test_a_body_that_ends_with_the_connection_is_not_verified(opened: Open, raw:
 
 @pytest.mark.parametrize("end", [then_close, then_reset])
 @pytest.mark.parametrize("text", [reply(b"abc", length=9), CHUNKED + b"9\r\nabc", CHUNKED + b"3\r\nabc\r\n0\r\n"])
-def test_a_short_body_is_truncated(
+def test_short_body_is_reported_as_truncated(
     opened: Open, raw: Callable[..., RawServer], end: Callable[[bytes], Behaviour], text: bytes
 ) -> None:
     """A short body is truncated, however its length was declared and its connection ended."""
@@ -485,7 +487,7 @@ def test_a_short_body_is_truncated(
 
 
 @pytest.mark.parametrize("head", [reply(length=1 << 30), CHUNKED, bare_reply()])
-def test_a_body_that_is_too_large_is_not_read_on(opened: Open, raw: Callable[..., RawServer], head: bytes) -> None:
+def test_oversized_body_is_not_read_to_its_end(opened: Open, raw: Callable[..., RawServer], head: bytes) -> None:
     """An endless server does not keep the transport busy."""
     gone = threading.Event()
 
@@ -501,7 +503,7 @@ def test_a_body_that_is_too_large_is_not_read_on(opened: Open, raw: Callable[...
     assert gone.wait(PATIENCE)
 
 
-def test_a_body_of_the_largest_size_is_taken(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_body_of_maximum_size_is_accepted(opened: Open, raw: Callable[..., RawServer]) -> None:
     """A body of exactly the maximum size is accepted."""
     server = raw({"/a": reply(b"x" * MAX_SIZE), "/b": chunked_reply(b"x" * MAX_SIZE)})
     ask = opened()
@@ -512,7 +514,7 @@ def test_a_body_of_the_largest_size_is_taken(opened: Open, raw: Callable[..., Ra
 @pytest.mark.parametrize(
     "text", [b"SSH-2.0-OpenSSH\r\n", b"HTTQ/1.1 200 OK\r\n\r\n", b"HTTP/3.7 200 OK\r\n\r\n", b"\0" * 99 + b"\r\n"]
 )
-def test_what_is_no_http_is_told(
+def test_non_http_reply_is_reported_as_malformed(
     opened: Open, raw: Callable[..., RawServer], text: bytes, request: pytest.FixtureRequest
 ) -> None:
     """A reply that is not HTTP is not retried like a broken connection.
@@ -552,7 +554,7 @@ def test_ambiguous_framing_is_refused(opened: Open, raw: Callable[..., RawServer
     assert kind_of(opened()(f"{server.url}/a")) == "framing"
 
 
-def test_a_line_that_never_ends_is_a_head_too_large(
+def test_endless_head_line_is_reported_as_head_too_large(
     opened: Open, raw: Callable[..., RawServer], request: pytest.FixtureRequest
 ) -> None:
     """An endless line is a head that is too large; the rest is not read."""
@@ -563,7 +565,7 @@ def test_a_line_that_never_ends_is_a_head_too_large(
 
 
 @pytest.mark.parametrize("flood", [b"name: value\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
-def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawServer], flood: bytes) -> None:
+def test_endless_head_is_refused(opened: Open, raw: Callable[..., RawServer], flood: bytes) -> None:
     """A head that never ends is refused, with a kind that depends on the library."""
     server = raw({"/a": then_flood(b"HTTP/1.1 103 Early Hints\r\n", flood)})
 
@@ -576,7 +578,7 @@ def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawS
 
 
 @pytest.mark.sampled(2)
-def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: Callable[..., Server]) -> None:
+def test_faulty_server_gets_correct_answer_for_each_attempt(opened: Open, server: Callable[..., Server]) -> None:
     """Each attempt reports its failure; no attempt gets another one's body."""
     faults = [Fault("truncate", rate=0.2), Fault("reset", rate=0.2), Fault("status", status=503, rate=0.2)]
     running = server(synthetic=200, faults=faults)
@@ -607,7 +609,7 @@ def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: 
     ],
     ids=["silent", "half a head", "slow head", "half a body", "half a chunk", "slow body", "slow chunks"],
 )
-def test_every_phase_has_its_deadline(
+def test_each_request_phase_has_its_deadline(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour, kind: str
 ) -> None:
     """A server that sends single bytes cannot extend it."""
@@ -620,7 +622,7 @@ def test_every_phase_has_its_deadline(
     assert time.monotonic() - began < PATIENCE
 
 
-def test_a_large_body_has_a_second_more_for_each_64_kib(opened: Open, raw: Callable[..., RawServer]) -> None:
+def test_large_body_extends_total_timeout(opened: Open, raw: Callable[..., RawServer]) -> None:
     """Here there are 16 of them for each piece that takes longer than the attempt's own time."""
     piece = b"x" * (1 << 20)
     server = raw({"/a": lambda exchange: exchange.send(reply(length=3 * len(piece)), *[piece] * 3, pause=0.6)})
@@ -628,7 +630,7 @@ def test_a_large_body_has_a_second_more_for_each_64_kib(opened: Open, raw: Calla
     assert body_of(opened(total_timeout=1.5, max_size=1 << 22)(f"{server.url}/a")) == piece * 3
 
 
-def test_no_connection_in_time(opened: Open) -> None:
+def test_unanswered_connect_is_reported_as_connect_timeout(opened: Open) -> None:
     """The listener's backlog is full, so its system does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as stack:
         for _ in range(4):
@@ -640,7 +642,7 @@ def test_no_connection_in_time(opened: Open) -> None:
         assert kind_of(opened(connect_timeout=0.8)(url)) == "connect-timeout"
 
 
-def test_no_handshake_in_time(opened: Open) -> None:
+def test_unanswered_handshake_is_reported_as_tls_timeout(opened: Open) -> None:
     """A listener that accepts but never answers causes `tls-timeout`."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
@@ -648,7 +650,7 @@ def test_no_handshake_in_time(opened: Open) -> None:
         assert kind_of(opened(connect_timeout=0.8)(url)) == "tls-timeout"
 
 
-def test_nobody_listens(opened: Open) -> None:
+def test_closed_port_is_reported_as_refused(opened: Open) -> None:
     """A connection is refused, by address and by name."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -661,7 +663,9 @@ def test_nobody_listens(opened: Open) -> None:
     ("number", "kind"),
     [(socket.EAI_NONAME, "dns-not-found"), (socket.EAI_NODATA, "dns-empty"), (socket.EAI_AGAIN, "dns")],
 )
-def test_a_name_that_cannot_be_looked_up(opened: Open, monkeypatch: pytest.MonkeyPatch, number: int, kind: str) -> None:
+def test_dns_failure_reports_system_reason(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, number: int, kind: str
+) -> None:
     """A failed look-up has the system's reason."""
 
     def fail(*_arguments: object, **_options: object) -> None:
@@ -688,7 +692,7 @@ def test_a_name_that_cannot_be_looked_up(opened: Open, monkeypatch: pytest.Monke
         ("wrong_purpose", "tls-certificate"),
     ],
 )
-def test_certificates_are_judged(
+def test_transport_reports_invalid_certificates_by_kind(
     opened: Open,
     certificates: Certificates,
     nginx: Callable[..., Nginx],
@@ -710,7 +714,7 @@ def test_certificates_are_judged(
         assert kind_of(careless(f"{site.url('site', '127.0.0.1')}/a")) == kind
 
 
-def test_without_a_file_the_systems_authorities_are_believed(
+def test_system_authorities_are_trusted_without_ca_file(
     opened: Open, certificates: Certificates, nginx: Callable[..., Nginx]
 ) -> None:
     """The system's authorities are trusted, but not those of the tests."""
@@ -719,7 +723,7 @@ def test_without_a_file_the_systems_authorities_are_believed(
     assert kind_of(opened()(f"{site.url('site')}/a")) == "tls-unknown-ca"
 
 
-def test_connections_inside_tls_are_used_again(
+def test_tls_connections_are_reused(
     opened: Open,
     certificates: Certificates,
     nginx: Callable[..., Nginx],
@@ -735,7 +739,7 @@ def test_connections_inside_tls_are_used_again(
     assert len({seen.connection for seen in site.seen("site")}) == (1 if keeps else 5)
 
 
-def test_a_server_without_tls_is_told(opened: Open, nginx: Callable[..., Nginx]) -> None:
+def test_server_without_tls_is_reported_as_such(opened: Open, nginx: Callable[..., Nginx]) -> None:
     """A server without TLS is distinguished from one that breaks the handshake."""
     site = nginx(site=Site())
     with socket.create_server(("127.0.0.1", 0)) as closing:
@@ -755,7 +759,7 @@ def accept_and_close(listening: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("text", [reply(b"abc", length=9), bare_reply() + b"abc"], ids=["told", "untold"])
-def test_an_end_that_tls_does_not_tell_is_none(
+def test_tls_end_without_close_notify_is_not_trusted(
     opened: Open, certificates: Certificates, text: bytes, request: pytest.FixtureRequest
 ) -> None:
     """Somebody in between could have cut the body. An end that aiohttp does not notice is at least not verified."""
@@ -779,7 +783,7 @@ def test_an_end_that_tls_does_not_tell_is_none(
     assert answer._replace(detail=None) == expected if isinstance(answer, FailureAnswer) else answer == expected
 
 
-def test_a_file_that_has_no_certificates_is_no_targets_fault(opened: Open, tmp_path: Path) -> None:
+def test_ca_file_without_certificates_stops_job(opened: Open, tmp_path: Path) -> None:
     """A file without certificates stops the job."""
     (tmp_path / "empty.pem").write_text("")
 
@@ -790,7 +794,7 @@ def test_a_file_that_has_no_certificates_is_no_targets_fault(opened: Open, tmp_p
 # Proxies
 
 
-def test_a_proxy_is_asked_in_absolute_form(
+def test_proxy_gets_absolute_form_request(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy]
 ) -> None:
     """The request has the proxy's password; the target's request is unchanged."""
@@ -804,7 +808,7 @@ def test_a_proxy_is_asked_in_absolute_form(
     assert server.requests == ["/a//%2e?x=%20"] * 2
 
 
-def test_an_https_origin_gets_a_tunnel(
+def test_https_origin_is_reached_through_proxy_tunnel(
     opened: Open,
     certificates: Certificates,
     nginx: Callable[..., Nginx],
@@ -836,7 +840,7 @@ def test_an_https_origin_gets_a_tunnel(
         (b"", "reset"),
     ],
 )
-def test_a_proxy_that_makes_no_tunnel(opened: Open, answer: bytes, kind: str) -> None:
+def test_failed_proxy_tunnel_is_reported_by_kind(opened: Open, answer: bytes, kind: str) -> None:
     """The proxy either cannot or will not make it."""
 
     def serve() -> None:
@@ -852,7 +856,7 @@ def test_a_proxy_that_makes_no_tunnel(opened: Open, answer: bytes, kind: str) ->
         thread.join(PATIENCE)
 
 
-def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
+def test_silent_proxy_is_reported_as_connect_timeout(opened: Open) -> None:
     """A silent proxy is too slow, because the tunnel is part of connecting."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ask = opened(proxy=f"http://127.0.0.1:{silent.getsockname()[1]}", connect_timeout=0.8, head_timeout=0.8)
@@ -862,7 +866,7 @@ def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("without", ["*", "127.0.0.1", "127.0.0.0/8", "0.1", "localhost"])
-def test_some_hosts_are_reached_without_the_proxy(
+def test_no_proxy_hosts_bypass_proxy(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy], without: str
 ) -> None:
     """The rules are those of the native engine; the end of an address is not a name."""
@@ -893,7 +897,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost", "[::ffff:127.0.0.1]"]
 )
-def test_an_address_that_is_not_public_gets_no_connection(opened: Open, judged: list[str], host: str) -> None:
+def test_private_address_gets_no_connection_with_public_only(opened: Open, judged: list[str], host: str) -> None:
     """A non-public address gets no connection, however it is written, and its listener sees nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.05)
@@ -905,7 +909,7 @@ def test_an_address_that_is_not_public_gets_no_connection(opened: Open, judged: 
     assert judged
 
 
-def test_a_name_with_a_public_and_another_address_leads_nowhere(
+def test_name_with_public_and_private_address_is_refused(
     opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name may be public when it is checked and private when it is used."""
@@ -915,9 +919,7 @@ def test_a_name_with_a_public_and_another_address_leads_nowhere(
     assert judged == ["127.0.0.2", "127.0.0.3"]
 
 
-def test_a_connection_is_made_to_what_was_judged(
-    opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connection_goes_to_checked_address(opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection goes to the checked address, because the name is looked up only once."""
     looked_up = _look_up_as(monkeypatch, "127.0.0.2")
     with socket.create_server(("127.0.0.2", 0)) as listening:
@@ -937,9 +939,7 @@ def test_a_connection_is_made_to_what_was_judged(
     assert looked_up == ["name.test"]
 
 
-def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
-    monkeypatch: pytest.MonkeyPatch, judged: list[str]
-) -> None:
+def test_untested_aiohttp_cannot_bypass_address_check(monkeypatch: pytest.MonkeyPatch, judged: list[str]) -> None:
     """A string that aiohttp treats as an address never reaches the resolver, so each socket is checked as well."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
     monkeypatch.setattr(address_policy, "check_host", lambda _host: None)
@@ -953,7 +953,7 @@ def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
     assert judged == ["127.0.0.1"]
 
 
-def test_an_untested_aiohttp_that_keeps_a_connection_ends_the_job(
+def test_job_ends_when_untested_aiohttp_keeps_connection(
     monkeypatch: pytest.MonkeyPatch, raw: Callable[..., RawServer]
 ) -> None:
     """The job ends, because the next reply on a kept connection could belong to another request."""
@@ -975,7 +975,7 @@ def test_an_untested_aiohttp_that_keeps_a_connection_ends_the_job(
             ask(f"{server.url}/a")
 
 
-def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aiohttp_without_required_api_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has its version, the missing part, and the solution."""
 
     class Connector(aiohttp.TCPConnector):
@@ -992,7 +992,7 @@ def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.Mon
     assert "pip install 'fetchmill[engines]'" in str(told.value)
 
 
-def test_the_proxy_itself_may_be_anywhere(
+def test_proxy_may_have_private_address_with_public_only(
     opened: Open, judged: list[str], proxy: Callable[..., ForwardProxy], raw: Callable[..., RawServer]
 ) -> None:
     """The proxy resolves names; hosts that are written as addresses are checked nevertheless."""
@@ -1006,7 +1006,9 @@ def test_the_proxy_itself_may_be_anywhere(
     assert len(between.asked) == 1
 
 
-def test_without_public_only_nothing_is_judged(opened: Open, judged: list[str], raw: Callable[..., RawServer]) -> None:
+def test_addresses_are_not_checked_without_public_only(
+    opened: Open, judged: list[str], raw: Callable[..., RawServer]
+) -> None:
     """Without `public_only`, loopback is allowed like any other address."""
     server = raw({"/a": reply(b"a")})
 
@@ -1032,7 +1034,7 @@ def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 # Workers
 
 
-def test_a_transport_can_be_sent_to_a_process() -> None:
+def test_transport_can_be_pickled() -> None:
     """A transport that was created in the parent can be started in a child."""
     options = TransportOptions(connections=3, proxy={"http": "http://a:b@127.0.0.1:9", "without": ["x"]})
 
@@ -1040,7 +1042,7 @@ def test_a_transport_can_be_sent_to_a_process() -> None:
         assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301 - what was just written
 
 
-def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> None:
+def test_event_loop_has_requests_in_flight_up_to_limit(server: Callable[..., Server]) -> None:
     """A loop has as many requests and connections as its limit, and leaves no thread."""
     running = server(synthetic=100, delay=(0.02, 0.02))
     names = [f"file-{number:012}" for number in range(100)]
@@ -1064,7 +1066,7 @@ def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> No
     assert wait_for(lambda: not any("lookup" in thread.name for thread in threading.enumerate()))
 
 
-def test_a_request_leaves_no_circle_behind(server: Callable[..., Server]) -> None:
+def test_request_leaves_no_reference_cycle(server: Callable[..., Server]) -> None:
     """A request leaves no reference cycle: freeing those by garbage collection took a tenth of the processor time."""
     running = server(synthetic=100)
 
@@ -1090,7 +1092,7 @@ async def _fetch(transport: AiohttpTransport, url: str, state: Any) -> None:  # 
     await transport.fetch(Asked(url), state)
 
 
-def test_threads_share_a_transport(server: Callable[..., Server]) -> None:
+def test_threads_sharing_transport_have_own_connections(server: Callable[..., Server]) -> None:
     """Each thread has its own connection."""
     running = server(synthetic=100)
     transport = RequestsTransport(TransportOptions())
@@ -1114,7 +1116,7 @@ def test_threads_share_a_transport(server: Callable[..., Server]) -> None:
 
 
 @pytest.mark.parametrize("body", [reply(bytes(4 << 20)), chunked_reply(*[bytes(1 << 18)] * 16)])
-def test_no_time_runs_while_a_body_waits_for_room(raw: Callable[..., RawServer], body: bytes) -> None:
+def test_deadlines_pause_while_body_waits_for_memory(raw: Callable[..., RawServer], body: bytes) -> None:
     """A body may wait for memory longer than any deadline, and is then read on the same connection."""
     server = raw({"/a": body})
     options = TransportOptions(idle_timeout=0.3, total_timeout=0.5, max_size=8 << 20)
@@ -1138,7 +1140,7 @@ def test_no_time_runs_while_a_body_waits_for_room(raw: Callable[..., RawServer],
 
 
 @pytest.mark.parametrize(("library", "transport"), [("requests", RequestsTransport), ("aiohttp", AiohttpTransport)])
-def test_a_library_that_is_missing_is_named(
+def test_missing_library_is_named_in_error(
     monkeypatch: pytest.MonkeyPatch, library: str, transport: Callable[[TransportOptions], object]
 ) -> None:
     """The error says what to do in one line, before anything is started."""
@@ -1151,7 +1153,7 @@ def test_a_library_that_is_missing_is_named(
     assert "\n" not in str(told.value)
 
 
-def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_library_is_not_reported_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The missing part is a dependency of the library."""
     (tmp_path / "broken_library.py").write_text("import of_nobody\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -1161,7 +1163,7 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("bad", ["http:///no-host", "http://127.0.0.1/\n"])
-def test_bad_url_leaves_a_blocking_connection_as_it_was(raw: Callable[..., RawServer], bad: str) -> None:
+def test_bad_url_keeps_blocking_connection_usable(raw: Callable[..., RawServer], bad: str) -> None:
     """The next reply is not the first one of its connection: it is held, like the earlier ones."""
     server = raw({f"/{name}": reply(name.encode()) for name in "abc"})
     transport = RequestsTransport(TransportOptions(max_size=MAX_SIZE))
@@ -1179,7 +1181,7 @@ def test_bad_url_leaves_a_blocking_connection_as_it_was(raw: Callable[..., RawSe
     assert [answer.body for answer in rested if isinstance(answer, ReplyAnswer)] == [b"b", b"c"]
 
 
-def test_connection_whose_reply_failed_is_closed(raw: Callable[..., RawServer]) -> None:
+def test_connection_is_closed_after_failed_reply(raw: Callable[..., RawServer]) -> None:
     """The next reply is the first one on another connection, and certain only for that reason."""
     large = chunked_reply(b"x" * 600, b"x" * 600)
     server = raw({"/a": reply(b"a"), "/large": large, "/b": reply(b"b")})

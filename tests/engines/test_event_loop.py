@@ -57,7 +57,7 @@ def wait_until_asked(transport: RoundsOfReplies, count: int) -> None:
         time.sleep(0.005)
 
 
-def test_targets_go_on_when_all_tasks_end_at_once_because_fewer_may_be_out() -> None:
+def test_targets_continue_when_lower_limit_ends_all_tasks() -> None:
     """No answer is pending that could start a task later."""
     transport = RoundsOfReplies()
     loop = _EventLoop(transport, BEFORE, BodyMemory())

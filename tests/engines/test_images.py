@@ -55,7 +55,7 @@ def picture(body: bytes) -> Image.Image:
         *[("WEBP", "RGB"), ("GIF", "P"), ("BMP", "RGB"), ("TIFF", "CMYK"), ("AVIF", "RGB")],
     ],
 )
-def test_each_kind_of_image_becomes_each_format(came: str, mode: str, format: str) -> None:
+def test_images_convert_between_all_formats(came: str, mode: str, format: str) -> None:
     """Images have the requested size and still show the gradient."""
     result = result_of(encoded(came, mode=mode), max_side=64, format=format, columns=COLUMNS)
 
@@ -68,12 +68,12 @@ def test_each_kind_of_image_becomes_each_format(came: str, mode: str, format: st
 
 
 @pytest.mark.parametrize(("came", "stored"), [("JPEG", "JPEG"), ("PNG", "PNG"), ("WEBP", "WEBP"), ("GIF", "PNG")])
-def test_a_format_is_kept_where_none_is_asked_for(came: str, stored: str) -> None:
+def test_image_format_is_kept_by_default(came: str, stored: str) -> None:
     """The format stays the same if it can be written."""
     assert picture(result_of(encoded(came), max_side=64)).format == stored
 
 
-def test_what_needs_no_change_is_stored_as_it_came() -> None:
+def test_image_needing_no_change_is_stored_verbatim() -> None:
     """An image that needs no change is stored byte for byte, and so is a GIF."""
     for format in ("JPEG", "GIF"):
         body = encoded(format)
@@ -82,7 +82,7 @@ def test_what_needs_no_change_is_stored_as_it_came() -> None:
     assert result_of(body, max_side=1000, format="jpeg", quality=1) == body
 
 
-def test_an_image_is_turned_and_loses_its_metadata() -> None:
+def test_image_is_rotated_and_its_metadata_removed() -> None:
     """An image is turned by its orientation, and loses its metadata."""
     tags = Image.Exif()
     tags[ORIENTATION] = TURNED
@@ -93,14 +93,14 @@ def test_an_image_is_turned_and_loses_its_metadata() -> None:
     assert not image.getexif()
 
 
-def test_what_is_transparent_is_white_in_a_jpeg() -> None:
+def test_transparent_areas_become_white_in_jpeg() -> None:
     """Transparent areas become white, not black."""
     made = io.BytesIO()
     Image.new("RGBA", (100, 100), (200, 0, 0, 0)).save(made, "PNG")
     assert min(picture(result_of(made.getvalue(), format="jpeg")).tobytes()) > 250
 
 
-def test_bad_images_are_exceptions_with_the_reason() -> None:
+def test_bad_images_raise_with_reason() -> None:
     """All kinds of damage are reported with their reason."""
     whole = encoded("JPEG")
     large = io.BytesIO()
@@ -119,13 +119,13 @@ def test_bad_images_are_exceptions_with_the_reason() -> None:
                 assert reason in str(result)
 
 
-def test_a_small_image_is_skipped() -> None:
+def test_small_image_is_skipped() -> None:
     """An image is skipped by its shorter side."""
     assert result_of(encoded("PNG", (640, 99)), min_side=100) is None
     assert result_of(encoded("PNG", (640, 100)), min_side=100) is not None
 
 
-def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path, dest: Path) -> None:
+def test_image_folder_is_fetched_into_shards(run: Run, server: Serve, served: Path, dest: Path) -> None:
     """The command creates them; one with another size is refused, and the same command resumes."""
     (served / "wide.jpg").write_bytes(encoded("JPEG", (800, 200)))
     (served / "small.png").write_bytes(encoded("PNG", (40, 30)))
@@ -165,7 +165,7 @@ def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path
         ),
     ],
 )
-def test_the_extension_is_that_of_the_stored_image(
+def test_extension_matches_stored_image(
     run: Run,
     server: Serve,
     dest: Path,
@@ -193,7 +193,7 @@ def test_the_extension_is_that_of_the_stored_image(
             assert {objects.record(name).content_type for name in stored} == {"image/webp"}
 
 
-def test_options_of_images_that_contradict_others_are_refused() -> None:
+def test_contradictory_image_options_are_refused() -> None:
     """The error comes before anything is read."""
     base: dict[str, Any] = {"source": "http://127.0.0.1:1", "dest": "out", "image_max_side": 64}
     for options, message in (
@@ -208,7 +208,7 @@ def test_options_of_images_that_contradict_others_are_refused() -> None:
         GetOptions(source="http://127.0.0.1:1", dest="out", image_quality=50)
 
 
-def test_a_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_error_names_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the command that installs it."""
     monkeypatch.setitem(sys.modules, "fetchmill._transform.images", None)
     options = GetOptions(source="http://127.0.0.1:1", dest="out", image_max_side=64)

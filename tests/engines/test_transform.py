@@ -97,7 +97,7 @@ def command_line(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return environment
 
 
-def test_a_result_is_a_resource_of_warc(server: Serve, dest: Path) -> None:
+def test_transform_result_is_warc_resource_record(server: Serve, dest: Path) -> None:
     """No response of the server has such a body."""
     fetchmill.get(server(synthetic=5).url, dest, format="warc", transform=transforms.twice_as_a_generator)
 
@@ -115,7 +115,7 @@ def test_a_result_is_a_resource_of_warc(server: Serve, dest: Path) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Format) -> None:
+def test_transform_result_is_stored(server: Serve, dest: Path, format: Format) -> None:
     """The result is stored under the reply's name, and `bytes` counts it."""
     source = server(synthetic=COUNT)
 
@@ -130,7 +130,7 @@ def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Fo
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 @pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
-def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
+def test_python_engines_apply_transform(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
     """The transform runs next to each sink, also in a worker's process."""
     source = server(synthetic=100)
 
@@ -143,7 +143,7 @@ def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: Engin
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
-def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: Format) -> None:
+def test_reply_dropped_by_transform_is_skipped(server: Serve, dest: Path, format: Format) -> None:
     """A dropped reply is not a failure, and stays dropped when the job runs again."""
     source = server(synthetic=COUNT)
     options: dict[str, Any] = {"format": format, "transform": transforms.odd_only}
@@ -160,7 +160,7 @@ def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: F
     assert_proved(dest)
 
 
-def test_the_command_takes_the_function_from_a_module_of_the_working_folder(
+def test_transform_option_loads_module_from_working_folder(
     server: Serve, dest: Path, run: Run, command_line: dict[str, str]
 ) -> None:
     """The function is given as `MODULE:FUNCTION`; its output is not data."""
@@ -173,7 +173,7 @@ def test_the_command_takes_the_function_from_a_module_of_the_working_folder(
     assert "said by the function" in ended.err
 
 
-def test_a_reply_tells_what_is_known_of_it(raw: Callable[..., RawServer], dest: Path) -> None:
+def test_transform_reply_has_all_metadata(raw: Callable[..., RawServer], dest: Path) -> None:
     """A reply has all its metadata, even if the format stores none of it."""
     fields = ("Content-Type: text/plain", 'ETag: "e"', "Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT")
     site = raw({"/a%20b": reply(b"body", *fields)})
@@ -184,7 +184,7 @@ def test_a_reply_tells_what_is_known_of_it(raw: Callable[..., RawServer], dest: 
     assert told == f'key {site.url}/a%20b 200 4 text/plain "e" 2015-10-21 07:28:00+00:00'
 
 
-def test_an_object_of_a_server_has_its_url(server: Serve, dest: Path) -> None:
+def test_listed_object_has_url_in_transform(server: Serve, dest: Path) -> None:
     """An object of a server has its URL in addition to its name."""
     source = server(synthetic=1)
 
@@ -194,7 +194,7 @@ def test_an_object_of_a_server_has_its_url(server: Serve, dest: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_a_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> None:
+def test_transform_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> None:
     """Strings stay unchanged, numbers and bools are written as in JSON, and `body` is stored as the body."""
     source = server(synthetic=20)
     columns = ["text", "size", "share", "is_odd", "nothing"]
@@ -212,7 +212,7 @@ def test_a_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> No
     assert_proved(dest)
 
 
-def test_columns_stand_behind_those_of_a_list(server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_transform_columns_follow_list_columns(server: Serve, dest: Path, tmp_path: Path) -> None:
     """Both are stored, and a failed target keeps those of its list."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match=names(20)[3])])
     rows = "".join(f"{source.url}/get/{name},{number}\n" for number, name in enumerate(names(20)))
@@ -236,7 +236,7 @@ def test_columns_stand_behind_those_of_a_list(server: Serve, dest: Path, tmp_pat
     assert absent.columns["rank"] == "3"
 
 
-def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> None:
+def test_transform_batch_is_filled_up_to_maximum(server: Serve, dest: Path) -> None:
     """All replies of a batch of the maximum size get an answer."""
     source = server(synthetic=COUNT)
 
@@ -249,7 +249,7 @@ def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> Non
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 @pytest.mark.parametrize("function", [transforms.small, transforms.large])
-def test_bodies_of_any_size_go_in_and_out(server: Serve, dest: Path, format: Format, function: Function) -> None:
+def test_transform_handles_bodies_of_any_size(server: Serve, dest: Path, format: Format, function: Function) -> None:
     """Bodies above 1 MiB are passed in files, none of which is left."""
     size = 1_500_000
     source = server(synthetic=6, size=size)
@@ -279,9 +279,7 @@ def _reply(name: str, body: bytes) -> fetchmill.FetchedReply:
         (transforms.exits_for_seven, "the process ended (exit code 3)"),
     ],
 )
-def test_a_reply_that_the_function_does_not_survive_fails_alone(
-    server: Serve, dest: Path, function: Function, detail: str
-) -> None:
+def test_reply_crashing_transform_fails_alone(server: Serve, dest: Path, function: Function, detail: str) -> None:
     """The other replies of its batch are passed again; once the function is fixed, `retry_failed` fetches the rest."""
     source = server(synthetic=COUNT)
 
@@ -296,7 +294,7 @@ def test_a_reply_that_the_function_does_not_survive_fails_alone(
     assert find_wrong(dest, "files", uppers()) == []
 
 
-def test_what_was_dropped_stays_so_in_a_second_pass(server: Serve, dest: Path) -> None:
+def test_dropped_target_stays_dropped_in_retry_run(server: Serve, dest: Path) -> None:
     """Dropped targets stay dropped in a retry run; only failed and absent ones are fetched."""
     first = names()[1]
     source = server(synthetic=COUNT, faults=[Fault("status", status=404, match=first, times=1)])
@@ -311,7 +309,7 @@ def test_what_was_dropped_stays_so_in_a_second_pass(server: Serve, dest: Path) -
     assert_proved(dest)
 
 
-def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
+def test_invalid_transform_result_fails_only_its_target(server: Serve, dest: Path) -> None:
     """The failure has its reason; valid results are stored."""
     source = server(synthetic=20)
 
@@ -325,7 +323,7 @@ def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
     assert set(told) == {names()[number] for number in (0, 1, 3, 4, 5, 6, 7, 8)}
 
 
-def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
+def test_dict_result_is_refused_for_files(server: Serve, dest: Path) -> None:
     """A dict is refused for files, which have no columns."""
     source = server(synthetic=3)
 
@@ -343,7 +341,7 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
         (transforms.not_a_list, "TypeError: the function must return a list with one result per reply, not bytes"),
     ],
 )
-def test_a_function_that_gives_no_result_for_each_is_told(
+def test_wrong_number_of_transform_results_is_reported(
     server: Serve, dest: Path, function: Function, detail: str
 ) -> None:
     """The error is in the words of its exception."""
@@ -352,7 +350,7 @@ def test_a_function_that_gives_no_result_for_each_is_told(
     assert set(details(dest).values()) == {detail}
 
 
-def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> None:
+def test_transform_result_above_maximum_size_fails(server: Serve, dest: Path) -> None:
     """A result above the maximum body size fails."""
     source = server(synthetic=3)
 
@@ -361,14 +359,14 @@ def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> Non
     assert set(details(dest).values()) == {"the result has 200 bytes, but --max-size is 150"}
 
 
-def test_a_callable_keeps_its_state(server: Serve, dest: Path) -> None:
+def test_callable_transform_keeps_its_state(server: Serve, dest: Path) -> None:
     """A callable object is pickled with its state."""
     fetchmill.get(server(synthetic=3).url, dest, transform=transforms.AsItIs(b"!"))
 
     assert (dest / names(1)[0]).read_bytes() == bodies(1)[names(1)[0]] + b"!"
 
 
-def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_main_module_function_works_in_script_transform(server: Serve, dest: Path, tmp_path: Path) -> None:
     """As with multiprocessing, the job starts below the guard."""
     script = tmp_path / "script.py"
     script.write_text(
@@ -398,9 +396,7 @@ def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: 
         ("get('os:name')", "is not a function"),
     ],
 )
-def test_a_function_that_no_other_process_can_have_is_refused(
-    server: Serve, dest: Path, text: str, message: str
-) -> None:
+def test_unimportable_transform_function_is_refused(server: Serve, dest: Path, text: str, message: str) -> None:
     """The error is one line. A program from standard input has no module that another process could import."""
     program = "import sys, fetchmill\nsys.modules['cloudpickle'] = None\n"
     program += "def get(function):\n    fetchmill.get(sys.argv[1], sys.argv[2], transform=function)\n"
@@ -419,7 +415,7 @@ def test_a_function_that_no_other_process_can_have_is_refused(
 
 
 @pytest.mark.parametrize("text", ["lambda replies: [reply.body.upper() for reply in replies]", "shout"])
-def test_a_function_of_an_interactive_session_is_taken_along(server: Serve, dest: Path, text: str) -> None:
+def test_interactive_transform_function_is_sent_by_value(server: Serve, dest: Path, text: str) -> None:
     """An interactive function is sent by value with its dependencies, and so is a lambda."""
     program = f"""
 import sys, fetchmill
@@ -438,7 +434,7 @@ fetchmill.get(sys.argv[1], sys.argv[2], transform={text})
     assert find_wrong(dest, "files", uppers(10)) == []
 
 
-def test_a_failure_that_is_a_result_does_not_call_the_function_again(server: Serve, dest: Path) -> None:
+def test_returned_exception_does_not_repeat_transform_call(server: Serve, dest: Path) -> None:
     """An exception as a result does not repeat the call, unlike a raised one."""
     report = fetchmill.get(server(synthetic=20).url, dest, transform=transforms.refuse_the_seventh)
 
@@ -447,7 +443,7 @@ def test_a_failure_that_is_a_result_does_not_call_the_function_again(server: Ser
     assert report.bytes == 19
 
 
-def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_transform_job_without_main_guard_is_refused(server: Serve, dest: Path, tmp_path: Path) -> None:
     """A job without a main guard would start jobs for ever, so its transform process refuses it."""
     script = tmp_path / "script.py"
     script.write_text(
@@ -466,7 +462,7 @@ def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve
     assert "__name__ == '__main__'" in ended.stderr.splitlines()[-1]
 
 
-def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest: Path, run: Run) -> None:
+def test_job_ends_when_transform_process_fails_to_start(server: Serve, dest: Path, run: Run) -> None:
     """The job ends after three processes have ended before they were ready."""
     (dest.parent / "dying.py").write_text(
         "import multiprocessing, os\n"
@@ -493,7 +489,7 @@ def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest
         ({"transform": transforms.upper, "transform_batch": 0}, "transform_batch"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(dest: Path, options: dict[str, Any], message: str) -> None:
+def test_contradictory_transform_options_are_refused(dest: Path, options: dict[str, Any], message: str) -> None:
     """The error comes before anything is created."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.get("http://127.0.0.1:1", dest, **options)
@@ -501,7 +497,7 @@ def test_options_that_make_no_sense_are_refused(dest: Path, options: dict[str, A
     assert not dest.exists()
 
 
-def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_transform_and_columns_are_part_of_job_identity(server: Serve, dest: Path, tmp_path: Path) -> None:
     """Two sets of columns are also two jobs; another function is the same job with a fix."""
     source = server(synthetic=20)
     fetchmill.get(source.url, dest, transform=transforms.upper)
@@ -514,7 +510,7 @@ def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tm
     assert fetchmill.get(source.url, dest, transform=transforms.odd_only).already_finished
 
 
-def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, dest: Path) -> None:
+def test_verify_sample_ignores_transformed_objects(server: Serve, dest: Path) -> None:
     """`verify --sample` ignores transformed objects, which differ on purpose."""
     source = server(synthetic=5)
     fetchmill.get(source.url, dest, transform=transforms.upper)
@@ -523,7 +519,7 @@ def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, des
         fetchmill.verify(dest, sample=3)
 
 
-def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_damaged_object_is_transformed_again_after_repair(server: Serve, dest: Path, tmp_path: Path) -> None:
     """A repair makes it pending again; the function's columns say nothing about the list."""
     source = server(synthetic=20)
     (tmp_path / "list.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(20)))
@@ -549,7 +545,7 @@ def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_pat
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "jsonl"])
-def test_killed_and_resumed_each_object_is_stored_once(
+def test_killed_transform_job_stores_each_object_once(
     server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str
 ) -> None:
     """Dropped targets are in the ledger, and the kill leaves no process."""
@@ -594,7 +590,7 @@ def hanging(start: Run, server: Serve, dest: Path, pids: Path, command_line: dic
     return process
 
 
-def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
+def test_hung_transform_does_not_delay_stop(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
     """The drain ends after 3 s; the checkpoint is written, and the function's replies are fetched again."""
@@ -608,7 +604,7 @@ def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
     assert fetchmill.status(dest).pending == 50
 
 
-def test_a_function_that_hangs_ends_with_its_job(
+def test_hung_transform_process_ends_with_job(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
     """A hung function ends with its job, even if the job is killed."""
@@ -620,7 +616,7 @@ def test_a_function_that_hangs_ends_with_its_job(
     wait_until(lambda: not processes_of(pids))
 
 
-def test_an_interrupted_call_leaves_no_process(server: Serve, dest: Path, pids: Path) -> None:
+def test_interrupted_transform_call_leaves_no_process(server: Serve, dest: Path, pids: Path) -> None:
     """A KeyboardInterrupt in Python is raised when the drain is over."""
     source = server(synthetic=50)
 
@@ -640,7 +636,7 @@ def test_an_interrupted_call_leaves_no_process(server: Serve, dest: Path, pids: 
     assert fetchmill.status(dest).pending == 50
 
 
-def test_an_endless_iterable_can_be_transformed(server: Serve, dest: Path) -> None:
+def test_endless_iterable_can_be_transformed(server: Serve, dest: Path) -> None:
     """An endless iterable can be transformed, with the same code as lists."""
     source = server(synthetic=COUNT)
 

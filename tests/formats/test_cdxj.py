@@ -98,7 +98,7 @@ def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
     return found[0]
 
 
-def test_an_index_is_that_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cdxj_index_equals_reference_indexer(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Replies are of many kinds, including chunked, empty and oddly typed ones; each line leads to its record."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: a/b ;c=d\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     sites: dict[str, Behaviour] = {
@@ -135,7 +135,7 @@ def test_an_index_is_that_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
     assert len(run("ls", "out").out.splitlines()) == len(sites) - 1
 
 
-def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cdxj_keys_of_random_urls_equal_reference(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Keys of random paths and queries equal those of other tools."""
     rng = random.Random(f"{SEED}-urls")
     site = raw({"": reply(200, b"x")})
@@ -150,7 +150,7 @@ def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: 
 
 
 @pytest.mark.thorough
-def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_cdxj_index_larger_than_sort_memory_is_correct(run: Run, server: Serve, tmp_path: Path) -> None:
     """There is more than fits into the sort memory; URLs are long, so that few are enough."""
     count, query = 15_000, "q=" + "a" * 500
     source = server(synthetic=count, size=1)
@@ -166,9 +166,7 @@ def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Pat
     assert list((tmp_path / "out/.fetchmill/open").iterdir()) == []
 
 
-def test_a_job_that_is_killed_again_and_again_has_each_index(
-    run: Run, start: Start, server: Serve, tmp_path: Path
-) -> None:
+def test_repeatedly_killed_job_has_every_cdxj_index(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
     """`kill -9` hits at random moments; indexes appear at the end, and not earlier."""
     rng = random.Random(f"{SEED}-kills")
     source = server(synthetic=900, faults=[Fault("status", status=404, rate=0.2)])
@@ -196,7 +194,7 @@ def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tupl
     return site, ("get", "list.txt", "out", *WARC, *HASTE, "--threads", "1", "--shard-size", "1")
 
 
-def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
+def test_job_killed_while_writing_indexes_has_every_index(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The kill comes before one of the final renames, and again before another."""
@@ -225,7 +223,9 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
 
 
 @pytest.mark.parametrize("at", [9, -1], ids=["head of a member", "checksum of a member"])
-def test_a_damaged_shard_has_no_index(run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, at: int) -> None:
+def test_damaged_shard_gets_no_cdxj_index(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, at: int
+) -> None:
     """No checksum of gzip covers the head of a member, but that of the shard does."""
     _, arguments = some_shards(raw, tmp_path, 2)
     dest = tmp_path / "out"
@@ -245,7 +245,7 @@ def test_a_damaged_shard_has_no_index(run: Run, environment: dict[str, str], raw
 
 
 @pytest.mark.thorough
-def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
+def test_index_interrupted_by_signal_is_written_by_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:
     """If the signal comes too late, everything is there."""
@@ -275,7 +275,7 @@ def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
+def test_foreign_file_with_index_name_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The job names it, and ends once it is moved away."""
@@ -295,7 +295,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     assert assert_right(tmp_path / "out") == 5
 
 
-def test_verify_finds_indexes_that_are_gone_and_a_repair_brings_them_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_bad_cdxj_indexes_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Indexes are damaged or missing, or files are unknown; the same command writes them again without a request."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
@@ -320,7 +320,7 @@ def test_verify_finds_indexes_that_are_gone_and_a_repair_brings_them_back(run: R
     assert len(site.asked("/")) == asked
 
 
-def test_a_shard_that_a_repair_has_replaced_has_no_index(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_lost_shards_index_is_replaced_after_repair(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The replacement of a repaired shard has an index, and lost objects are fetched again."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
@@ -337,7 +337,7 @@ def test_a_shard_that_a_repair_has_replaced_has_no_index(run: Run, raw: Raw, tmp
     assert len(site.asked("/")) > 5
 
 
-def test_a_second_pass_adds_an_index_and_leaves_the_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_retry_run_adds_index_and_keeps_existing_indexes(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Objects that are fetched later are in a separate shard."""
     site, arguments = some_shards(raw, tmp_path)
     site.routes["/3"] = reply(500)
@@ -353,7 +353,7 @@ def test_a_second_pass_adds_an_index_and_leaves_the_others(run: Run, raw: Raw, t
     assert {index: index.stat().st_ino for index in before} == before
 
 
-def test_python_has_the_option(raw: Raw, tmp_path: Path) -> None:
+def test_cdxj_is_available_as_python_keyword(raw: Raw, tmp_path: Path) -> None:
     """`cdxj` is a keyword."""
     site = raw({"/a": reply(200, b"a")})
 
@@ -364,7 +364,7 @@ def test_python_has_the_option(raw: Raw, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
-def test_only_warc_has_indexes(run: Run, tmp_path: Path, format: str) -> None:
+def test_cdxj_is_refused_for_formats_other_than_warc(run: Run, tmp_path: Path, format: str) -> None:
     """The error is one line, and nothing is created."""
     refused = run("get", "http://127.0.0.1:1/", "out", "--cdxj", "--format", format)
 
@@ -374,7 +374,7 @@ def test_only_warc_has_indexes(run: Run, tmp_path: Path, format: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_bucket_cannot_have_indexes(run: Run) -> None:
+def test_cdxj_is_refused_for_bucket_destination(run: Run) -> None:
     """The error comes before any request."""
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", *WARC)
 
@@ -382,7 +382,7 @@ def test_a_bucket_cannot_have_indexes(run: Run) -> None:
     assert "--cdxj needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
 
 
-def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cdxj_option_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The option is part of a job's identity."""
     _, arguments = some_shards(raw, tmp_path)
     assert run(*(NO_INDEX if word == "--cdxj" else word for word in arguments)).code == 0
@@ -393,7 +393,7 @@ def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path)
     assert "belongs to another job: its index is not set, not cdxj" in refused.err
 
 
-def test_an_index_is_the_default_of_warc(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cdxj_is_default_for_warc(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A job has indexes with and without the option, and `--no-cdxj` is another job."""
     site, arguments = some_shards(raw, tmp_path)
     without = tuple(word for word in arguments if word != "--cdxj")
@@ -410,9 +410,7 @@ def test_an_index_is_the_default_of_warc(run: Run, raw: Raw, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("began_with", ["--cdxj", NO_INDEX])
-def test_a_job_continues_with_or_without_an_index_as_it_was_started(
-    run: Run, raw: Raw, tmp_path: Path, began_with: str
-) -> None:
+def test_resumed_job_keeps_its_cdxj_setting(run: Run, raw: Raw, tmp_path: Path, began_with: str) -> None:
     """The journal decides for the same command without the option, for `resume` and for `retry`."""
     site, arguments = some_shards(raw, tmp_path)
     site.routes["/3"] = reply(500)
@@ -432,7 +430,7 @@ def test_a_job_continues_with_or_without_an_index_as_it_was_started(
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_a_sync_removes_indexes_that_nobody_requested(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_sync_removes_default_indexes_of_adopted_job(run: Run, server: Serve, tmp_path: Path) -> None:
     """A job with the default can be taken over, and no index is left to become outdated."""
     source = server(synthetic=10)
     dest = tmp_path / "out"
@@ -446,7 +444,7 @@ def test_a_sync_removes_indexes_that_nobody_requested(run: Run, server: Serve, t
     assert run("verify", "out").code == 0
 
 
-def test_a_sync_does_not_take_over_indexes(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_sync_refuses_shards_with_requested_indexes(run: Run, server: Serve, tmp_path: Path) -> None:
     """A sync refuses shards with indexes, because it would change shards but not their indexes."""
     source = server(synthetic=10)
     assert run("get", source.url, "out", *WARC, "--quiet").code == 0

@@ -34,7 +34,7 @@ Run = Callable[..., Ended]
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", FORMATS)
-def test_each_format_becomes_each_other(
+def test_export_converts_between_all_formats(
     run: Run, server: Callable[..., Server], memory_path: Path, source: str
 ) -> None:
     """Each result is a destination that can be verified."""
@@ -60,7 +60,7 @@ def test_each_format_becomes_each_other(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_that_is_killed_goes_on(
+def test_killed_export_resumes(
     run: Run, environment: dict[str, str], server: Callable[..., Server], memory_path: Path, format: str
 ) -> None:
     """The kills come at random moments; at the end, each object is stored exactly once."""
@@ -92,7 +92,7 @@ def test_an_export_that_is_killed_goes_on(
 
 
 @pytest.mark.thorough
-def test_a_signal_ends_it_with_a_checkpoint(
+def test_signal_ends_export_after_checkpoint(
     run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], memory_path: Path
 ) -> None:
     """A signal ends an export after a checkpoint, and the same command continues."""
@@ -110,7 +110,7 @@ def test_a_signal_ends_it_with_a_checkpoint(
     assert sum(1 for _ in read_objects(other, "files")) == count
 
 
-def test_names_that_meet_on_disk_are_failed(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+def test_export_fails_names_that_collide_on_disk(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
     """Shards keep both objects, `files` the first one; a name that cannot be a path also fails."""
     names = ["a", "a", "b", "b/c", "../d", "e\n"]
     source = raw(mirror(names) | {"/get/%2E%2E/d": reply(b"../d")}).url
@@ -128,7 +128,7 @@ def test_names_that_meet_on_disk_are_failed(run: Run, raw: Callable[..., RawServ
     assert run("verify", "files").code == 0
 
 
-def test_large_objects_pass_through(run: Run, tmp_path: Path) -> None:
+def test_large_objects_are_exported_in_pieces(run: Run, tmp_path: Path) -> None:
     """Large objects are exported piece by piece, not as a whole in memory."""
     folder = tmp_path / "served"
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_large_objects_pass_through(run: Run, tmp_path: Path) -> None:
         before = after
 
 
-def test_a_damaged_object_stops_it(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
+def test_damaged_object_stops_export(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
     """A damaged object stops the export, and the error says what to do."""
     dest = tmp_path / "from"
     assert run("get", server(synthetic=COUNT, size=SIZE).url, dest, "--format", "jsonl").code == 0
@@ -164,7 +164,7 @@ def test_a_damaged_object_stops_it(run: Run, server: Callable[..., Server], tmp_
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_what_was_exported_must_not_change(
+def test_export_source_and_format_are_part_of_job_identity(
     run: Run, server: Callable[..., Server], tmp_path: Path, format: str
 ) -> None:
     """An export to another destination or format is another job."""
@@ -181,7 +181,7 @@ def test_what_was_exported_must_not_change(
     assert run("export", "one", "x", "--format", "null").code == 2
 
 
-def test_a_bucket_cannot_receive_an_export(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
+def test_export_to_bucket_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
     """Otherwise, the objects would go to a local folder with the name `s3:`."""
     assert run("get", server(synthetic=2).url, "one").code == 0
 

@@ -89,7 +89,7 @@ def has_failures(dest: Path) -> bool:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_failures_file_lists_every_failed_and_absent_target(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """The line has everything that is known about it; fetched targets have none."""
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
@@ -119,7 +119,7 @@ def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tm
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
+def test_python_engines_write_same_failures_file(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
     """Python engines write the same failures file."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -133,7 +133,7 @@ def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, eng
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
-def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_shard_readers_ignore_failures_file(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """Neither our own commands nor other readers see it, whether they read a shard or treat a folder as one table."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -158,7 +158,7 @@ def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, fo
         assert duckdb.read_json(f"{dest}/*.jsonl").project("name").fetchall() == [(fetched,)]
 
 
-def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_jq_and_duckdb_read_failures_file(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The commands of the docs for jq and DuckDB read the file."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -184,7 +184,7 @@ def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
     ],
     ids=["all-fetched", "skipped", "all-rows", "files", "null"],
 )
-def test_without_need_or_place_there_is_none(
+def test_failures_file_is_not_written_when_not_needed(
     run: Run, raw: Raw, tmp_path: Path, format: str, more: tuple[str, ...], paths: tuple[str, ...]
 ) -> None:
     """Nothing failed, each target has a row anyway, or there are no shards."""
@@ -197,7 +197,7 @@ def test_without_need_or_place_there_is_none(
     assert not list((tmp_path / "out").rglob(FAILURES))
 
 
-def test_an_object_of_that_name_is_an_object(run: Run, server: Serve, served: Path, tmp_path: Path) -> None:
+def test_object_named_like_failures_file_is_stored(run: Run, server: Serve, served: Path, tmp_path: Path) -> None:
     """With `files`, no file of the job itself is among them."""
     (served / FAILURES).write_text("mine")
     (served / "gone").write_text("x")
@@ -209,7 +209,7 @@ def test_an_object_of_that_name_is_an_object(run: Run, server: Serve, served: Pa
 
 
 @pytest.mark.parametrize("format", ["parquet", "tar"])
-def test_what_was_skipped_has_no_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_failures_file_omits_skipped_targets(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """Skipped targets have no line, because skipping is intended."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in ("/fetched", "/not-modified", "/absent")])
@@ -228,7 +228,7 @@ def assert_safe(file: Path, lines: int) -> None:
     assert len(text.decode().splitlines()) == lines
 
 
-def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_failures_file_has_valid_json_for_hostile_names(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Names that a server chooses become valid JSON."""
     names = ["\x01\x1b[2J", 'a\u2028b\u0085c\\"', "line\nend", "\x7f", "../../x", "ordinary"]
     site = raw(mirror(names, dict.fromkeys(names, reply(status="404 No"))))
@@ -241,7 +241,7 @@ def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> Non
     assert_safe(tmp_path / "out" / FAILURES, len(names))
 
 
-def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_failures_file_keeps_bytes_of_non_text_names(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The bytes are in hexadecimal, next to a printable form."""
     page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
     site = raw(
@@ -257,7 +257,7 @@ def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: P
     assert_safe(tmp_path / "out" / FAILURES, 2)
 
 
-def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_failures_file_lists_folder_without_listing(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A folder without a listing has a line without a sequence number, because it is not a target."""
     page = b'<a href="good">good</a><a href="bad/">bad/</a>'
     site = raw(
@@ -280,7 +280,7 @@ def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
+def test_retry_run_replaces_or_removes_failures_file(
     run: Run, start: Start, raw: Raw, tmp_path: Path, format: str
 ) -> None:
     """During a retry run, and after a kill in it, there is no file, which would call fetched objects missing."""
@@ -328,7 +328,7 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "tar"])
-def test_a_job_that_is_killed_while_it_ends_has_it_once(
+def test_job_killed_while_ending_has_one_failures_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
     """The kill comes before a rename, sync or removal of one of its threads; the next run continues."""
@@ -356,7 +356,7 @@ def test_a_job_that_is_killed_while_it_ends_has_it_once(
     assert fetchmill.verify(dest).ok
 
 
-def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
+def test_kill_after_rename_leaves_one_failures_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The file is removed and written again after such a kill; a kill before the removal changes nothing."""
@@ -387,7 +387,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_while_it_is_written_leaves_none_of_it(
+def test_signal_during_write_leaves_no_partial_failures_file(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
     """If the signal comes too late, all of it is there; the same command writes it."""
@@ -410,7 +410,7 @@ def test_a_signal_while_it_is_written_leaves_none_of_it(
     assert list(writing.iterdir()) == []
 
 
-def test_a_job_that_was_stopped_has_none(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
+def test_stopped_job_has_no_failures_file(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
     """After a signal or a limit, it is not yet known which targets are missing."""
     source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
     arguments = ("get", source.url, "out", "--format", "parquet", "--quiet", "--commit-window", "0.05")
@@ -428,7 +428,7 @@ def test_a_job_that_was_stopped_has_none(run: Run, start: Start, server: Serve, 
     assert len(read_failures(tmp_path / "out")) == absent
 
 
-def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
+def test_foreign_failures_file_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The job names it, and ends without further requests once it is moved away."""
@@ -451,7 +451,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     assert len(site.asked("/")) == 1
 
 
-def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_bad_failures_file_is_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The file is damaged or missing; the same command writes it again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -477,7 +477,7 @@ def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp
 
 
 @pytest.mark.parametrize("more", [(), ("--keep-failed",)], ids=["fetched", "all-rows"])
-def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_verify_reports_unknown_failures_file(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
     """`verify` reports an unknown failures file, which would call fetched objects missing."""
     site = serve_sites(raw)
     path = "/absent" if more else "/fetched"
@@ -490,7 +490,7 @@ def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Pat
     assert (found.code, f"unknown\t{FAILURES}" in found.out) == (10, True)
 
 
-def test_a_sync_that_takes_shards_over_removes_it(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_sync_adopting_shards_removes_failures_file(run: Run, server: Serve, tmp_path: Path) -> None:
     """A sync that takes over shards removes the file, fetches the missing objects, and reports its own failures."""
     source = server(synthetic=50, faults=[Fault("status", status=500, times=1, rate=0.5)])
     once = ("--format", "parquet", "--quiet")

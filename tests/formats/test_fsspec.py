@@ -165,7 +165,7 @@ def packed(stores: Callable[[str], Path]) -> FetchmillFileSystem:
 # --- one object --------------------------------------------------------------------------------------------------
 
 
-def test_objects_are_read_by_their_paths(fs: FetchmillFileSystem, format: str) -> None:
+def test_fsspec_reads_objects_by_path(fs: FetchmillFileSystem, format: str) -> None:
     """Objects are read whole, in slices, and as files."""
     for path, body in contents(format).items():
         assert fs.cat_file(path) == body
@@ -182,7 +182,9 @@ def test_objects_are_read_by_their_paths(fs: FetchmillFileSystem, format: str) -
         assert list(text) == ["a,b\n", "1,2\n", "3,4\n"]
 
 
-def test_ranges_of_one_object_are_read_at_once(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsspec_reads_ranges_of_one_object_in_order(
+    packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranges of one object are returned in the requested order."""
     looked: list[str] = []
     read = packed.objects.record
@@ -206,7 +208,7 @@ def test_ranges_of_one_object_are_read_at_once(packed: FetchmillFileSystem, monk
         packed.cat_ranges(["nothing"], 0, 1, on_error="raise")
 
 
-def test_info_has_what_the_format_keeps(fs: FetchmillFileSystem, format: str) -> None:
+def test_fsspec_info_has_all_stored_metadata(fs: FetchmillFileSystem, format: str) -> None:
     """`info` has everything that the format keeps, also for directories."""
     info = fs.info("top.csv")
 
@@ -225,7 +227,7 @@ def test_info_has_what_the_format_keeps(fs: FetchmillFileSystem, format: str) ->
     assert fs.modified("deep").tzinfo == UTC
 
 
-def test_what_is_not_there_is_not_found(fs: FetchmillFileSystem) -> None:
+def test_fsspec_missing_path_is_not_found(fs: FetchmillFileSystem) -> None:
     """Paths that seem to lead outside, and other spellings of an escape, are not found either."""
     for path in ("nothing", "deep/e", "many/000/x", "../etc/passwd", "%bytes:top.csv", "deep/%252E%2E/top.csv"):
         assert not fs.exists(path)
@@ -241,7 +243,7 @@ def test_what_is_not_there_is_not_found(fs: FetchmillFileSystem) -> None:
 # --- many objects ------------------------------------------------------------------------------------------------
 
 
-def test_directories_are_what_stands_before_slashes(fs: FetchmillFileSystem, format: str) -> None:
+def test_fsspec_directories_follow_from_slashes_in_names(fs: FetchmillFileSystem, format: str) -> None:
     """`ls`, `find`, `glob`, `walk` and `du` agree about directories."""
     expected = contents(format)
 
@@ -264,7 +266,7 @@ def test_directories_are_what_stands_before_slashes(fs: FetchmillFileSystem, for
     assert [entry["size"] for entry in fs.find("deep/er", detail=True).values()] == [18, 2]
 
 
-def test_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> None:
+def test_fsspec_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> None:
     """`walk` can be pruned from the top; from the bottom, the root comes last."""
     seen = []
     for folder, folders, _ in packed.walk("deep"):
@@ -278,7 +280,7 @@ def test_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> None:
         list(packed.walk("nothing", on_error="raise"))
 
 
-def test_an_object_below_another_one_is_reachable(packed: FetchmillFileSystem) -> None:
+def test_fsspec_reads_object_below_another_object(packed: FetchmillFileSystem) -> None:
     """The object is the file; names below it are listed as in a directory."""
     assert packed.info("top.csv")["type"] == "file"
     assert [entry["type"] for entry in packed.ls("") if entry["name"] == "top.csv"] == ["directory", "file"]
@@ -286,7 +288,7 @@ def test_an_object_below_another_one_is_reachable(packed: FetchmillFileSystem) -
     assert packed.find("top.csv") == ["top.csv", "top.csv/%empty", "top.csv/below"]
 
 
-def test_the_name_of_an_object_is_no_pattern(packed: FetchmillFileSystem, tmp_path: Path) -> None:
+def test_fsspec_object_name_is_not_treated_as_pattern(packed: FetchmillFileSystem, tmp_path: Path) -> None:
     """`cat` and `get` use it verbatim; a name of no object is a pattern."""
     assert packed.cat("what?.txt") == b"question"
     assert packed.cat("[a]*.txt") == b"magic"
@@ -298,7 +300,7 @@ def test_the_name_of_an_object_is_no_pattern(packed: FetchmillFileSystem, tmp_pa
 
 
 @pytest.mark.parametrize("directories_max", [1, 2, 1 << 18])
-def test_directories_are_found_when_there_are_more_than_are_remembered(
+def test_fsspec_finds_directories_beyond_cache_limit(
     packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch, directories_max: int
 ) -> None:
     """Directories beyond the remembered ones are found by reading the names again."""
@@ -312,7 +314,7 @@ def test_directories_are_found_when_there_are_more_than_are_remembered(
 # --- names and paths ---------------------------------------------------------------------------------------------
 
 
-def test_every_name_has_one_path_and_every_path_one_name() -> None:
+def test_fsspec_names_and_paths_map_one_to_one() -> None:
     """Names and paths correspond one to one for any segments; a path that is escaped again stays unchanged."""
     segments = ["", ".", "..", "a", "%", "%2E", "%2e", "%25", "%empty", "%25empty", "%2E%2E", "%252E", "%bytes:x"]
     segments += ["%bytes:", "%25bytes:\n", "\udcff", "é\udce9%2F", "...", "a b", "\n", "*?[", "%bytes:%FF"]
@@ -331,7 +333,7 @@ def test_every_name_has_one_path_and_every_path_one_name() -> None:
         assert name is None or to_path(name) == spelled
 
 
-def test_a_name_can_be_written_as_it_is(packed: FetchmillFileSystem) -> None:
+def test_fsspec_accepts_unescaped_names(packed: FetchmillFileSystem) -> None:
     """The exceptions are a slash at its end, a fetchmill URL, and segments that look like an escape."""
     for name, body in AWKWARD.items():
         assert packed.path_of(name) == ESCAPED[name]
@@ -346,7 +348,7 @@ def test_a_name_can_be_written_as_it_is(packed: FetchmillFileSystem) -> None:
         packed.name_of("%bytes:x")
 
 
-def test_awkward_names_stay_inside(raw: Callable[..., RawServer], dest: Path, tmp_path: Path) -> None:
+def test_fsspec_awkward_names_cannot_escape_folder(raw: Callable[..., RawServer], dest: Path, tmp_path: Path) -> None:
     """All are read; copied into a folder, none lands outside."""
     names = [name for name, _ in STORED.values()]
     names += [name for key, name in REFUSED.items() if key != "a-mebibyte"]
@@ -364,7 +366,7 @@ def test_awkward_names_stay_inside(raw: Callable[..., RawServer], dest: Path, tm
     assert {path.relative_to(tmp_path).parts[0] for path in written} == {"in"}
 
 
-def test_names_that_are_no_utf8_are_paths_of_text(raw: Callable[..., RawServer], dest: Path, format: str) -> None:
+def test_fsspec_paths_of_non_utf8_names_are_text(raw: Callable[..., RawServer], dest: Path, format: str) -> None:
     """Readers such as pyarrow can therefore list them; they may also be written with surrogates."""
     names = {b"caf\xe9/a": b"1", b"cut-\xc3": b"2", b"plain": b"3"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in (b"cut-\xc3", b"plain"))
@@ -387,7 +389,7 @@ def test_names_that_are_no_utf8_are_paths_of_text(raw: Callable[..., RawServer],
 # --- who reads ---------------------------------------------------------------------------------------------------
 
 
-def test_urls_name_the_destination_or_leave_it_to_an_option(store: Path) -> None:
+def test_fsspec_url_or_option_names_destination(store: Path) -> None:
     """URLs are chained like those of archives, in either position."""
     with fsspec.open("fetchmill://top.csv", dest=store) as file:
         assert file.read() == BODIES["top.csv"]
@@ -402,7 +404,7 @@ def test_urls_name_the_destination_or_leave_it_to_an_option(store: Path) -> None
     assert fsspec.get_mapper("fetchmill://deep", dest=store)["er/y.json"] == b"{}"
 
 
-def test_others_read_objects_out_of_it(fs: FetchmillFileSystem, store: Path) -> None:
+def test_pandas_pyarrow_and_duckdb_read_through_fsspec(fs: FetchmillFileSystem, store: Path) -> None:
     """pandas, pyarrow with a table in parts, and DuckDB read objects."""
     frame = pd.read_csv("fetchmill://top.csv", storage_options={"dest": str(store)})
     assert frame["b"].tolist() == [2, 4]
@@ -419,7 +421,7 @@ def test_others_read_objects_out_of_it(fs: FetchmillFileSystem, store: Path) -> 
         assert connection.execute(query).fetchall() == [(15,)]
 
 
-def test_many_threads_share_one(fs: FetchmillFileSystem, format: str) -> None:
+def test_threads_can_share_fsspec_file_system(fs: FetchmillFileSystem, format: str) -> None:
     """Threads that share a file system get correct results."""
     expected = contents(format)
 
@@ -440,7 +442,7 @@ def read_elsewhere(pickled: bytes) -> tuple[bytes, bytes, bool]:
     return fs.cat_file("many/007"), file.read(), fs == FetchmillFileSystem(fs.dest)
 
 
-def test_it_goes_into_other_processes(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsspec_file_system_can_be_pickled(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pickle has the path of the destination, and for an open file its position."""
     store = Path(packed.dest)
     monkeypatch.chdir(store.parent)
@@ -459,7 +461,7 @@ def test_it_goes_into_other_processes(packed: FetchmillFileSystem, monkeypatch: 
 # --- what cannot be had ------------------------------------------------------------------------------------------
 
 
-def test_nothing_can_be_written(packed: FetchmillFileSystem, tmp_path: Path) -> None:
+def test_fsspec_refuses_every_write(packed: FetchmillFileSystem, tmp_path: Path) -> None:
     """Every write raises the same error, and nothing has changed."""
     local = tmp_path / "local"
     local.write_bytes(b"x")
@@ -490,7 +492,7 @@ def test_nothing_can_be_written(packed: FetchmillFileSystem, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_damage_is_an_os_error_that_names_the_object(
+def test_fsspec_damage_raises_os_error_naming_object(
     stores: Callable[[str], Path], tmp_path: Path, format: str
 ) -> None:
     """Damage of a shard or a manifest is an OSError with the object; a damaged object is never reported as missing."""
@@ -519,7 +521,7 @@ def test_damage_is_an_os_error_that_names_the_object(
             assert caught.value.errno == errno.EIO
 
 
-def test_a_running_job_is_read_as_far_as_it_is_sealed(
+def test_fsspec_reads_sealed_part_of_running_job(
     start: Callable[..., Any], server: Callable[..., Server], dest: Path
 ) -> None:
     """A running job can be read as far as it is sealed; `invalidate_cache` shows more."""
@@ -547,7 +549,7 @@ def test_a_running_job_is_read_as_far_as_it_is_sealed(
     assert counts == sorted(set(counts))
 
 
-def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_path: Path) -> None:
+def test_fsspec_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_path: Path) -> None:
     """The UsageError, which is also a ValueError, has one line."""
     with pytest.raises(fetchmill.UsageError, match="give one destination"):
         fsspec.filesystem("fetchmill")
@@ -561,7 +563,7 @@ def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_
         fsspec.filesystem("fetchmill", dest=tmp_path)
 
 
-def test_the_package_does_without_fsspec() -> None:
+def test_package_works_without_fsspec() -> None:
     """The package does not import fsspec; the module that needs it says in one line what to install."""
     program = (
         "import sys, fetchmill; fetchmill.open; print('fsspec' in sys.modules)\n"

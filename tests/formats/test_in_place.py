@@ -108,7 +108,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
-def test_it_is_a_mapping(store: Path, format: str) -> None:
+def test_opened_destination_is_mapping(store: Path, format: str) -> None:
     """A destination is a mapping from any names to bytes."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
@@ -124,7 +124,7 @@ def test_it_is_a_mapping(store: Path, format: str) -> None:
 
 
 @pytest.mark.sampled(2)
-def test_a_missing_name_is_a_key_error(store: Path) -> None:
+def test_missing_name_raises_key_error(store: Path) -> None:
     """A path that seems to lead outside is only a name."""
     with fetchmill.open(store) as objects:
         for name in ("nothing", "plain/below", "x", "../files/plain", ".fetchmill/job.sqlite.x", "\udcff", "\ud800"):
@@ -136,7 +136,7 @@ def test_a_missing_name_is_a_key_error(store: Path) -> None:
                 objects.length(name)
 
 
-def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:
+def test_record_has_all_stored_metadata(store: Path, format: str) -> None:
     """A record has everything that the format keeps, with times in UTC."""
     with fetchmill.open(store) as objects:
         record = objects.record("body/all-bytes")
@@ -156,7 +156,7 @@ def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:
     assert hash(record) == hash(replace(record))
 
 
-def test_names_match_patterns(store: Path) -> None:
+def test_names_match_shell_patterns(store: Path) -> None:
     """Patterns work as in a shell, but `*` also matches `/`; a name without wildcards is looked up."""
     with fetchmill.open(store) as objects:
         assert sorted(objects.names("body/*")) == sorted(BODIES)
@@ -165,7 +165,7 @@ def test_names_match_patterns(store: Path) -> None:
         assert list(objects.names("body/[xyz]*")) == []
 
 
-def test_a_name_that_came_twice_is_given_once(raw: Raw, dest: Path, format: str) -> None:
+def test_duplicate_name_is_returned_once(raw: Raw, dest: Path, format: str) -> None:
     """Every way through the objects gives the one with the lowest sequence number."""
     names = ["same", "other", "same", *(f"fill-{number}" for number in range(50)), "same", "other"]
     scripted = {name: in_turn(reply(b"first"), reply(b"later")) for name in ("same", "other")}
@@ -182,9 +182,7 @@ def test_a_name_that_came_twice_is_given_once(raw: Raw, dest: Path, format: str)
 
 
 @pytest.mark.sampled(3)
-def test_names_that_are_no_utf8_are_found(
-    raw: Raw, run: Run, run_bytes: Callable[..., bytes], dest: Path, format: str
-) -> None:
+def test_non_utf8_names_are_found(raw: Raw, run: Run, run_bytes: Callable[..., bytes], dest: Path, format: str) -> None:
     """Python has them with surrogates, --null as bytes; JSON listings leave them out and count them."""
     bodies = {b"latin-\xe9": b"1", b"\xff\xfe": b"2", "größe".encode(): b"3", b"cut-\xc3": b"4"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in bodies)
@@ -228,7 +226,7 @@ def run_bytes(environment: dict[str, str]) -> Callable[..., bytes]:
 
 
 @pytest.mark.sampled(1)
-def test_arrow_is_read_by_others(store: Path, format: str) -> None:
+def test_arrow_stream_is_read_by_other_libraries(store: Path, format: str) -> None:
     """All formats have one schema; pyarrow, Polars and DuckDB read the stream directly."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
@@ -248,7 +246,7 @@ def test_arrow_is_read_by_others(store: Path, format: str) -> None:
 
 
 @pytest.mark.sampled(1)
-def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, dest: Path, format: str) -> None:
+def test_sealed_objects_are_readable_while_job_runs(start: Run, server: Serve, dest: Path, format: str) -> None:
     """No object is wrong, and no visible object disappears, even if the job is killed."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
     process = start("get", origin.url, dest, *format_options(format), "--commit-window", "50ms", "--concurrency", 64)
@@ -280,7 +278,7 @@ def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, de
 
 
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_shard_is_found_before_it_has_its_name(dest: Path, format: str) -> None:
+def test_sealed_shard_is_readable_before_its_rename(dest: Path, format: str) -> None:
     """Between the transaction that seals it and its rename, it still has its temporary name."""
     make_packs(dest, format)
     expected = dict(fetchmill.open(dest).items())
@@ -296,7 +294,7 @@ def test_a_shard_is_found_before_it_has_its_name(dest: Path, format: str) -> Non
         assert objects[synthetic_name(7)] == synthetic_body(synthetic_name(7), 100)
 
 
-def test_a_closed_one_says_so(store: Path) -> None:
+def test_closed_destination_raises_usage_error(store: Path) -> None:
     """A closed destination raises a UsageError."""
     objects = fetchmill.open(store)
     objects.close()
@@ -323,7 +321,7 @@ def test_ls_lists_names(run: Run, run_bytes: Callable[..., bytes], store: Path, 
     assert sorted(run_bytes("ls", store, "--null").split(b"\0")) == sorted(ended.split(b"\0"))
 
 
-def test_ls_takes_patterns(run: Run, store: Path) -> None:
+def test_ls_accepts_patterns(run: Run, store: Path) -> None:
     """Each name is printed once, however many patterns match it; a pattern without a match is reported."""
     shown = run("ls", store, "body/*", "*empty", "nothing*", "plain", "no-such")
 
@@ -333,7 +331,7 @@ def test_ls_takes_patterns(run: Run, store: Path) -> None:
 
 
 @pytest.mark.sampled(3)
-def test_ls_tells_more(run: Run, store: Path, format: str) -> None:
+def test_ls_prints_metadata(run: Run, store: Path, format: str) -> None:
     """Values are separated by tabs, or in JSON; values that the format does not keep are `-` or missing."""
     size, status, time_text, name = run("ls", store, "body/al*", "--long").out.rstrip("\n").split("\t")
     (line,) = run("ls", store, "body/all-bytes", "--long", "--json").out.splitlines()
@@ -351,14 +349,14 @@ def test_ls_tells_more(run: Run, store: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["body/empty", "body/text", "body/all-bytes", "l\nf"])
-def test_cat_writes_bytes(run_bytes: Callable[..., bytes], store: Path, name: str) -> None:
+def test_cat_writes_exact_bytes(run_bytes: Callable[..., bytes], store: Path, name: str) -> None:
     """The bytes are unchanged, and nothing else is written."""
     wanted = BODIES.get(name, name.encode())
 
     assert run_bytes("cat", store, name, name) == wanted * 2
 
 
-def test_cat_tells_what_is_missing(run: Run, store: Path) -> None:
+def test_cat_reports_missing_names(run: Run, store: Path) -> None:
     """Each missing name has a line, after the rest; the exit code is 3."""
     shown = run("cat", store, "plain", "no\x1bsuch", "plain")
 
@@ -366,7 +364,7 @@ def test_cat_tells_what_is_missing(run: Run, store: Path) -> None:
     assert shown.err == "fetchmill: no object has the name no\\x1bsuch\n"
 
 
-def test_a_reader_may_leave(store: Path, environment: dict[str, str]) -> None:
+def test_ls_and_cat_survive_closed_pipe(store: Path, environment: dict[str, str]) -> None:
     """A reader may close the pipe, as in `fetchmill ls | head`, without an error."""
     text = f"{sys.executable} -m fetchmill ls {store} | head -1; echo ${{PIPESTATUS[0]}}"
     command = ["bash", "-c", text]
@@ -377,7 +375,7 @@ def test_a_reader_may_leave(store: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["ls", "cat", "serve"])
-def test_what_holds_no_objects_is_refused(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
+def test_folder_without_objects_is_refused(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
     """The exit code is 2 for a folder without a job, and for a job that only counted."""
     (tmp_path / "folder").mkdir()
     fetchmill.get(server(synthetic=5).url, tmp_path / "null", format="null")
@@ -401,7 +399,7 @@ def damage(path: Path, position: int) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_damaged_manifest_is_told(run: Run, dest: Path, format: str) -> None:
+def test_damaged_manifest_is_reported(run: Run, dest: Path, format: str) -> None:
     """The error is one line with its name and exit code 10; an existing name is never reported as missing.
 
     The exception is the header of the table: its 16 bytes repeat the footer, and only `verify` checks them.
@@ -430,7 +428,7 @@ def test_a_damaged_manifest_is_told(run: Run, dest: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
+def test_damaged_objects_are_reported_and_not_returned(run: Run, dest: Path, format: str) -> None:
     """No damaged byte is returned; a missing shard is reported, too."""
     make_packs(dest, format)
     (shard, *_) = sorted(dest.glob("shard-*[!j]"))
@@ -463,7 +461,7 @@ def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("other", ["parquet", "tar", "files"])
-def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path: Path, other: str) -> None:
+def test_served_destination_can_be_mirrored(start: Run, store: Path, format: str, tmp_path: Path, other: str) -> None:
     """`serve DEST` returns the origin's names and bytes, whatever the format."""
     process = start("serve", store, "--port", 0, "--page-size", 7)
     url = process.stderr.readline().split("http://")[1].split(",")[0]
@@ -477,7 +475,7 @@ def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path
         assert {name: body == expected[name] for name, body in objects.items()} == dict.fromkeys(expected, True)
 
 
-def test_a_listing_goes_on_from_any_page(store: Path, format: str) -> None:
+def test_served_listing_continues_from_any_marker(store: Path, format: str) -> None:
     """A marker leads to the same page again, also in another server; an unknown one is refused."""
     with serve(store, page_size=5) as first, serve(store, page_size=5) as second:
         pages: list[str] = []

@@ -105,7 +105,7 @@ def outcomes(rows: list[Row]) -> Counter[str]:
 
 @pytest.mark.parametrize("engine", ["native", "threads"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_line_of_a_list_has_one_row(run: Run, raw: Raw, tmp_path: Path, format: str, engine: str) -> None:
+def test_keep_failed_writes_one_row_per_list_line(run: Run, raw: Raw, tmp_path: Path, format: str, engine: str) -> None:
     """The row has the outcome and the columns of the line, even if the line is not a URL."""
     site = serve_sites(raw)
     known = {path: said for path, (_, said) in SITES.items()}
@@ -139,7 +139,7 @@ def test_every_line_of_a_list_has_one_row(run: Run, raw: Raw, tmp_path: Path, fo
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_duckdb_counts_all_rows_of_one_table(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_duckdb_counts_all_rows_with_keep_failed(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """The query is that of the docs, over both kinds of files; a large body has its own row group."""
     routes = {path: answer for path, (answer, _) in SITES.items()} | {"/large": reply(200, LARGE)}
     site = raw(routes)
@@ -169,7 +169,7 @@ def test_duckdb_counts_all_rows_of_one_table(run: Run, raw: Raw, tmp_path: Path,
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_object_readers_ignore_rows_without_object(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """`open`, its Arrow stream, `ls`, `cat`, `verify` and exports into either format never show an empty object."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -198,7 +198,7 @@ def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path,
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_job_that_is_killed_again_and_again_has_each_row_once(
+def test_repeatedly_killed_job_has_each_row_once(
     run: Run, start: Start, server: Serve, tmp_path: Path, format: str
 ) -> None:
     """`kill -9` hits at random moments; rows without an object appear at the end, and not earlier."""
@@ -228,7 +228,7 @@ def test_a_job_that_is_killed_again_and_again_has_each_row_once(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
+def test_job_killed_while_renaming_row_files_has_each_row_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
     """There is a file per row, and the kill comes before a rename, then before one of the removals that follow."""
@@ -266,7 +266,7 @@ def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
+def test_foreign_file_with_row_file_name_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The job names it, and ends once it is moved away."""
@@ -289,7 +289,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_second_pass_leaves_one_row_of_each(run: Run, start: Start, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_retry_run_leaves_one_row_per_target(run: Run, start: Start, raw: Raw, tmp_path: Path, format: str) -> None:
     """Targets that are now fetched, still failed, or not tried have one row each.
 
     During the run, none appears twice.
@@ -331,9 +331,7 @@ def test_a_second_pass_leaves_one_row_of_each(run: Run, start: Start, raw: Raw, 
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
-    run: Run, start: Start, server: Serve, tmp_path: Path
-) -> None:
+def test_failed_rows_are_written_by_run_after_signal(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
     """After a signal, fetched objects are there, and the next run writes the other rows."""
     source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
     arguments = ("get", source.url, "out", "--format", "parquet", "--keep-failed", "--quiet", "--commit-window", "0.05")
@@ -356,7 +354,7 @@ def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_while_such_rows_are_written_leaves_none_of_them(
+def test_signal_while_writing_failed_rows_leaves_none(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
     """If the signal comes too late, all of them are there; the same command writes them."""
@@ -382,7 +380,7 @@ def test_a_signal_while_such_rows_are_written_leaves_none_of_them(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_job_without_targets_has_a_table_without_rows(run: Run, tmp_path: Path, format: str) -> None:
+def test_job_without_targets_has_empty_table(run: Run, tmp_path: Path, format: str) -> None:
     """A table without rows has columns, so that reading all files works; if there are objects, no file is empty."""
     (tmp_path / "list.csv").write_text("url,rank\n")
 
@@ -400,7 +398,7 @@ def test_a_job_without_targets_has_a_table_without_rows(run: Run, tmp_path: Path
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_a_job_of_which_all_is_fetched_has_its_shards_only(raw: Raw, tmp_path: Path) -> None:
+def test_fully_fetched_job_has_only_shards(raw: Raw, tmp_path: Path) -> None:
     """A complete job from a Python iterable has only its shards."""
     site = serve_sites(raw)
     urls = [f"{site.url}/fetched?{number}" for number in range(20)]
@@ -412,7 +410,7 @@ def test_a_job_of_which_all_is_fetched_has_its_shards_only(raw: Raw, tmp_path: P
     assert outcomes(read_rows(tmp_path / "out", "parquet")) == {"fetched": 20}
 
 
-def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_merged_rows_keep_their_attempts(run: Run, server: Serve, tmp_path: Path) -> None:
     """Small Parquet shards are merged, which rewrites their rows."""
     # Such slow replies become certain one by one, so that there are many small shards.
     source = server(synthetic=700, delay=(0.16, 0.2), faults=[Fault("status", status=500, times=1, rate=0.2)])
@@ -430,7 +428,7 @@ def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_a_transform_drops_or_fails_at_has_a_row(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_keep_failed_has_row_for_dropped_and_failed_transform(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """The row has the list's columns, and null in those of the function and `--hash`."""
     (tmp_path / "functions.py").write_text(
         "def change(replies):\n"
@@ -459,7 +457,7 @@ def test_what_a_transform_drops_or_fails_at_has_a_row(run: Run, raw: Raw, tmp_pa
     assert "ValueError: no" in rows["raise"]["detail"]
 
 
-def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_bad_row_files_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Files are damaged, missing or unknown; the same command writes them again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
@@ -493,7 +491,9 @@ def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run,
         (("--format", "jsonl", "--keep-columns", "kind"), '--keep-failed adds a column "kind"; rename your column'),
     ],
 )
-def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
+def test_keep_failed_is_refused_with_incompatible_options(
+    run: Run, tmp_path: Path, more: tuple[str, ...], message: str
+) -> None:
     """The error is one line, and nothing is created."""
     (tmp_path / "list.csv").write_text("url,kind\nhttp://127.0.0.1:1/,x\n")
 
@@ -505,7 +505,7 @@ def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tu
     assert not (tmp_path / "out").exists()
 
 
-def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
+def test_keep_failed_is_refused_for_bucket_destination(run: Run) -> None:
     """The error comes before any request."""
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", "--format", "parquet", "--keep-failed")
 
@@ -513,7 +513,7 @@ def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
     assert "--keep-failed needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
 
 
-def test_the_same_job_has_all_rows_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_keep_failed_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The option is part of a job's identity, because it changes the columns of shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/fetched", f"{site.url}/absent"])

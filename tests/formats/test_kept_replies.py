@@ -87,7 +87,7 @@ def write_list(folder: Path, site: RawServer, *paths: str) -> Path:
     return listed
 
 
-def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_warc_keep_failed_stores_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Redirects follow the object to which they led, and the rest is in separate files, each with an index."""
     chunked = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     huge = random.Random(SEED).randbytes(3_000_000)
@@ -149,7 +149,7 @@ def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
     assert len(run("ls", "copy").out.split()) == 2
 
 
-def test_without_it_an_archive_has_objects_alone(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_warc_has_only_objects_by_default(run: Run, raw: Raw, tmp_path: Path) -> None:
     """An archive has only objects by default."""
     site = raw(
         {"/a": reply(b"a"), "/from": reply(b"", "Location: /a", status="301 Moved"), "/b": reply(status="404 No")}
@@ -162,7 +162,7 @@ def test_without_it_an_archive_has_objects_alone(run: Run, raw: Raw, tmp_path: P
     assert not [*(tmp_path / "out").glob("unfetched-*")]
 
 
-def test_a_server_s_objects_have_their_replies_too(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_warc_keep_failed_stores_replies_of_listed_objects(run: Run, server: Serve, tmp_path: Path) -> None:
     """URLs of replies follow from the names of a server's objects."""
     source = server(synthetic=300, faults=[Fault("status", status=404, rate=0.3)])
 
@@ -178,7 +178,7 @@ def test_a_server_s_objects_have_their_replies_too(run: Run, server: Serve, tmp_
     assert objects.keys().isdisjoint(others)
 
 
-def test_a_second_pass_writes_what_came_in_place_of_objects_again(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_retry_run_rewrites_kept_failed_replies(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Replies of targets that are now fetched are no longer included."""
     site = raw({"/a": reply(status="500 No"), "/b": reply(b"no", status="404 No")})
     arguments = ("get", write_list(tmp_path, site, "/a", "/b"), "out", *WARC, "--cdxj", *HASTE)
@@ -198,7 +198,7 @@ def test_a_second_pass_writes_what_came_in_place_of_objects_again(run: Run, raw:
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_verify_finds_what_is_damaged_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_bad_reply_files_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
     """No request is sent for it; a file that the job did not write is reported."""
     site = raw({"/a": reply(b"a"), "/b": reply(b"no", status="404 No")})
     arguments = ("get", write_list(tmp_path, site, "/a", "/b"), "out", *WARC, "--cdxj", *HASTE)
@@ -219,7 +219,7 @@ def test_verify_finds_what_is_damaged_and_a_repair_brings_it_back(run: Run, raw:
     assert "unknown\tunfetched-000001.warc.gz" in run("verify", "out").out
 
 
-def test_killed_again_and_again_it_has_every_reply_once(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+def test_repeatedly_killed_job_keeps_each_reply_once(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
     """`kill -9` hits at random moments; redirects stay with their objects."""
     count = 400
     rng = random.Random(f"{SEED}-kills")
@@ -255,7 +255,7 @@ def test_killed_again_and_again_it_has_every_reply_once(run: Run, start: Start, 
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def test_it_says_what_it_needs(run: Run, tmp_path: Path) -> None:
+def test_warc_keep_failed_error_names_missing_requirement(run: Run, tmp_path: Path) -> None:
     """The error is one line."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:9/a\n")
     for dest, format, said in (
@@ -268,7 +268,7 @@ def test_it_says_what_it_needs(run: Run, tmp_path: Path) -> None:
         assert said in ended.err
 
 
-def test_it_is_a_part_of_what_a_job_is(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_warc_keep_failed_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A job continues as it began; Python has the option as a keyword."""
     site = raw({"/a": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, "/a")
@@ -300,7 +300,7 @@ def replies_of(dest: Path) -> list[tuple[str, str, str]]:
     return sorted((f"/{uri.rpartition('/')[2]}", kind, status) for uri, kind, status in found)
 
 
-def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_sync_keep_failed_writes_revisits_for_unchanged(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The records are those of the last pass; objects stay unchanged."""
     pages = {"/a": Page(b"one"), "/b": Page(b"two"), "/c": Page(b"three")}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
@@ -327,7 +327,7 @@ def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path
     assert fetchmill.verify(dest).ok
 
 
-def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_next_sync_pass_replaces_damaged_reply_file(run: Run, raw: Raw, tmp_path: Path) -> None:
     """`verify` reports it: the pass is over, and the same replies cannot be requested again."""
     site = raw({"/a": Page(b"one")})
     words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--keep-failed", "--allow-private")
@@ -344,7 +344,7 @@ def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Pa
     assert replies_of(tmp_path / "out") == [("/a", "revisit", "304")]
 
 
-def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_sync_adopts_archive_with_kept_replies(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The job's replies in place of objects are removed: the pass has its own."""
     site = raw(
         {"/a": Page(b"one"), "/b": reply(b"no", status="404 No"), "/r": reply(b"", "Location: /a", status="301 Go")}
@@ -362,7 +362,7 @@ def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: P
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("call", ["renameat2", "unlink"])
-def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
+def test_sync_killed_while_ending_keeps_each_reply_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
 ) -> None:
     """The kill comes before one of its renames or removals."""

@@ -251,41 +251,41 @@ def assert_unfailing(job: Job) -> None:
 
 @pytest.mark.sampled(1)
 @readers_of("many")
-def test_each_object_is_there_once(job: Job, reader: str) -> None:
+def test_sink_stores_each_object_once(job: Job, reader: str) -> None:
     """Each object has its name and the origin's bytes; absent and failed targets, and anything else, are not there."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @readers_of("odd")
-def test_each_name_is_kept(job: Job, reader: str) -> None:
+def test_sink_keeps_every_name(job: Job, reader: str) -> None:
     """Packs take any name as data, whatever it would be on disk; chunked bodies are joined."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @readers_of("bodies")
-def test_each_body_is_kept(job: Job, reader: str) -> None:
+def test_sink_keeps_every_body(job: Job, reader: str) -> None:
     """Bodies are empty, binary, similar to a format's own marks, at block boundaries, and 64 MiB large."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @formats_of("many", *FORMATS)
-def test_what_is_not_stored_is_in_the_ledger(job: Job) -> None:
+def test_ledger_lists_targets_that_are_not_stored(job: Job) -> None:
     """Absent and failed targets are in the ledger, and nothing is left open at the end."""
     assert_unfailing(job)
     assert (job.report.absent, job.report.failed) == (10, 10)
 
 
 @formats_of("odd", *FORMATS)
-def test_only_files_refuse_names(job: Job) -> None:
+def test_only_files_format_refuses_names(job: Job) -> None:
     """Packs accept every name; only `files` refuses some."""
     assert_unfailing(job)
     assert {failure.kind for failure in fetchmill.failures(job.dest)} == ({"name"} if job.refused else set())
 
 
 @pytest.mark.parametrize(("format", "reader"), PAIRS)
-def test_a_name_that_comes_twice(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
+def test_packs_keep_duplicate_names_and_files_keep_first(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
     """Packs keep both, tar as another member; `files` keeps the first one, and the other is failed(name-taken)."""
     dest = memory_path / "out"
     names = ["same", "other", "same"]
@@ -311,7 +311,7 @@ def test_a_name_that_comes_twice(raw: Raw, memory_path: Path, format: str, reade
 
 
 @pytest.mark.parametrize(("format", "reader"), PAIRS)
-def test_a_name_that_is_not_utf8(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
+def test_sink_keeps_non_utf8_name(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
     """The name is bytes, as in a web server's folder listing."""
     dest = memory_path / "out"
     bodies = {b"latin-\xe9": b"1", b"\xff\xfe": b"2", "größe".encode(): b"3", b"cut-\xc3": b"4"}
@@ -332,7 +332,7 @@ def _percent(byte: int) -> str:
 
 
 @readers_of("odd", TELLING)
-def test_what_a_reply_tells_is_kept(job: Job, reader: str) -> None:
+def test_sink_keeps_reply_metadata(job: Job, reader: str) -> None:
     """Status, content type, ETag and last modification are kept; missing values stay missing."""
     found = {each.name.decode(errors="surrogateescape"): each for each in job.read(reader)}
 
@@ -350,7 +350,7 @@ def test_what_a_reply_tells_is_kept(job: Job, reader: str) -> None:
 
 
 @readers_of("odd", TELLING)
-def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
+def test_sink_keeps_fetch_time(job: Job, reader: str) -> None:
     """The time of fetching is in UTC, between the start and the end of the job; tar has it if nothing else is known."""
     fact = "last_modified" if job.format == "tar" else "fetched_at"
     second = timedelta(seconds=1)
@@ -364,7 +364,7 @@ def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
 
 @pytest.mark.sampled(1)
 @readers_of("many", [pair for pair in TELLING if "sequence" in TOLD[pair[0]]])
-def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
+def test_sink_keeps_sequence_numbers(job: Job, reader: str) -> None:
     """Each object has its target's number, which is its place in the listing if one server lists in order."""
     wrong = [each.name for each in job.read(reader) if each.name.decode() != synthetic_name(each.sequence or 0)]
 
@@ -372,7 +372,7 @@ def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
 
 
 @readers_of("odd", [pair for pair in TELLING if "crc32c" in TOLD[pair[0]]])
-def test_the_checksum_is_that_of_the_body(job: Job, reader: str) -> None:
+def test_stored_checksum_matches_body(job: Job, reader: str) -> None:
     """The checksum is the CRC-32C of the body, computed here."""
     wrong = [each.name for each in job.read(reader) if len(each.body) < KIB and each.crc32c != crc32c(each.body)]
 
@@ -402,7 +402,7 @@ def test_shards_are_numbered_without_gaps(job: Job) -> None:
 
 
 @formats_of("many", *SUFFIXES)
-def test_shards_are_about_as_large_as_asked_for(job: Job) -> None:
+def test_shards_have_requested_size(job: Job) -> None:
     """The last one of each worker is the exception."""
     low, high = SHARD_SHARE[job.format]
     sizes = [shard.stat().st_size for shard in find_shards(job.dest, job.format)]
@@ -413,7 +413,7 @@ def test_shards_are_about_as_large_as_asked_for(job: Job) -> None:
     assert max(sizes) <= SHARD_BYTES * high
 
 
-def test_a_shard_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> None:
+def test_parquet_shard_of_slow_job_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> None:
     """Readers see a slow job's Parquet shard when it is sealed: the first one is there long before the end."""
     source = server(synthetic=60, delay=(0.1, 0.1))
     process = start("get", source.url, dest, "--concurrency", "2", *format_options("parquet"))
@@ -441,7 +441,7 @@ def picture(dest: Path) -> dict[str, tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path, format: str) -> None:
+def test_second_run_changes_nothing(run: Run, server: Serve, memory_path: Path, format: str) -> None:
     """A second run says that there is nothing to do, and changes no byte."""
     source = server(synthetic=2000)
     command = ("get", source.url, memory_path / "out", "--commit-window", "50ms", *format_options(format))
@@ -458,7 +458,7 @@ def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_failed_is_added_by_a_second_pass(run: Run, server: Serve, memory_path: Path, format: str) -> None:
+def test_retry_run_adds_failed_objects(run: Run, server: Serve, memory_path: Path, format: str) -> None:
     """After `--retry-failed`, all objects are there once."""
     dest = memory_path / "out"
     source = server(synthetic=2000, faults=[Fault("status", status=404, rate=0.2, times=1)])
@@ -477,7 +477,7 @@ def test_what_failed_is_added_by_a_second_pass(run: Run, server: Serve, memory_p
 # --- each format's own -------------------------------------------------------------------------------------------
 
 
-def test_a_tar_unpacks_to_what_files_are(raw: Raw, memory_path: Path) -> None:
+def test_tar_unpacks_to_same_files_as_files_format(raw: Raw, memory_path: Path) -> None:
     """A tar unpacks to the same names on disk as `files`."""
     names = [name for name, _ in STORED.values()]
     fetch(raw(mirror(names)).url, memory_path / "out", "tar", Expected({}))
@@ -491,7 +491,7 @@ def test_a_tar_unpacks_to_what_files_are(raw: Raw, memory_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_tar_is_a_web_dataset(raw: Raw, dest: Path) -> None:
+def test_tar_is_readable_as_webdataset(raw: Raw, dest: Path) -> None:
     """The usual class reads it, which divides a name into key and extension."""
     import webdataset
 
@@ -505,7 +505,7 @@ def test_a_tar_is_a_web_dataset(raw: Raw, dest: Path) -> None:
 
 
 @formats_of("odd", "parquet")
-def test_parquet_has_the_columns_that_are_documented(job: Job) -> None:
+def test_parquet_has_documented_columns(job: Job) -> None:
     """Order and types are the same for each reader."""
     columns = {
         "sequence": ("int64", "Int64", "BIGINT"),
@@ -534,7 +534,7 @@ TIME_OF_POLARS = "Datetime(time_unit='us', time_zone='UTC')"
 @pytest.mark.parametrize(
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "odd", "bodies")], indirect=True
 )
-def test_a_warc_passes_its_own_check(job: Job) -> None:
+def test_warc_passes_warcio_check(job: Job) -> None:
     """`warcio check` passes for every file: digests, and one gzip member per record."""
     shards = find_shards(job.dest, job.format)
 
@@ -547,7 +547,7 @@ def test_a_warc_passes_its_own_check(job: Job) -> None:
 @pytest.mark.parametrize(
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "bodies")], indirect=True
 )
-def test_each_record_of_a_warc_is_a_gzip_member_of_its_own(job: Job) -> None:
+def test_each_warc_record_is_one_gzip_member(job: Job) -> None:
     """Python's zlib checks length and checksum: members follow each other, and each is one whole record."""
     for shard in find_shards(job.dest, job.format)[:20]:
         packed = shard.read_bytes()
@@ -564,7 +564,7 @@ def test_each_record_of_a_warc_is_a_gzip_member_of_its_own(job: Job) -> None:
 
 
 @formats_of("odd", "warc")
-def test_a_warc_has_both_sides_of_each_exchange(job: Job) -> None:
+def test_warc_has_request_and_response_of_each_object(job: Job) -> None:
     """Request and response have the URL, and the response has the head as sent; a chunked body is one chunk."""
     blocks: dict[tuple[str, str], bytes] = {}
     for shard in find_shards(job.dest, job.format):

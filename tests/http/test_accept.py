@@ -68,7 +68,9 @@ def details(dest: Path) -> dict[str, str | None]:
     [(format, "native") for format in ("files", "tar", "parquet", "warc", "jsonl", "null")]
     + [("files", "threads"), ("parquet", "processes")],
 )
-def test_other_types_are_failed_once_and_not_stored(run: Run, raw: Raw, dest: Path, format: str, engine: str) -> None:
+def test_unaccepted_types_fail_once_and_are_not_stored(
+    run: Run, raw: Raw, dest: Path, format: str, engine: str
+) -> None:
     """The bytes decide, whatever the head and the name say; this includes large and resumed bodies."""
     server = raw(site())
     ended = run("get", server.url, dest, "--accept", "image/*", "--format", format, "--engine", engine)
@@ -86,7 +88,7 @@ def test_other_types_are_failed_once_and_not_stored(run: Run, raw: Raw, dest: Pa
         assert not any((dest / name).exists() for name in WRONG)
 
 
-def test_a_later_run_may_accept_more(run: Run, raw: Raw, dest: Path) -> None:
+def test_later_run_may_accept_more_types(run: Run, raw: Raw, dest: Path) -> None:
     """The types apply to one run: the failed targets are fetched with a wider option."""
     server = raw(site())
     run("get", server.url, dest, "--accept", "image/*")
@@ -99,7 +101,7 @@ def test_a_later_run_may_accept_more(run: Run, raw: Raw, dest: Path) -> None:
     assert len(details(dest)) == len(WRONG) - 2
 
 
-def test_encoded_bodies_are_checked_decoded(run: Run, raw: Raw, dest: Path) -> None:
+def test_accept_checks_encoded_bodies_after_decoding(run: Run, raw: Raw, dest: Path) -> None:
     """Encoded bodies are checked after decoding, or as received without `--compressed`."""
     encoded = "Content-Encoding: gzip"
     routes = mirror(
@@ -117,7 +119,7 @@ def test_encoded_bodies_are_checked_decoded(run: Run, raw: Raw, dest: Path) -> N
     assert (dest / "good").read_bytes() == PNG
 
 
-def test_pipelined_and_synced_objects_are_checked(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_accept_applies_to_pipelined_and_synced_objects(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A pass of a sync keeps the earlier objects."""
     server = raw(site())
     for command, words in (("get", ["--pipeline", "4"]), ("sync", [])):
@@ -128,7 +130,7 @@ def test_pipelined_and_synced_objects_are_checked(run: Run, raw: Raw, tmp_path: 
     assert details(tmp_path / "get") == WRONG
 
 
-def test_checks_have_the_type_in_their_rows(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_check_rows_report_unexpected_type(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Rows of a check have the type's failure, even for a body that is read in part; `--fail-on` accepts the kind."""
     server = raw({f"/{name}": reply for name, reply in (("page", reply(LARGE_PAGE)), ("image", reply(PNG)))})
     (tmp_path / "urls.txt").write_text(f"{server.url}/page\n{server.url}/image\n")
@@ -142,7 +144,7 @@ def test_checks_have_the_type_in_their_rows(run: Run, raw: Raw, tmp_path: Path) 
     assert rows["page"]["detail"] == WRONG["page.png"]
 
 
-def test_streams_give_an_error(raw: Raw) -> None:
+def test_streams_return_error_for_unexpected_type(raw: Raw) -> None:
     """Only successful replies become errors."""
     server = raw({"/page": reply(PAGE), "/image": reply(PNG), "/gone": reply(PAGE, status="404 Not Found")})
     urls = [f"{server.url}/{name}" for name in ("page", "image", "gone")]
@@ -161,7 +163,7 @@ def test_streams_give_an_error(raw: Raw) -> None:
         (("--accept", "image/png", "--offset-column", "at", "--length-column", "at"), "--offset-column"),
     ],
 )
-def test_what_bytes_do_not_show_is_refused(
+def test_accept_refuses_undetectable_types(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
     """The error comes before any request and lists the known types."""
@@ -176,7 +178,7 @@ def test_what_bytes_do_not_show_is_refused(
     assert (listed.code, "--accept" in listed.err) == (2, True)
 
 
-def test_the_guide_lists_every_type(dest: Path) -> None:
+def test_guide_and_error_list_every_accept_type(dest: Path) -> None:
     """The error for an unknown type lists those of its kind, and the guide has all of them."""
     guide = (Path(__file__).parents[2] / "docs/guide/accept.md").read_text()
     rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]

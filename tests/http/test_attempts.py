@@ -114,7 +114,7 @@ def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) ->
     assert [server.count(path) for path in (PATH, "/next", "/there")] == [1, 1, 1]
 
 
-def test_redirects_to_another_origin_lead_to_objects_alone(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cross_origin_redirects_are_followed_only_for_objects(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """Pages are not redirected to another origin, which could then decide which objects of this server are fetched."""
     other = raw({"/there": reply(page())})
     server = raw(routes(moved(f"{other.url}/there")))
@@ -137,7 +137,7 @@ def test_redirects_to_another_origin_lead_to_objects_alone(who: str, run: Run, r
     ],
     ids=["loop", "scheme", "user"],
 )
-def test_a_redirect_that_is_not_followed_says_why(
+def test_unfollowed_redirect_reports_reason(
     who: str, run: Run, raw: Raw, tmp_path: Path, to: str, kind: str, reason: str
 ) -> None:
     """The reason has its destination; a password is not shown."""
@@ -150,7 +150,7 @@ def test_a_redirect_that_is_not_followed_says_why(
     assert "s3cret" not in came.told
 
 
-def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_redirects_option_limits_redirects(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """`--redirects` limits the number of redirects."""
     hops = {f"hop{number}": moved(f"/hop{number + 1}") for number in range(5)}
     server = raw(routes(moved("/hop0"), **hops))
@@ -163,7 +163,7 @@ def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) ->
     assert server.count("/hop2") == 0
 
 
-def test_a_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """Only the rest of it is requested, several times."""
     large = BrokenObject(page(5 * MIB), [2 * MIB, MIB + 1], fields=["Content-Type: application/json"])
 
@@ -171,7 +171,7 @@ def test_a_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -
     assert large.firsts == [0, 2 * MIB, 3 * MIB + 1]
 
 
-def test_another_object_in_place_of_the_rest_is_taken_as_a_whole(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_replaced_object_is_fetched_whole_on_resume(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """Another object that replaces the rest is taken as a whole, and bytes of two objects are never mixed."""
     large, other = BrokenObject(page(3 * MIB), [2 * MIB]), page(2 * MIB)
     large.rests = reply(other, 'ETag: "v2"')
@@ -187,12 +187,12 @@ def encoded(exchange: Exchange) -> bytes:
     return reply(gzip.compress(page()), "Content-Encoding: gzip")
 
 
-def test_encoded_bodies_are_asked_for_and_decoded(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_encoded_bodies_are_requested_and_decoded(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """Encoded bodies are requested with `--compressed`, and decoded."""
     assert ask(who, run, raw(routes(encoded)), tmp_path, "--compressed") == whole(who, page())
 
 
-def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_damaged_encoding_fails(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """A body with a damaged encoding fails, and its bytes are never returned."""
     damaged = reply(gzip.compress(page())[:-4], "Content-Encoding: gzip")
 
@@ -213,7 +213,7 @@ def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path:
     ],
     ids=["closed", "cut", "length", "not-http"],
 )
-def test_a_failure_has_a_reason(
+def test_failure_reports_kind_and_reason(
     who: str, run: Run, raw: Raw, tmp_path: Path, behaviour: Behaviour, kind: str, reason: str
 ) -> None:
     """The reason is for people, in addition to the kind."""

@@ -22,7 +22,7 @@ FEW = ("--concurrency", 4)
 
 
 @pytest.mark.parametrize("more", [(), ("--pipeline", 8)], ids=["alone", "pipelined"])
-def test_a_token_that_the_server_takes_no_more_is_renewed(
+def test_rejected_token_is_renewed_by_one_command_run(
     run: Run, dest: Path, tmp_path: Path, more: tuple[object, ...]
 ) -> None:
     """One run of the command serves all waiting requests; every object is stored once."""
@@ -35,7 +35,7 @@ def test_a_token_that_the_server_takes_no_more_is_renewed(
         assert server.answered == dict.fromkeys(OBJECTS, 1)
 
 
-def test_a_token_of_a_page_is_renewed_and_no_token_is_kept(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_page_token_is_renewed_and_never_stored(run: Run, dest: Path, tmp_path: Path) -> None:
     """The first page is refused, too. Neither the journal nor shards, messages or the job's log contain a token."""
     with TokenServer(OBJECTS, tmp_path, lasts=60, locked=frozenset({"object-007"})) as server:
         server.runs.write_text("x\n")
@@ -52,7 +52,7 @@ def test_a_token_of_a_page_is_renewed_and_no_token_is_kept(run: Run, dest: Path,
         assert SECRET not in ended.out + ended.err + listed.out + listed.err
 
 
-def test_only_the_origin_that_is_named_is_shown_the_token(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_token_is_sent_only_to_named_origin(run: Run, dest: Path, tmp_path: Path) -> None:
     """With a list, no origin gets it, unless one is named."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -70,9 +70,7 @@ def test_only_the_origin_that_is_named_is_shown_the_token(run: Run, dest: Path, 
         assert (other.refused, other.answered) == (1, {})
 
 
-def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
-    run: Run, dest: Path, tmp_path: Path
-) -> None:
+def test_job_stops_when_every_token_is_rejected_and_can_resume(run: Run, dest: Path, tmp_path: Path) -> None:
     """The job stops after three tokens, and no target has failed by then."""
     with TokenServer(OBJECTS, tmp_path, lasts=101) as server:
         command = ("get", server.url, dest, *FEW, "--commit-window", "50ms", "--bearer-command")
@@ -99,7 +97,7 @@ def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
         ("no-such-command-anywhere", "not found"),
     ],
 )
-def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
+def test_job_ends_before_requests_when_command_gives_no_token(
     run: Run, dest: Path, tmp_path: Path, command: str, said: str
 ) -> None:
     """The error has the reason, but not the command's output."""
@@ -113,7 +111,7 @@ def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
 
 
 @pytest.mark.parametrize("lasts", [0, 30], ids=["first token", "later token"])
-def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
+def test_stopped_job_ends_hung_bearer_command(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
     """The command is ended immediately; missing objects stay pending."""
     with TokenServer(OBJECTS, tmp_path, lasts=lasts) as server:
         pid = tmp_path / "pid"
@@ -132,7 +130,7 @@ def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Pat
         assert len(server.answered) == max(lasts - 1, 0)
 
 
-def test_a_command_does_not_outlive_a_job_that_is_killed(start: Start, dest: Path, tmp_path: Path) -> None:
+def test_bearer_command_ends_with_killed_job(start: Start, dest: Path, tmp_path: Path) -> None:
     """A command and its child processes do not outlive a killed job."""
     with TokenServer(OBJECTS, tmp_path) as server:
         pid = tmp_path / "pid"
@@ -149,7 +147,7 @@ def test_a_command_does_not_outlive_a_job_that_is_killed(start: Start, dest: Pat
             time.sleep(0.05)
 
 
-def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_token_is_used_when_child_keeps_command_output_open(run: Run, dest: Path, tmp_path: Path) -> None:
     """A child that keeps the output open loses no token, because the token counts once the command has ended."""
     with TokenServer(OBJECTS, tmp_path) as server:
         ended = run("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & {server.command}")
@@ -164,7 +162,9 @@ def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path,
         (("--engine", "threads"), "--bearer-command needs --engine native"),
     ],
 )
-def test_what_it_is_not_for_is_refused(run: Run, dest: Path, more: tuple[str, ...], said: str) -> None:
+def test_bearer_command_is_refused_with_incompatible_options(
+    run: Run, dest: Path, more: tuple[str, ...], said: str
+) -> None:
     """The error comes before the command is run."""
     ended = run("get", "http://127.0.0.1:1", dest, "--bearer-command", "exit 9", *more)
 
@@ -172,7 +172,7 @@ def test_what_it_is_not_for_is_refused(run: Run, dest: Path, more: tuple[str, ..
     assert said in ended.err
 
 
-def test_a_file_of_options_does_not_say_what_is_run(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_options_file_cannot_set_bearer_command(run: Run, dest: Path, tmp_path: Path) -> None:
     """An options file from somebody else must not run anything."""
     (tmp_path / "conf.toml").write_text("[get]\nbearer-command = 'touch run'\n")
     ended = run("get", "http://127.0.0.1:1", dest, "--config", "conf.toml")

@@ -167,7 +167,7 @@ def wrong_of_stream(case: Case, server: Server, folder: Path) -> list[str]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", SERVICE_TIMES)
 @pytest.mark.parametrize("way", WAYS)
-def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, service: str) -> None:
+def test_no_object_gets_bytes_of_another_object(tmp_path: Path, run: Run, way: str, service: str) -> None:
     """Every stored byte is the server's for that name, and every name is stored once."""
     wanted = max(1, STRAYS * WAYS[way] // sum(WAYS.values()) // len(SERVICE_TIMES))
     sent = 0
@@ -188,7 +188,7 @@ def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, 
             return
 
 
-def test_a_stream_that_gives_replies_at_once_tells_which_are_in_doubt() -> None:
+def test_stray_reply_error_lists_doubtful_stream_replies() -> None:
     """The error that ends the loop names every wrong reply that the program has received."""
     drawn = random.Random(f"{SEED} at once")
     told = 0

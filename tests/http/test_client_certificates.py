@@ -40,7 +40,7 @@ def client(certificates: Certificates) -> Leaf:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"])
-def test_each_command_shows_it_for_pages_and_objects(
+def test_all_commands_send_client_certificate(
     version: ssl.TLSVersion, run: Run, demands: Serve, certificates: Certificates, client: Leaf, tmp_path: Path
 ) -> None:
     """Only the paths of the files are stored, and a second run reads the files again."""
@@ -69,7 +69,7 @@ def test_each_command_shows_it_for_pages_and_objects(
     assert not [content for content in everything(tmp_path / "got") if key in content]
 
 
-def test_it_is_shown_over_http_2(
+def test_client_certificate_is_sent_over_http2(
     run: Run, nginx: Start, certificates: Certificates, client: Leaf, served: Path, dest: Path, tree: Tree
 ) -> None:
     """A client without one gets a 400 from nginx."""
@@ -84,7 +84,7 @@ def test_it_is_shown_over_http_2(
     assert {each.http for each in server.seen("tls") if each.path == "/get/a"} == {"HTTP/2.0"}
 
 
-def test_it_is_not_shown_where_a_redirect_or_a_list_leads(
+def test_client_certificate_is_not_sent_to_other_origins(
     run: Run, demands: Serve, certificates: Certificates, client: Leaf, dest: Path, tmp_path: Path
 ) -> None:
     """Another origin gets no certificate, so it cannot identify the client."""
@@ -107,7 +107,7 @@ def test_it_is_not_shown_where_a_redirect_or_a_list_leads(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["TLS 1.2", "TLS 1.3"])
-def test_a_certificate_that_the_server_refuses_is_named(
+def test_rejected_client_certificate_is_named_in_error(
     version: ssl.TLSVersion, run: Run, demands: Serve, certificates: Certificates, tmp_path: Path
 ) -> None:
     """A certificate that the server refuses is named, and the request is not tried again."""
@@ -121,7 +121,7 @@ def test_a_certificate_that_the_server_refuses_is_named(
     assert "TLS alert unknown_ca: the server refused the client certificate" in (failure.detail or "")
 
 
-def test_files_that_cannot_be_used_are_refused_before_any_request(
+def test_unusable_client_certificate_files_are_refused(
     run: Run, certificates: Certificates, client: Leaf, tmp_path: Path
 ) -> None:
     """The error is one line, with the option and the solution."""

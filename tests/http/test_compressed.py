@@ -80,7 +80,7 @@ def failures(dest: Path) -> dict[str, tuple[str | None, str | None]]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
-def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str) -> None:
+def test_compressed_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """Objects of any size are stored decoded; requests for objects and pages ask for encodings."""
     heads: dict[str, bytes] = {}
 
@@ -119,7 +119,7 @@ def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str)
 
 
 @pytest.mark.parametrize("http2", [False, True])
-def test_nginx_compresses(
+def test_nginx_replies_are_compressed_and_stored_decoded(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, http2: bool, certificates: Certificates
 ) -> None:
     """Bodies are compressed over HTTP/1.1 and HTTP/2; sizes in nginx's listing are those of the stored objects."""
@@ -173,7 +173,7 @@ WRONG = {
 }
 
 
-def test_what_cannot_be_decoded_is_failed_and_never_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_undecodable_body_fails_and_is_not_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The detail has the reason; other objects of the same server are stored."""
     names = [*WRONG, "right"]
     scripted: dict[str, Behaviour] = {name: answer for name, (answer, _) in WRONG.items()}
@@ -202,7 +202,7 @@ def read_objects_of(dest: Path) -> list[tuple[str, bytes]]:
     return [(each.name.decode(), each.body) for each in read_objects(dest, "files", "walk")]
 
 
-def test_bodies_that_are_cut_short_or_damaged_anywhere_are_not_stored(run: Run, raw: Raw, dest: Path) -> None:
+def test_truncated_or_damaged_encoded_bodies_are_not_stored(run: Run, raw: Raw, dest: Path) -> None:
     """The checksum of gzip finds each wrong bit, except padding bits of the last byte; brotli has no checksum."""
     seeded = random.Random(3)
     scripted: dict[str, Behaviour] = {}
@@ -225,7 +225,7 @@ def test_bodies_that_are_cut_short_or_damaged_anywhere_are_not_stored(run: Run, 
     assert all("bit" in name and body == BODIES["text"] for name, body in stored.items())
 
 
-def test_a_broken_connection_is_another_attempt(run: Run, raw: Raw, dest: Path) -> None:
+def test_encoded_body_is_retried_when_connection_breaks(run: Run, raw: Raw, dest: Path) -> None:
     """The end of the message is checked first: the next reply may be complete."""
     whole = encoded(BODIES["text"], "gzip")
     scripted = {"short": in_turn(then_close(whole[:-20]), whole)}
@@ -259,7 +259,7 @@ def gzip_blocks(size: int) -> bytes:
     return first + piece * (size // len(zeros) - 1)
 
 
-def test_bombs_end_at_the_bound_in_bounded_memory(
+def test_decompression_bombs_fail_in_bounded_memory(
     environment: dict[str, str], raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
     """There are four of each: ten gigabytes in brotli and zstd, two in gzip; and windows that are too large."""
@@ -303,7 +303,7 @@ def test_bombs_end_at_the_bound_in_bounded_memory(
     assert peaks[1] - peaks[0] < 60, peaks
 
 
-def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_hashes_cover_decoded_body(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The hash of a list is compared with the decoded body, and --hash hashes it."""
     names = ("text", "large")
     routes: dict[str, Behaviour] = {f"/{name}": encoded(BODIES[name], "zstd") for name in names}
@@ -322,7 +322,7 @@ def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: 
     assert found == {f"{url}/{name}": (body, hashlib.sha256(body).hexdigest()) for name, body in said.items()}
 
 
-def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw, dest: Path) -> None:
+def test_listed_size_is_compared_with_decoded_size(run: Run, raw: Raw, dest: Path) -> None:
     """A listed size is that of the decoded object; another size means that the object was replaced."""
     objects = {"same": BODIES["text"], "grown": BODIES["text"] + b"!"}
     listed = [{"name": name, "type": "file", "size": len(BODIES["text"])} for name in objects]
@@ -337,7 +337,7 @@ def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw,
     assert find_wrong(dest, "files", {"same": BODIES["text"]}) == []
 
 
-def test_rates_and_bounds_of_bytes_are_of_what_comes(run: Run, raw: Raw, dest: Path) -> None:
+def test_bwlimit_and_max_bytes_count_encoded_bytes(run: Run, raw: Raw, dest: Path) -> None:
     """40 KiB decode to 40 MiB: this fits into two megabytes, and into half a megabyte per second."""
     expected = {str(number): bytes([number]) * MIB for number in range(40)}
     scripted = {name: reply(gzip.compress(body), "Content-Encoding: gzip") for name, body in expected.items()}
@@ -351,7 +351,7 @@ def test_rates_and_bounds_of_bytes_are_of_what_comes(run: Run, raw: Raw, dest: P
     assert find_wrong(dest, "files", expected) == []
 
 
-def test_a_killed_job_goes_on(run: Run, start: Start, raw: Raw, dest: Path) -> None:
+def test_killed_job_with_compressed_bodies_resumes(run: Run, start: Start, raw: Raw, dest: Path) -> None:
     """Large bodies are in the stage twice during decoding: each object is stored once, with the right bytes."""
     expected = {str(number): BODIES["shrinks"] + str(number).encode() for number in range(60)}
     scripted = {name: encoded(body, "gzip") for name, body in expected.items()}
@@ -372,7 +372,7 @@ def test_a_killed_job_goes_on(run: Run, start: Start, raw: Raw, dest: Path) -> N
     assert not list(dest.glob(".fetchmill/stage/*/*/*"))
 
 
-def test_an_object_of_a_bucket_is_compared_as_it_is_sent_and_stored_decoded(
+def test_s3_object_is_verified_encoded_and_stored_decoded(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """The store's size, ETag and checksum describe the encoded bytes."""
@@ -394,7 +394,7 @@ def test_an_object_of_a_bucket_is_compared_as_it_is_sent_and_stored_decoded(
         assert list(stored.values()) == [BODIES["text"]]
 
 
-def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_path: Path, run: Run) -> None:
+def test_streams_and_transforms_get_decoded_bodies(raw: Raw, dest: Path, tmp_path: Path, run: Run) -> None:
     """An item may request fewer encodings than the job."""
     heads = []
 
@@ -433,7 +433,9 @@ def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_
         (("--header", "accept-encoding: br"), "leave out --header Accept-Encoding"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(run: Run, dest: Path, options: tuple[object, ...], reason: str) -> None:
+def test_compressed_is_refused_with_incompatible_options(
+    run: Run, dest: Path, options: tuple[object, ...], reason: str
+) -> None:
     """The error is one line and comes before any request."""
     done = run("get", "http://127.0.0.1:1", dest, "--compressed", *options)
 
@@ -441,7 +443,7 @@ def test_what_does_not_go_with_it_is_refused(run: Run, dest: Path, options: tupl
     assert reason in " ".join(done.err.split())
 
 
-def test_parts_of_objects_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_compressed_is_refused_for_byte_ranges(run: Run, dest: Path, tmp_path: Path) -> None:
     """Parts of objects are refused, because a part of an encoded object is useless."""
     listed = write_list(tmp_path, [{"url": "http://127.0.0.1:1/x", "from": "0", "length": "1"}], "csv")
     words = ("--offset-column", "from", "--length-column", "length", "--compressed")
@@ -451,7 +453,7 @@ def test_parts_of_objects_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
     assert "--compressed cannot be combined with --offset-column" in " ".join(done.err.split())
 
 
-def test_checks_do_not_know_it() -> None:
+def test_check_has_no_compressed_option() -> None:
     """A check refuses the option, because it reads no whole bodies."""
     with pytest.raises((TypeError, UsageError), match="compressed"):
         fetchmill.check([], compressed=True)  # type: ignore[call-arg]

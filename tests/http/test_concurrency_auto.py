@@ -53,7 +53,7 @@ def most_in_flight(events: str) -> int:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
-def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Serve, dest: Path, engine: str) -> None:
+def test_auto_concurrency_rises_for_slow_server(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """Each reply takes 0.3 s, whatever the load: more requests are faster, and nothing is lost."""
     served = server(synthetic=OBJECTS[engine], delay=(0.3, 0.3))
 
@@ -67,7 +67,7 @@ def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Se
 
 @pytest.mark.one_in(3)
 @pytest.mark.skipif("processes" not in ENGINES, reason="the engine was not asked for")
-def test_processes_start_when_they_are_wanted(run: Run, server: Serve, dest: Path) -> None:
+def test_auto_concurrency_starts_more_processes_when_useful(run: Run, server: Serve, dest: Path) -> None:
     """Each process makes one request at a time; the job begins with one per processor."""
     served = server(synthetic=OBJECTS["processes"], delay=(0.3, 0.3))
 
@@ -82,7 +82,7 @@ def test_processes_start_when_they_are_wanted(run: Run, server: Serve, dest: Pat
 
 
 @pytest.mark.skipif("sync" not in ENGINES, reason="the engine was not asked for")
-def test_a_loop_of_one_request_at_a_time_stays_that(run: Run, server: Serve, dest: Path) -> None:
+def test_auto_concurrency_keeps_sync_engine_at_one_request(run: Run, server: Serve, dest: Path) -> None:
     """A loop with one request at a time has no number to search for."""
     served = server(synthetic=OBJECTS["sync"])
 
@@ -93,7 +93,7 @@ def test_a_loop_of_one_request_at_a_time_stays_that(run: Run, server: Serve, des
 
 
 @pytest.mark.parametrize("engine", [engine for engine in ("threads", "asyncio") if engine in ENGINES])
-def test_an_own_function_is_called_more_often_at_once(dest: Path, engine: str) -> None:
+def test_auto_concurrency_rises_for_custom_fetch_function(dest: Path, engine: str) -> None:
     """The duration of a call is its latency, and only `concurrency_max` limits the number of parallel calls."""
     lock, running, most = threading.Lock(), 0, 0
 
@@ -132,9 +132,7 @@ def test_an_own_function_is_called_more_often_at_once(dest: Path, engine: str) -
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [engine for engine in ("native", "threads", "combo") if engine in ENGINES])
-def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
-    run: Run, server: Serve, dest: Path, engine: str
-) -> None:
+def test_auto_concurrency_does_not_rise_when_rate_is_limited(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """Requests that wait for the job's own rate are not counted."""
     served = server(synthetic=600)
 
@@ -146,7 +144,7 @@ def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
-def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest: Path, engine: str) -> None:
+def test_auto_concurrency_fetches_throttled_origin_completely(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """The pace of a throttled origin does not count as latency, and refusals do not count as attempts."""
     served = server(synthetic=1500, faults=[Fault("status", status=503, above=500)])
 
@@ -158,7 +156,7 @@ def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [70, 90])
-def test_few_descriptors_bound_it(run: Run, server: Serve, dest: Path, count: int) -> None:
+def test_auto_concurrency_is_bounded_by_file_descriptors(run: Run, server: Serve, dest: Path, count: int) -> None:
     """The search stops at the number that descriptors allow, without a notice about a lowered limit."""
     served = server(synthetic=1000, delay=(0.05, 0.05))
 
@@ -170,7 +168,7 @@ def test_few_descriptors_bound_it(run: Run, server: Serve, dest: Path, count: in
     assert find_problems(dest, synthetic(1000)) == []
 
 
-def test_a_job_goes_on_with_another_number(run: Run, server: Serve, dest: Path) -> None:
+def test_job_resumes_with_different_concurrency(run: Run, server: Serve, dest: Path) -> None:
     """A job continues with another number, which does not identify it."""
     served = server(synthetic=300, faults=[Fault("status", status=500, rate=0.1, times=1)])
     assert run("get", served.url, dest, "-j", 4, "--attempts", 1).code == 3
@@ -183,7 +181,9 @@ def test_a_job_goes_on_with_another_number(run: Run, server: Serve, dest: Path) 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [engine for engine in ("native", *IN_PYTHON) if engine in ENGINES])
-def test_hosts_of_a_list_keep_their_bounds(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
+def test_auto_concurrency_respects_limit_per_host(
+    run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
+) -> None:
     """Each host gets at most four requests at a time."""
     servers = [server(synthetic=60, delay=(0.2, 0.2)) for _ in range(2)]
     urls = tmp_path / "urls.txt"
@@ -211,7 +211,7 @@ def are_right(replies: Iterable[fetchmill.Reply], count: int) -> bool:
 
 
 @pytest.mark.parametrize("manner", [{}, {"ordered": True}, {"certain": True}])
-def test_a_stream_of_a_slow_server_has_more_at_once_than_it_began_with(server: Serve, manner: dict[str, Any]) -> None:
+def test_stream_concurrency_rises_for_slow_server(server: Serve, manner: dict[str, Any]) -> None:
     """A stream raises its number like a job, and keeps all promises about its replies."""
     count = 3000
     served = server(synthetic=count, delay=(0.3, 0.3))
@@ -230,7 +230,7 @@ def test_a_stream_of_a_slow_server_has_more_at_once_than_it_began_with(server: S
     assert served.stats()["connections"] > connections_for(FIRST)
 
 
-def test_a_stream_for_an_event_loop_and_one_of_batches_find_it_too(server: Serve) -> None:
+def test_async_and_batched_streams_raise_concurrency(server: Serve) -> None:
     """Both kinds of streams share the fetching thread, and find the number."""
     served = server(synthetic=2000, delay=(0.2, 0.2))
 
@@ -246,7 +246,7 @@ def test_a_stream_for_an_event_loop_and_one_of_batches_find_it_too(server: Serve
         assert client.concurrency > FIRST
 
 
-def test_a_stream_goes_up_to_what_is_allowed_and_no_further(raw: Raw) -> None:
+def test_stream_concurrency_stays_within_maximum(raw: Raw) -> None:
     """A stream takes only 256 items more than are in flight."""
     in_flight, count = InFlight(0.05), 800
     served = raw({f"/{number}": in_flight.answer(str(number)) for number in range(count)})
@@ -263,7 +263,7 @@ def test_a_stream_goes_up_to_what_is_allowed_and_no_further(raw: Raw) -> None:
     assert ahead <= 40 + 256
 
 
-def test_a_stream_of_several_origins_has_the_usual_number(server: Serve) -> None:
+def test_stream_over_several_origins_uses_default_concurrency(server: Serve) -> None:
     """Several origins would each need a number; an origin that is alone again has its own."""
     one, other = (server(synthetic=400, delay=(0.05, 0.05)) for _ in range(2))
     mixed = (url for pair in zip(urls_of(one, range(400)), urls_of(other, range(400)), strict=True) for url in pair)
@@ -280,7 +280,7 @@ def test_a_stream_of_several_origins_has_the_usual_number(server: Serve) -> None
     assert FIRST in alone
 
 
-def test_a_throttled_stream_gives_no_refusal(server: Serve) -> None:
+def test_throttled_stream_returns_no_refused_replies(server: Serve) -> None:
     """The pace limits a throttled stream, and its number stays."""
     served = server(synthetic=1000, faults=[Fault("status", status=429, above=300)])
 
@@ -288,7 +288,7 @@ def test_a_throttled_stream_gives_no_refusal(server: Serve) -> None:
         assert are_right(client.stream(urls_of(served, range(1000))), 1000)
 
 
-def test_a_stream_that_waits_for_its_program_decides_nothing(server: Serve) -> None:
+def test_stream_concurrency_does_not_rise_for_slow_consumer(server: Serve) -> None:
     """A loop that takes 5 ms per reply needs one request in flight: the number does not grow."""
     served = server(synthetic=300)
 
@@ -299,7 +299,7 @@ def test_a_stream_that_waits_for_its_program_decides_nothing(server: Serve) -> N
         assert client.concurrency == FIRST
 
 
-def test_a_stream_that_was_left_goes_on_with_every_item_once(server: Serve, tmp_path: Path) -> None:
+def test_abandoned_stream_resumes_with_each_item_once(server: Serve, tmp_path: Path) -> None:
     """Items that a stream took at a higher number fit in addition to new ones."""
     served = server(synthetic=2000, delay=(0.1, 0.1))
     options: Any = {"concurrency": "auto", "state": tmp_path / "state"}

@@ -41,7 +41,7 @@ def manifest(path: Path, rows: Sequence[tuple[str, ...]]) -> Path:
     return path
 
 
-def test_what_has_not_changed_is_skipped_over_a_kill_too(
+def test_unchanged_objects_are_skipped_even_after_kill(
     run: Run, start: Callable[..., Any], url: str, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """Requests use a time, an ETag, or no condition; objects have the names in the manifest."""
@@ -70,7 +70,7 @@ def test_what_has_not_changed_is_skipped_over_a_kill_too(
     assert fetchmill.open(dest).record("1.txt").body == b"object 1"
 
 
-def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
+def test_unrequested_304_fails(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
     """An unrequested 304 fails, because the object would be stored nowhere."""
     known = formatdate(WRITTEN, usegmt=True)
     rows = [("a", f"{url}/always/a", "", "", "", "", known), ("b", f"{url}/always/b", "", "", "", "", "")]
@@ -84,7 +84,7 @@ def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path
     assert fetchmill.status(dest).skipped == 1
 
 
-def test_a_304_of_another_version_is_asked_for_without_the_condition(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_304_with_other_etag_is_repeated_unconditionally(run: Run, dest: Path, tmp_path: Path) -> None:
     """A 304 with another ETag names a version that the destination does not have."""
 
     def changed(exchange: Exchange) -> bytes:

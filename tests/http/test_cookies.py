@@ -46,7 +46,7 @@ def moved(to: str, *fields: str) -> bytes:
     return bare_reply(f"Location: {to}", "Content-Length: 0", *fields, status="302 Found")
 
 
-def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_all_commands_send_redirect_cookie_onward(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Each target has its own, so each is redirected; nothing stores the value."""
     routes = mirror("ab", {"a": walled(b"a"), "b": walled(b"b")})
     listing = page("ab")
@@ -76,7 +76,7 @@ def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_
     assert sorted(bytes(each.body) for each in replies) == [b"a", b"b"]
 
 
-def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_redirect_with_unchanged_cookie_is_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
     """If each redirect sets a new one, the limit of redirects ends the chain."""
     routes: dict[str, Behaviour] = {
         "/same": moved("/same", "Set-Cookie: s=1"),
@@ -97,9 +97,7 @@ def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp
     assert [server.count(path) for path in routes] == [2, 1, 5, 1]
 
 
-def test_a_cookie_stays_with_its_host_and_path_and_the_users_field_with_its_origin(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_cookie_is_sent_only_to_its_host_and_path(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """On redirects to another host and back, it is sent only to its own host, with the user's field for that origin."""
     seen: list[tuple[str, str]] = []
 
@@ -125,7 +123,7 @@ def test_a_cookie_stays_with_its_host_and_path_and_the_users_field_with_its_orig
     assert seen == [("/a", "mine=0"), ("/b", ""), ("/c", "mine=0; s=1"), ("/c/d/e", "mine=0; t=2; s=1")]
 
 
-def test_cookies_of_a_file_go_to_their_hosts(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_cookie_file_entries_are_sent_only_to_their_hosts(run: Run, raw: Raw, tmp_path: Path) -> None:
     """All commands send them, for pages, objects and redirects. A reply replaces one only for its chain."""
     seen: set[tuple[str, str]] = set()
 
@@ -175,7 +173,7 @@ def test_cookies_of_a_file_go_to_their_hosts(run: Run, raw: Raw, tmp_path: Path)
     assert seen == led
 
 
-def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served: Path, tmp_path: Path) -> None:
+def test_cookies_are_sent_over_http2(nginx: Start, certificates: Certificates, served: Path, tmp_path: Path) -> None:
     """Cookies of a redirect and of a file, which are for https only, are sent next to the user's field."""
     sets = 'add_header Set-Cookie "s=1; Secure; Path=/"; return 302 /wall;'
     wall = f'location = /wall {{ if ($http_cookie !~ "s=1") {{ {sets} }} return 200 $http_cookie; }}'
@@ -202,9 +200,7 @@ def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served
         ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired (1)"),
     ],
 )
-def test_a_file_that_has_no_cookies_is_refused(
-    text: str | None, said: str, run: Run, dest: Path, tmp_path: Path
-) -> None:
+def test_file_without_cookies_is_refused(text: str | None, said: str, run: Run, dest: Path, tmp_path: Path) -> None:
     """The error is one line without the contents, before anything is created."""
     file = tmp_path / "cookies.txt"
     if text is not None:
@@ -219,7 +215,7 @@ def test_a_file_that_has_no_cookies_is_refused(
         list(fetchmill.stream(["http://127.0.0.1:1/"], cookies=file))
 
 
-def test_engines_in_python_refuse_the_file_by_name(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_python_engines_refuse_cookie_file(run: Run, dest: Path, tmp_path: Path) -> None:
     """Python engines refuse the file, because their libraries make the requests."""
     ended = run("get", "http://127.0.0.1:1", dest, "--cookies", tmp_path / "c", "--engine", "asyncio")
     assert ended.code == 2

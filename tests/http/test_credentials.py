@@ -45,7 +45,7 @@ ALL = pytest.mark.parametrize(
 
 @ALL
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_credentials_reach_their_origin_and_no_redirects_target(
+def test_credentials_are_not_sent_to_redirect_targets(
     given: Given, http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """The listing and each object use credentials; another port of the same host is another origin."""
@@ -65,7 +65,7 @@ def test_credentials_reach_their_origin_and_no_redirects_target(
 
 
 @ALL
-def test_another_scheme_is_another_origin(
+def test_credentials_are_not_sent_to_other_scheme(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """A change from http to https is another origin, although nobody could read the credentials there."""
@@ -81,7 +81,7 @@ def test_another_scheme_is_another_origin(
 
 
 @ALL
-def test_a_list_has_credentials_for_the_origin_that_is_named(
+def test_list_credentials_are_sent_only_to_named_origin(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """Other URLs of a list are requested without credentials."""
@@ -98,7 +98,7 @@ def test_a_list_has_credentials_for_the_origin_that_is_named(
 
 
 @ALL
-def test_a_list_does_not_choose_who_gets_credentials(
+def test_list_credentials_are_refused_without_named_origin(
     given: Given, run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """If no origin is named, the job does not start."""
@@ -136,7 +136,7 @@ def test_credentials_are_neither_stored_nor_shown(
     assert [secret for secret in secrets for each in (shown, *stored) if secret in each] == []
 
 
-def test_a_users_files_are_not_searched_for_credentials(
+def test_netrc_is_read_only_on_request(
     run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """~/.netrc is read only on request."""

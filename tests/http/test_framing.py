@@ -336,21 +336,21 @@ def named(table: Mapping[str, Mapping[str, Behaviour]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", [f"complete-{name}" for name in COMPLETE])
-def test_a_complete_reply_is_fetched(finished: Finished, name: str) -> None:
+def test_complete_reply_is_fetched(finished: Finished, name: str) -> None:
     """The object has exactly its own bytes."""
     assert name not in finished.failures
     assert (finished.dest / name).read_bytes() == body_of(name)
 
 
 @pytest.mark.parametrize("name", [f"empty-{name}" for name in EMPTY])
-def test_an_empty_reply_is_an_empty_file(finished: Finished, name: str) -> None:
+def test_empty_reply_is_stored_as_empty_file(finished: Finished, name: str) -> None:
     """A 204 has no body, whatever the server sends."""
     assert name not in finished.failures
     assert (finished.dest / name).read_bytes() == b""
 
 
 @pytest.mark.parametrize(("kind", "name"), named(REFUSED_AT_ONCE))
-def test_a_bad_reply_is_refused_at_once(finished: Finished, kind: str, name: str) -> None:
+def test_bad_reply_fails_without_retry(finished: Finished, kind: str, name: str) -> None:
     """One attempt counts.
 
     Replies that are uncertain when their connection breaks are requested again without counting.
@@ -365,7 +365,7 @@ def test_a_bad_reply_is_refused_at_once(finished: Finished, kind: str, name: str
 
 
 @pytest.mark.parametrize(("kind", "name"), named(TRIED_AGAIN))
-def test_a_broken_reply_is_tried_again(finished: Finished, kind: str, name: str) -> None:
+def test_broken_reply_is_retried(finished: Finished, kind: str, name: str) -> None:
     """A broken reply fails after its attempts. One more request is free if a used connection gave no answer at all."""
     failure = finished.failures[name]
 
@@ -374,7 +374,7 @@ def test_a_broken_reply_is_tried_again(finished: Finished, kind: str, name: str)
     assert not (finished.dest / name).exists()
 
 
-def test_the_targets_around_bad_replies_are_fetched(finished: Finished) -> None:
+def test_targets_around_bad_replies_are_fetched(finished: Finished) -> None:
     """Each has its own bytes, and the ledger balances."""
     report = finished.report
     good = [f"{name}~{number}" for name in scripted() for number in (1, 2, 3)]
@@ -405,7 +405,7 @@ HEALED: dict[str, Behaviour] = {
 }
 
 
-def test_what_fails_once_is_fetched(raw: Raw, canary: Canary) -> None:
+def test_target_is_fetched_after_transient_failure(raw: Raw, canary: Canary) -> None:
     """Transient failures are tried again; the file has no bytes of the first attempt."""
     server = raw(mirror(HEALED, {name: in_turn(first, reply(body_of(name))) for name, first in HEALED.items()}))
 
@@ -416,7 +416,7 @@ def test_what_fails_once_is_fetched(raw: Raw, canary: Canary) -> None:
     assert all(2 <= server.count(f"/get/{name}") <= 3 for name in HEALED)
 
 
-def test_a_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
+def test_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
     """A target fails after five attempts by default, with the last status and the number of attempts."""
     names = ["bad", *(f"good-{number}" for number in range(20))]
     server = raw(mirror(names, {"bad": reply(b"oops", status="500 Oops")}))
@@ -429,7 +429,7 @@ def test_a_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
     assert (report.fetched, report.failures) == (20, {"server-error": 1})
 
 
-def test_a_reply_may_be_cut_anywhere(raw: Raw, canary: Canary) -> None:
+def test_reply_cut_at_any_offset_is_refetched(raw: Raw, canary: Canary) -> None:
     """After a close or a reset at any offset, the next attempt fetches the complete object."""
     whole = len(reply(body_of("close-000"))), len(chunked_reply(body_of("chunk-000")))
     cuts: dict[str, Behaviour] = {}
@@ -451,7 +451,7 @@ def test_a_reply_may_be_cut_anywhere(raw: Raw, canary: Canary) -> None:
     assert {name: (canary.dest / name).read_bytes() for name in names} == {name: body_of(name) for name in names}
 
 
-def test_a_reply_may_come_in_any_two_pieces(raw: Raw, canary: Canary) -> None:
+def test_reply_split_at_any_offset_is_read(raw: Raw, canary: Canary) -> None:
     """The reply is the same, wherever TCP divides it."""
     pieces: dict[str, Behaviour] = {}
 
@@ -499,7 +499,7 @@ PATIENCE: dict[str, tuple[Callable[[], list[str]], float, float]] = {
 
 
 @pytest.mark.timing
-def test_retry_after_is_honoured(raw: Raw, canary: Canary) -> None:
+def test_retry_after_is_respected(raw: Raw, canary: Canary) -> None:
     """`Retry-After` may be seconds, or a date on the server's own clock; anything else is ignored."""
     asked: dict[str, list[float]] = {name: [] for name in PATIENCE}
 
@@ -523,7 +523,7 @@ def test_retry_after_is_honoured(raw: Raw, canary: Canary) -> None:
     } == {}
 
 
-def test_a_time_that_is_too_long_is_cut(start: Run, raw: Raw, canary: Canary) -> None:
+def test_huge_retry_after_does_not_block_stop(start: Run, raw: Raw, canary: Canary) -> None:
     """A server cannot delay a target for years. It waits in the journal for at most 5 minutes, and a stop is quick."""
     server = raw(mirror(["a", "b"], {"b": reply(b"", f"Retry-After: {HUGE}", status="503 Busy")}))
     process = start("get", server.url, canary.dest, "--commit-window", "50ms")
@@ -544,9 +544,7 @@ def test_a_time_that_is_too_long_is_cut(start: Run, raw: Raw, canary: Canary) ->
 
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("end", ["close", "reset"])
-def test_a_connection_that_is_closed_before_the_reply_costs_nothing(
-    raw: Raw, canary: Canary, end: str, limit: int
-) -> None:
+def test_connection_closed_before_reply_costs_no_attempt(raw: Raw, canary: Canary, end: str, limit: int) -> None:
     """A server may end a kept-alive connection while a request is on its way: no attempt is counted."""
     names = [f"n{number:03}" for number in range(100)]
 
@@ -578,7 +576,9 @@ def test_a_connection_that_is_closed_before_the_reply_costs_nothing(
     ],
     ids=["told", "http-1.0", "not-told", "reset"],
 )
-def test_a_server_may_close_after_each_reply(raw: Raw, canary: Canary, make: Callable[[bytes], Behaviour]) -> None:
+def test_server_closing_after_each_reply_causes_no_failures(
+    raw: Raw, canary: Canary, make: Callable[[bytes], Behaviour]
+) -> None:
     """Each object then has its own connection, and nothing fails."""
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names, {name: make(body_of(name)) for name in names}))
@@ -590,7 +590,7 @@ def test_a_server_may_close_after_each_reply(raw: Raw, canary: Canary, make: Cal
     assert {name: (canary.dest / name).read_bytes() for name in names} == {name: body_of(name) for name in names}
 
 
-def test_bodies_without_a_length_may_be_accepted(raw: Raw, canary: Canary) -> None:
+def test_allow_eof_bodies_accepts_bodies_without_length(raw: Raw, canary: Canary) -> None:
     """With --allow-eof-bodies, the end of the connection is the end of the body; a truncated body is still detected."""
     names = ["plain", "http-1.0", "empty", "cut"]
     behaviours: dict[str, Behaviour] = {
@@ -607,7 +607,7 @@ def test_bodies_without_a_length_may_be_accepted(raw: Raw, canary: Canary) -> No
     assert found == {"plain": b"plain", "http-1.0": b"http-1.0", "empty": b""}
 
 
-def test_an_outage_ends_when_the_attempts_are_used_up(raw: Raw, canary: Canary) -> None:
+def test_job_ends_when_outage_uses_up_attempts(raw: Raw, canary: Canary) -> None:
     """With one attempt while the origin rests, every target ends, and nothing waits for ever."""
     names = [f"n{number:02}" for number in range(40)]
     server = raw(mirror(names, dict.fromkeys(names, then_close(b""))))
@@ -645,7 +645,7 @@ def assert_own_bytes(dest: Path, names: list[str]) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("every", [1, 3])
-def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary, every: int, limit: int) -> None:
+def test_second_reply_in_same_segment_is_dropped(raw: Raw, canary: Canary, every: int, limit: int) -> None:
     """A second reply in the same segment is dropped, and its connection is not used again."""
     # After the first second reply, fetchmill listens for 50 ms after each reply.
     names = [f"n{number:04}" for number in range(1000 if every == 1 else 40 * limit)]
@@ -662,7 +662,7 @@ def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary,
 
 
 @pytest.mark.parametrize("limit", [1, 8])
-def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, limit: int) -> None:
+def test_second_reply_on_idle_connection_is_dropped(raw: Raw, canary: Canary, limit: int) -> None:
     """A second reply up to 50 ms after the first one is dropped; the connection is idle meanwhile."""
     names = [f"n{number:03}" for number in range(252)]
     delays = [0.005, 0.0, 0.002, 0.01, 0.02, 0.03, 0.05]
@@ -692,9 +692,7 @@ def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, lim
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("delay", [None, 0.001, 0.01], ids=["at-once", "1ms", "10ms"])
-def test_a_server_that_sent_a_second_reply_is_listened_to(
-    raw: Raw, canary: Canary, delay: float | None, limit: int
-) -> None:
+def test_second_reply_on_busy_connection_is_detected(raw: Raw, canary: Canary, delay: float | None, limit: int) -> None:
     """A second reply in its own segment is detected even on a busy connection, once there was an earlier one."""
     names = [f"n{number:03}" for number in range(200)]
 
@@ -723,7 +721,7 @@ def test_a_server_that_sent_a_second_reply_is_listened_to(
 
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("pause", [0.0, 0.002, 0.02])
-def test_bytes_behind_a_body_fail_nobody(raw: Raw, canary: Canary, pause: float, limit: int) -> None:
+def test_extra_bytes_after_body_cause_no_failures(raw: Raw, canary: Canary, pause: float, limit: int) -> None:
     """The rest of a body that is longer than its length arrives late and is not taken for the next reply."""
     names = [f"n{number:03}" for number in range(150)]
 

@@ -90,7 +90,7 @@ def close_late(exchange: Exchange, body: bytes) -> None:
 
 @engines
 @pytest.mark.parametrize("end", [close, close_late])
-def test_what_came_on_a_connection_that_the_server_ends_is_certain(
+def test_held_replies_are_certain_when_server_ends_connection(
     raw: Raw, tmp_path: Path, engine: str, end: Ending
 ) -> None:
     """There are as many replies as requests, and nothing is requested twice."""
@@ -101,7 +101,7 @@ def test_what_came_on_a_connection_that_the_server_ends_is_certain(
 
 
 @engines
-def test_an_end_that_is_not_announced_loses_nothing(raw: Raw, tmp_path: Path, engine: str) -> None:
+def test_unannounced_connection_end_loses_no_replies(raw: Raw, tmp_path: Path, engine: str) -> None:
     """An unannounced end loses nothing, whether or not it meets the next request."""
     server = raw(ending_with(close_unsaid))
 
@@ -109,7 +109,7 @@ def test_an_end_that_is_not_announced_loses_nothing(raw: Raw, tmp_path: Path, en
 
 
 @engines
-def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_path: Path, engine: str) -> None:
+def test_held_replies_are_refetched_when_connection_breaks(raw: Raw, tmp_path: Path, engine: str) -> None:
     """If the third reply never comes, the second one cannot be matched to its own request."""
     broken: list[int] = []
 
@@ -130,9 +130,7 @@ def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_
 @engines
 @pytest.mark.parametrize("size", [0, LARGE])
 @pytest.mark.parametrize("pieces", ["whole", "in halves", "before the end"])
-def test_a_reply_behind_another_drops_what_the_connection_holds(
-    raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str
-) -> None:
+def test_unsolicited_response_drops_held_replies(raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str) -> None:
     """A second reply may come in one piece with the last one, in part, or after the connection's last reply."""
     strays: list[int] = []
 
@@ -156,7 +154,7 @@ def test_a_reply_behind_another_drops_what_the_connection_holds(
 
 
 @engines
-def test_bytes_after_the_last_reply_put_it_in_doubt(raw: Raw, tmp_path: Path, engine: str) -> None:
+def test_bytes_after_last_reply_make_held_replies_doubtful(raw: Raw, tmp_path: Path, engine: str) -> None:
     """Bytes that are not a reply also make the held replies doubtful."""
     sent: list[int] = []
 
@@ -174,7 +172,7 @@ def test_bytes_after_the_last_reply_put_it_in_doubt(raw: Raw, tmp_path: Path, en
 
 
 @pytest.mark.timing
-def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, dest: Path) -> None:
+def test_rested_connections_are_reused(run: Run, server: Serve, dest: Path) -> None:
     """A thousand replies come at a time, and half of their connections rest meanwhile and are used next."""
     limit = 1000
     source = server(synthetic=10_000, delay=(0.2, 0.2))
@@ -203,9 +201,7 @@ def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, de
 
 @pytest.mark.timing
 @engines
-def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
-    raw: Raw, tmp_path: Path, engine: str
-) -> None:
+def test_late_reply_after_announced_close_is_detected(raw: Raw, tmp_path: Path, engine: str) -> None:
     """The third reply announces the end but is the second request's; its own comes later than fast replies would."""
     own: list[bytes] = []
     strays: list[int] = []
@@ -231,7 +227,7 @@ def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
 
 
 @pytest.mark.parametrize("engine", ["asyncio", "combo"])
-def test_a_server_that_ignores_the_wish_to_close_is_asked_little_again(raw: Raw, tmp_path: Path, engine: str) -> None:
+def test_server_ignoring_connection_close_gets_few_repeats(raw: Raw, tmp_path: Path, engine: str) -> None:
     """After an unsolicited response, the replies of such a connection become certain by its silence."""
     names = [f"o{number:05}" for number in range(400)]
     strays: list[str] = []
@@ -257,7 +253,7 @@ def test_a_server_that_ignores_the_wish_to_close_is_asked_little_again(raw: Raw,
     assert max(asked.count(f"/get/{name}") for name in names) <= 4
 
 
-def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, tmp_path: Path) -> None:
+def test_resting_connections_are_bounded_when_listing_is_slow(raw: Raw, tmp_path: Path) -> None:
     """One slow reply makes each rest long; a task that waits for the listing leaves its connection."""
     limit, pages, at_first = 2, 50, 100
     names = [["slow", *(f"first-{number}" for number in range(at_first))]]
@@ -284,7 +280,7 @@ def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, t
     assert server.most_open <= limit + limit // 2 + 6
 
 
-def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_detects_unsolicited_response_during_thread_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may pause for a second between two lines, and an unsolicited response may arrive meanwhile."""
     ours, theirs = socket.socketpair()
     now = [0.0]
@@ -303,7 +299,7 @@ def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: py
         assert held_answers.rest(ours, 0.05) is held_answers.Unused.SURPLUS
 
 
-def test_no_rest_of_an_event_loop_ends_early() -> None:
+def test_event_loop_rest_does_not_end_early() -> None:
     """A uvloop timer fires up to a millisecond early, and an unsolicited response in that time would be missed."""
 
     async def rests() -> list[float]:
@@ -323,7 +319,7 @@ def test_no_rest_of_an_event_loop_ends_early() -> None:
         assert min(runner.run(rests())) >= REST_SECONDS
 
 
-def test_no_rest_becomes_longer_than_the_longest_one() -> None:
+def test_rest_is_not_extended_beyond_maximum() -> None:
     """Replies that wait for memory are slow.
 
     If held replies rested for twice that time, memory would never be freed.
@@ -337,7 +333,7 @@ def test_no_rest_becomes_longer_than_the_longest_one() -> None:
     assert held.longer_rest(2, 0) == 2
 
 
-def test_a_connection_without_work_rests_for_as_long_as_others_wait(raw: Raw, tmp_path: Path) -> None:
+def test_idle_connection_rests_while_other_requests_are_slow(raw: Raw, tmp_path: Path) -> None:
     """The first replies of an origin were fast: only requests in flight show that the missing reply may be slow."""
     fast, *slow, shifted = NAMES[:5]
     strays: list[int] = []

@@ -41,7 +41,7 @@ def by_stream(urls: list[str], _: Path, ca_file: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("refusal", ["stream", "connection"])
 @pytest.mark.parametrize("fetch", [by_get, by_check, by_stream], ids=["get", "check", "stream"])
-def test_the_origin_is_asked_over_http1(
+def test_origin_refusing_http2_is_requested_over_http1(
     fetch: Callable[..., dict[str, bytes]],
     refusal: Literal["stream", "connection"],
     certificates: Certificates,
@@ -56,7 +56,7 @@ def test_the_origin_is_asked_over_http1(
     assert 1 <= server.requests["h2"] <= COUNT
 
 
-def test_a_request_that_must_not_be_repeated_fails_with_the_reason(certificates: Certificates) -> None:
+def test_unrepeatable_request_fails_when_http1_is_required(certificates: Certificates) -> None:
     """The server may have acted on it. The next one uses HTTP/1.1."""
     ca_file = str(certificates.ca_file)
     with Http1OnlyServer(certificates.good, "stream") as server, fetchmill.Client(ca_file=ca_file) as client:

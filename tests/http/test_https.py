@@ -48,7 +48,7 @@ OPENSSL_CODES = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start, certificates: Certificates) -> None:
+def test_openssl_confirms_test_certificate_faults(fault: str, nginx: Start, certificates: Certificates) -> None:
     """The certificates have the faults that the tests below assume, and the good one has none."""
     server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=getattr(certificates, fault)))
 
@@ -65,7 +65,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("fault", ODD)
-def test_a_certificate_that_breaks_a_rule_is_refused_with_the_reason(
+def test_rule_breaking_certificate_is_refused_with_reason(
     run: Run, certificates: Certificates, dest: Path, fault: str
 ) -> None:
     """A bad certificate is accepted only for a host that the user names as insecure."""
@@ -129,7 +129,7 @@ class Spoken:
     ],
     ids=["1.2", "1.3", "h2 by 1.2", "h2 by 1.3", "h2 wanted", "h2 not wanted", "h2 not offered"],
 )
-def test_a_folder_is_mirrored(
+def test_folder_is_mirrored_over_best_protocol(
     spoken: Spoken, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """The best protocol of the server is used; each file is identical and was requested once."""
@@ -149,7 +149,7 @@ def test_a_folder_is_mirrored(
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_an_api_is_listed_and_fetched(
+def test_api_is_listed_and_fetched_over_https(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """The listing uses TLS as well; a certificate may have an address instead of a name."""
@@ -163,7 +163,7 @@ def test_an_api_is_listed_and_fetched(
 
 
 @pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
-def test_sessions_are_resumed(
+def test_tls_sessions_are_resumed(
     protocols: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """A server that closes each connection after five requests sees at most one full handshake per thread."""
@@ -182,7 +182,7 @@ def test_sessions_are_resumed(
 
 
 @pytest.mark.parametrize(("fault", "kind"), BAD.items())
-def test_a_bad_certificate_of_the_only_server_stops_the_job_at_once(
+def test_bad_certificate_of_only_server_stops_job(
     fault: str, kind: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """The exit code is 6, and one line has the fault; no request was sent."""
@@ -201,7 +201,7 @@ def test_a_bad_certificate_of_the_only_server_stops_the_job_at_once(
     assert server.seen("bad") == []
 
 
-def test_without_its_authority_a_good_certificate_is_refused(
+def test_good_certificate_is_refused_without_its_authority(
     run: Run, nginx: Start, certificates: Certificates, dest: Path
 ) -> None:
     """A good certificate without its authority is refused by the system's authorities."""
@@ -215,7 +215,7 @@ def test_without_its_authority_a_good_certificate_is_refused(
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_an_insecure_host_is_taken_as_it_is(
+def test_insecure_host_may_have_any_certificate(
     fault: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """Any certificate of a host that the user names as insecure is accepted."""
@@ -229,7 +229,7 @@ def test_an_insecure_host_is_taken_as_it_is(
     assert tree(dest) == tree(served)
 
 
-def test_an_insecure_host_makes_no_other_host_insecure(
+def test_insecure_host_applies_only_to_that_host(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """An insecure host makes no other host insecure, not even its own address."""
@@ -245,7 +245,7 @@ def test_an_insecure_host_makes_no_other_host_insecure(
 
 
 @pytest.mark.parametrize(("fault", "kind"), BAD.items())
-def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
+def test_bad_certificate_fails_only_targets_of_its_host(
     fault: str,
     kind: str,
     run: Run,
@@ -273,7 +273,7 @@ def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
     assert server.seen("bad") == []
 
 
-def test_a_self_signed_authority_that_was_given_is_taken(
+def test_self_signed_certificate_in_ca_file_is_accepted(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """A self-signed authority in the file is accepted, as by curl.
@@ -295,7 +295,7 @@ def test_a_self_signed_authority_that_was_given_is_taken(
         assert (refused.code, kind in refused.err) == (6, True), refused.err
 
 
-def test_a_host_that_is_not_to_be_trusted_is_told_once(
+def test_untrusted_host_is_reported_once(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """One notice names each untrusted host of many.
@@ -321,7 +321,7 @@ def test_a_host_that_is_not_to_be_trusted_is_told_once(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])
-def test_a_file_without_certificates_is_refused(content: bytes | None, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_ca_file_without_certificates_is_refused(content: bytes | None, run: Run, dest: Path, tmp_path: Path) -> None:
     """The error comes before anything is changed: a file that trusts nobody is a mistake."""
     if content is not None:
         (tmp_path / "ca.pem").write_bytes(content)
@@ -333,7 +333,7 @@ def test_a_file_without_certificates_is_refused(content: bytes | None, run: Run,
     assert not dest.exists()
 
 
-def test_a_server_that_speaks_no_tls_is_told(run: Run, nginx: Start, dest: Path) -> None:
+def test_listing_from_server_without_tls_fails_by_kind(run: Run, nginx: Start, dest: Path) -> None:
     """The listing of a server without TLS fails with the kind for this."""
     server = nginx(plain=Site())
 

@@ -42,7 +42,7 @@ def fetched(server: RawServer, folder: Path) -> dict[str, bytes]:
     return {f"/{name.rpartition('/')[2]}": body for name, body in bodies.items()}
 
 
-def test_the_last_object_is_requested_again_to_end_its_connection(raw: Raw, tmp_path: Path) -> None:
+def test_last_object_is_repeated_to_close_its_connection(raw: Raw, tmp_path: Path) -> None:
     """The job does not wait until the connection has been silent for long enough."""
     heads: list[bytes] = []
 
@@ -60,7 +60,7 @@ def test_the_last_object_is_requested_again_to_end_its_connection(raw: Raw, tmp_
     assert b"connection: close" in heads[-1].lower()
 
 
-def test_a_reply_too_many_is_found_at_the_end(raw: Raw, tmp_path: Path) -> None:
+def test_unsolicited_response_is_detected_at_job_end(raw: Raw, tmp_path: Path) -> None:
     """After it, each reply belongs to the request before its own. The last request shows this."""
 
     def too_many(exchange: Exchange) -> None:

@@ -36,7 +36,7 @@ def scripted_server(raw: Raw, slow_bytes: int = 80_000) -> RawServer:
     return raw(mirror(NAMES, {"slow": slow, QUICK[-1]: last, "second": with_late_reply}))
 
 
-def test_what_a_late_reply_puts_in_doubt_is_named(raw: Raw, run: Run, tmp_path: Path) -> None:
+def test_objects_doubtful_after_late_reply_are_named(raw: Raw, run: Run, tmp_path: Path) -> None:
     """The exit code is 3, and the summary, `status` and Python have the name. A connection's first reply is certain."""
     server = scripted_server(raw)
 
@@ -51,7 +51,7 @@ def test_what_a_late_reply_puts_in_doubt_is_named(raw: Raw, run: Run, tmp_path: 
     assert fetchmill.status(tmp_path / "out").doubtful == ("second",)
 
 
-def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> None:
+def test_check_rows_doubtful_after_late_reply_are_named(raw: Raw, run: Run, tmp_path: Path) -> None:
     """The exit code is 3, and the summary has the name: the row may have another target's answer."""
     # A check does not read large bodies to their end.
     server = scripted_server(raw, slow_bytes=100)
@@ -65,7 +65,7 @@ def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> No
     assert "/get/second" in done.out
 
 
-def test_the_same_command_later_still_says_so(raw: Raw, tmp_path: Path) -> None:
+def test_doubtful_objects_are_reported_by_later_runs(raw: Raw, tmp_path: Path) -> None:
     """The journal has the doubtful objects, not the memory of one run."""
     server = scripted_server(raw)
     first = fetchmill.get(server.url, tmp_path / "out", limit=2, threads=1)
@@ -76,7 +76,7 @@ def test_the_same_command_later_still_says_so(raw: Raw, tmp_path: Path) -> None:
     assert first.doubtful == again.doubtful == ("second",)
 
 
-def test_an_export_tells_what_is_in_doubt_too(raw: Raw, run: Run, tmp_path: Path) -> None:
+def test_export_reports_doubtful_objects_of_source(raw: Raw, run: Run, tmp_path: Path) -> None:
     """An export is as doubtful as its source, whose bytes it has."""
     server = scripted_server(raw)
     fetchmill.get(server.url, tmp_path / "out", limit=2, threads=1)
@@ -93,7 +93,7 @@ def test_an_export_tells_what_is_in_doubt_too(raw: Raw, run: Run, tmp_path: Path
     assert fetchmill.export(tmp_path / "out", tmp_path / "other", format="jsonl").doubtful == ("second",)
 
 
-def test_of_many_in_doubt_the_number_is_told_and_the_first_names(raw: Raw, run: Run, tmp_path: Path) -> None:
+def test_many_doubtful_objects_are_counted_and_partly_named(raw: Raw, run: Run, tmp_path: Path) -> None:
     """The number of names in a report is bounded, the count is not."""
     server = raw(mirror(NAMES))
     fetchmill.get(server.url, tmp_path / "out")
@@ -109,7 +109,7 @@ def test_of_many_in_doubt_the_number_is_told_and_the_first_names(raw: Raw, run: 
     assert "list them: fetchmill status out --json" in shown.out
 
 
-def test_nothing_is_in_doubt_when_nothing_came(raw: Raw, tmp_path: Path) -> None:
+def test_no_object_is_doubtful_without_unsolicited_response(raw: Raw, tmp_path: Path) -> None:
     """Usually nothing is doubtful."""
     server = raw(mirror(NAMES))
 

@@ -20,7 +20,7 @@ def host() -> Iterator[Observed]:
 
 @pytest.mark.parametrize("options", [(), ("-j", "8"), ("--engine", "asyncio"), ("--engine", "threads")], ids=" ".join)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_the_only_host_of_a_list_has_its_limit(
+def test_limit_per_host_is_reached_by_only_host(
     limit: int, options: tuple[str, ...], host: Observed, run: Run, tmp_path: Path
 ) -> None:
     """The number of requests in flight reaches the limit and never exceeds it, however it is set."""

@@ -84,7 +84,7 @@ def begun(rows: list[Row]) -> list[float]:
 
 
 @pytest.mark.one_in(3)
-def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
+def test_check_reports_every_site_behaviour(run: Run, tmp_path: Path) -> None:
     """A check reports every behaviour correctly over both schemes."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when it fails
@@ -105,7 +105,7 @@ def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
     assert all(row["address"].startswith("127.") for row in answered)
 
 
-def test_every_failure_kind_is_met_somewhere() -> None:
+def test_every_failure_kind_is_covered() -> None:
     """A kind that never occurs would be useless, and a new one needs a test."""
     met = {kind for expected in BEHAVIOURS.values() for kind in expected.kinds}
 
@@ -114,7 +114,7 @@ def test_every_failure_kind_is_met_somewhere() -> None:
     assert set(ELSEWHERE) <= set(FAILURE_KINDS)
 
 
-def test_a_host_that_asks_for_patience_is_left_alone_and_no_other(run: Run, tmp_path: Path) -> None:
+def test_retry_after_pauses_only_its_host(run: Run, tmp_path: Path) -> None:
     """After a 429 with Retry-After, the host gets no request for that time, and then all; other hosts continue."""
     names = ("busy-000001.test", "good-000001.test")
     with world(timeout=TIMEOUT, retry_after=2, watched=names) as whole:
@@ -133,7 +133,7 @@ def test_a_host_that_asks_for_patience_is_left_alone_and_no_other(run: Run, tmp_
     assert of_good[-1] < of_busy[1]
 
 
-def test_a_dead_host_costs_a_few_attempts(run: Run, tmp_path: Path) -> None:
+def test_dead_host_costs_few_attempts(run: Run, tmp_path: Path) -> None:
     """Other targets of a dead host fail without an attempt, with the kind that showed that it is dead."""
     with world(timeout=TIMEOUT) as whole:
         dead, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("dead", "good"))
@@ -149,7 +149,7 @@ def test_a_dead_host_costs_a_few_attempts(run: Run, tmp_path: Path) -> None:
     assert sum(row.get("status") == 200 for row in rows) == 100
 
 
-def test_targets_of_a_dead_host_wait_and_are_closed_in_a_job(tmp_path: Path) -> None:
+def test_targets_of_dead_host_wait_and_then_fail(tmp_path: Path) -> None:
     """With more attempts, the host is probed again; each target has its outcome in the end."""
     with world() as whole:
         refusing, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("refusing", "good"))
@@ -163,7 +163,7 @@ def test_targets_of_a_dead_host_wait_and_are_closed_in_a_job(tmp_path: Path) -> 
     assert sum(failure.attempts == 0 for failure in failed) >= 30
 
 
-def test_a_host_gets_no_more_at_a_time_than_it_may(run: Run, tmp_path: Path) -> None:
+def test_host_connections_and_rate_stay_within_limits(run: Run, tmp_path: Path) -> None:
     """Connections, and requests per second, stay within the limits of each host."""
     name = "slow-000003.test"
     with world(timeout=TIMEOUT, watched=(name,)) as whole:
@@ -179,7 +179,7 @@ def test_a_host_gets_no_more_at_a_time_than_it_may(run: Run, tmp_path: Path) -> 
     assert times[-1] - times[0] >= 60 / 30 - 0.3
 
 
-def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, tmp_path: Path) -> None:
+def test_large_host_does_not_delay_other_hosts(run: Run, tmp_path: Path) -> None:
     """Targets of the large host continue at their rate, including those that did not fit into memory."""
     with world(timeout=TIMEOUT) as whole:
         hot = f"http://good-999999.test:{whole.http_port}/"
@@ -196,7 +196,7 @@ def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, 
     assert of_others[-1] - of_others[0] < 3
 
 
-def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path: Path) -> None:
+def test_unresolved_names_do_not_delay_other_hosts(run: Run, tmp_path: Path) -> None:
     """Silent names do not delay others, even if they come first and outnumber the fast slots."""
     with world(timeout=TIMEOUT) as whole:
         silent = [site.url for site in whole.sites(1000, mix={"nodns": 1})]
@@ -210,7 +210,7 @@ def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path:
     assert begun(of_good)[-1] - first < 3
 
 
-def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_recheck_finds_recovered_sites(run: Run, server: Serve, tmp_path: Path) -> None:
     """Sites that seem dead are checked again later, including those that a circuit breaker had closed."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/get/file-000000000000"
@@ -234,7 +234,7 @@ def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Pat
 
 
 @pytest.mark.parametrize("options", [{}, {"resolver": ["system"]}])
-def test_a_program_may_ask_for_public_addresses_only(server: Serve, options: dict[str, Any]) -> None:
+def test_public_only_restricts_urls_of_program(server: Serve, options: dict[str, Any]) -> None:
     """A program may restrict its URLs to public addresses; names are looked up in both cases."""
     source = server(synthetic=1)
     url = source.url.replace("127.0.0.1", "localhost") + "/get/file-000000000000"

@@ -128,7 +128,7 @@ def odd() -> Iterator[RawServer]:
         yield server
 
 
-def test_the_table_says_what_each_client_takes(
+def test_documented_client_table_matches_measurement(
     odd: RawServer, root: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The committed table equals the current measurement."""
@@ -151,7 +151,7 @@ def test_the_table_says_what_each_client_takes(
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_get_and_stream_agree(odd: RawServer, tmp_path: Path, name: str) -> None:
+def test_get_and_stream_accept_same_odd_replies(odd: RawServer, tmp_path: Path, name: str) -> None:
     """`get` and streams accept the same replies."""
     is_taken, _ = ODD[name]
     url = f"{odd.url}/{list(ODD).index(name)}"
@@ -160,7 +160,7 @@ def test_get_and_stream_agree(odd: RawServer, tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in ODD if name != "status 999"])
-def test_a_page_of_a_listing_is_taken_likewise(tmp_path: Path, name: str) -> None:
+def test_listing_accepts_same_odd_replies(tmp_path: Path, name: str) -> None:
     """A listing accepts the same pages, and a refused one ends it."""
     is_taken, make = ODD[name]
     text = page(["a"]).partition(b"\r\n\r\n")[2]
@@ -175,7 +175,7 @@ def test_a_page_of_a_listing_is_taken_likewise(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", SUSPECT)
-def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Path, name: str) -> None:
+def test_suspect_reply_is_refetched_on_used_connection(tmp_path: Path, name: str) -> None:
     """On a used connection, it is requested again immediately, without counting; each object has its own bytes."""
     _, make = ODD[name]
     names = [f"n{number}" for number in range(20)]
@@ -195,7 +195,7 @@ def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", SUSPECT)
-def test_a_request_that_is_made_once_fails_with_a_suspect_reply(tmp_path: Path, name: str) -> None:
+def test_suspect_reply_fails_post_on_used_connection(tmp_path: Path, name: str) -> None:
     """If it was not the first one of its connection, nobody knows whether the server acted on the request."""
     routes: dict[str, Behaviour] = {"/plain": reply(BODY), "/suspect": ODD[name][1](BODY)}
     with RawServer(routes) as server:
@@ -216,7 +216,7 @@ def test_a_request_that_is_made_once_fails_with_a_suspect_reply(tmp_path: Path, 
     assert "suspect" in str(failed.detail)
 
 
-def test_fields_of_an_odd_head_are_read(tmp_path: Path) -> None:
+def test_header_fields_of_odd_head_are_read(tmp_path: Path) -> None:
     """Folds are read as blanks, and lines that are not fields are dropped; a WARC record has the head as sent."""
     head = bare_reply("Content-Length: 2", "X-A: b;\r\n\tc: d", "not a field", 'ETag : "e"', "X-E: f\x01")
     with RawServer({"/a": head + BODY}) as server:

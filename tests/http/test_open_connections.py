@@ -55,7 +55,7 @@ class WatchedJob:
 
 
 @pytest.mark.timing
-def test_connections_that_began_together_rest_one_after_the_other(server: Callable[..., Server], dest: Path) -> None:
+def test_connections_opened_together_rest_in_turn(server: Callable[..., Server], dest: Path) -> None:
     """With 50 ms replies, each connection rests for 0.1 s per second.
 
     If all rested together, 1.5 times as many would be open.
@@ -71,7 +71,7 @@ def test_connections_that_began_together_rest_one_after_the_other(server: Callab
 
 
 @pytest.mark.timing
-def test_connections_that_a_lower_number_does_not_need_are_closed(dest: Path) -> None:
+def test_surplus_connections_close_when_concurrency_falls(dest: Path) -> None:
     """The search tries more than this server can handle, and goes back; the final number does not matter here."""
     with crowded() as url:
         job = WatchedJob(url, dest, "--concurrency", "auto", seconds=16)

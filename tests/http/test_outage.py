@@ -97,7 +97,7 @@ def serve_names(raw: Callable[..., RawServer]) -> Callable[[Origin, list[str]], 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("outage", [False, True], ids=["", "outage"])
-def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
+def test_only_broken_objects_fail_during_outage(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str, outage: bool
 ) -> None:
     """The exit code is 3; every good object is there, every broken one has failed, and the ledger balances."""
@@ -135,7 +135,7 @@ def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-def test_neighbours_may_be_broken_together(
+def test_consecutive_broken_objects_fail_without_long_delay(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], dest: Path, order: str
 ) -> None:
     """Enough consecutive ones to look like an outage fail, without a long delay."""
@@ -149,7 +149,7 @@ def test_neighbours_may_be_broken_together(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_outage_costs_none_of_the_last_objects(
+def test_outage_loses_none_of_last_objects(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str
 ) -> None:
     """The last objects are too few to reveal an outage, so a fetched object is requested as a health check."""
@@ -172,7 +172,7 @@ def test_an_outage_costs_none_of_the_last_objects(
 
 
 @pytest.mark.parametrize("how", ["status", "reset"])
-def test_a_page_that_always_fails_is_given_up_and_said(
+def test_failing_page_is_reported_and_abandoned(
     raw: Callable[..., RawServer], start: Callable[..., Any], run: Callable[..., Any], dest: Path, how: str
 ) -> None:
     """The exit code is 5 in time; progress and `status` say what the job waits for, since when and until when."""
@@ -213,7 +213,7 @@ def test_a_page_that_always_fails_is_given_up_and_said(
     assert run("status", dest, "--json").out.count('"waits": []') == 1, "nothing is waited for any more"
 
 
-def test_an_outage_is_said_and_given_up(
+def test_outage_is_reported_and_abandoned(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path
 ) -> None:
     """The exit code is 5; waiting targets keep their attempts for the next run."""
@@ -244,7 +244,7 @@ def test_an_outage_is_said_and_given_up(
 @pytest.mark.sampled(1)
 @pytest.mark.alone
 @pytest.mark.parametrize("others", [{"status": 1, "reset": 1}, {"slow": 1}], ids=["broken", "slow"])
-def test_good_objects_keep_their_rate_beside_others(
+def test_good_objects_keep_rate_next_to_bad_objects(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path, others: dict[str, int]
 ) -> None:
     """1 % always answer 500 and 1 % always reset, or 1 % take ten times as long: the rate is at least 80 %."""

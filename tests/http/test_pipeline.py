@@ -63,7 +63,7 @@ def names_of(drawn: random.Random, count: int) -> list[str]:
 @pytest.mark.thorough
 @pytest.mark.timeout(120 + BATCHES // PARTS // 20)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> None:
+def test_hostile_batches_never_corrupt_stored_bytes(tmp_path: Path, part: int) -> None:
     """Replies are missing, additional, doubled or malformed.
 
     There are closes, resets, stalls, chunks and preceding 100s.
@@ -91,7 +91,7 @@ def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> Non
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_second_batch_that_goes_wrong_ends_the_pipeline(tmp_path: Path, wrong: str) -> None:
+def test_second_broken_batch_ends_pipelining(tmp_path: Path, wrong: str) -> None:
     """Requests are then sent one by one, and the job says so."""
     names = names_of(random.Random(1), 2000)
     with PipelinedServer(names, "1", wrong=1000, kinds=(wrong,), share=0.2) as server:
@@ -106,7 +106,7 @@ def test_the_second_batch_that_goes_wrong_ends_the_pipeline(tmp_path: Path, wron
         assert server.singles > len(names) // 3
 
 
-def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> None:
+def test_good_server_gets_pipelined_batches_to_job_end(tmp_path: Path) -> None:
     """Batches follow one plain reply on each connection, and are never larger than requested."""
     with PipelinedServer(names_of(random.Random(2), 3000), "2") as server:
         report = get(server, tmp_path / "out")
@@ -118,7 +118,7 @@ def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> N
         assert set(server.asked.values()) == {1}
 
 
-def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
+def test_plan_pipelines_requests_like_job(tmp_path: Path) -> None:
     """The sample of a plan is requested one by one, because it has a rate."""
     with PipelinedServer(names_of(random.Random(SEED), 20_000), str(SEED)) as server:
         plan = fetchmill.plan(server.url, tmp_path / "out", pipeline=16, concurrency=2, probe_seconds=2)
@@ -127,7 +127,7 @@ def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
         assert server.batches >= 20
 
 
-def test_a_server_that_ends_connections_after_so_many_replies_is_asked_for_no_more(tmp_path: Path) -> None:
+def test_pipelining_continues_when_server_limits_connections(tmp_path: Path) -> None:
     """Connections of nginx end after 1,000 requests: the first end breaks a batch, and is not an error."""
     with PipelinedServer(names_of(random.Random(3), 3000), "3", replies_max=100) as server:
         report = get(server, tmp_path / "out", limit=1)
@@ -138,7 +138,7 @@ def test_a_server_that_ends_connections_after_so_many_replies_is_asked_for_no_mo
         assert sum(server.asked.values()) <= 3000 + 100 + 16
 
 
-def test_a_large_reply_ends_the_pipeline(tmp_path: Path) -> None:
+def test_large_reply_ends_pipelining(tmp_path: Path) -> None:
     """A reply that is too large for a batch ends pipelining, and is fetched alone."""
     names = names_of(random.Random(4), 1000)
     with PipelinedServer(names, "4", large=names[500]) as server:
@@ -150,7 +150,7 @@ def test_a_large_reply_ends_the_pipeline(tmp_path: Path) -> None:
         assert [notice for notice in report.notices if notice.startswith(ENDED) and "64 KiB" in notice]
 
 
-def test_failures_of_a_batch_are_those_of_their_targets(server: Serve, dest: Path) -> None:
+def test_failure_in_batch_belongs_to_its_target(server: Serve, dest: Path) -> None:
     """An absent or failed target is first requested alone, and retried as usual."""
     faults = [
         Fault("status", status=404, match="file-00000000012*"),
@@ -170,7 +170,7 @@ def test_failures_of_a_batch_are_those_of_their_targets(server: Serve, dest: Pat
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_nginx_is_asked_in_batches(
+def test_nginx_objects_are_fetched_in_batches(
     nginx: Callable[..., Nginx], served: Path, certificates: Certificates, tmp_path: Path, *, is_tls: bool
 ) -> None:
     """Files of different sizes come from a real nginx: each is stored with its own bytes and time."""
@@ -190,7 +190,7 @@ def test_nginx_is_asked_in_batches(
 @pytest.mark.thorough
 @pytest.mark.timeout(120 + 5 * KILLS)
 @pytest.mark.parametrize("format", KILLED_FORMATS)
-def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
+def test_killed_pipelined_job_completes_correctly(
     server: Serve, environment: dict[str, str], tmp_path: Path, format: str
 ) -> None:
     """A killed job with pipelining loses, doubles and leaves nothing."""
@@ -218,7 +218,7 @@ def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
         (("--concurrency", "4000"), "a --concurrency of at most 2048"),
     ],
 )
-def test_what_contradicts_batches_is_refused(
+def test_pipeline_is_refused_with_incompatible_options(
     run: Run, server: Serve, dest: Path, options: tuple[str, ...], why: str
 ) -> None:
     """The error comes before the first request."""
@@ -232,7 +232,7 @@ def test_what_contradicts_batches_is_refused(
     assert not source.stats()["requests"]
 
 
-def test_a_list_is_not_asked_in_batches(run: Run, tmp_path: Path, dest: Path) -> None:
+def test_pipeline_is_refused_for_url_list(run: Run, tmp_path: Path, dest: Path) -> None:
     """URLs of a list may have any origin, so they are not pipelined."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:1/a\n")
 

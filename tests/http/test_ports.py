@@ -29,7 +29,7 @@ def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_listing_waits_for_a_port(tmp_path: Path) -> None:
+def test_listing_waits_for_free_local_port(tmp_path: Path) -> None:
     """A listing without a free port waits.
 
     It used to fail within seconds, and to ask whether the server was running.

@@ -27,7 +27,7 @@ VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROX
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_https_goes_through_a_tunnel(
+def test_https_proxy_tunnel_hides_contents(
     http2: bool, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """The proxy learns host, port and user, but nothing of the contents; the origin does not learn of the proxy."""
@@ -51,7 +51,7 @@ def test_https_goes_through_a_tunnel(
     assert {(each.authorization, each.proxy_authorization) for each in seen} == {(f"Bearer {TOKEN}", "")}
 
 
-def test_http_is_asked_for_in_absolute_form(
+def test_http_proxy_request_is_in_absolute_form(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path
 ) -> None:
     """According to RFC 9112, 3.2.2, the request has the whole URL, and the Host of the origin."""
@@ -73,7 +73,7 @@ def test_http_is_asked_for_in_absolute_form(
     assert set(server.fetched("plain")) == set(paths)
 
 
-def test_a_redirect_goes_through_the_proxy_as_well(
+def test_redirect_goes_through_proxy(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """A redirect leads from absolute form to a tunnel; the other origin gets no credentials of either."""
@@ -91,7 +91,7 @@ def test_a_redirect_goes_through_the_proxy_as_well(
     assert [(each.authorization, each.proxy_authorization) for each in server.seen("tls")] == [("", "")]
 
 
-def test_a_redirect_from_a_name_behind_a_proxy_leads_to_no_private_address(
+def test_proxied_redirect_to_private_address_is_refused(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path, tree: Tree
 ) -> None:
     """The proxy does not reveal addresses, so the name counts as public.
@@ -117,7 +117,7 @@ def test_a_redirect_from_a_name_behind_a_proxy_leads_to_no_private_address(
     assert "127.0.0.1:1" not in {urlsplit(asked.target).netloc for asked in forwards.asked}
 
 
-def test_a_certificate_is_checked_behind_a_proxy(
+def test_certificate_is_checked_through_proxy(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """The certificate must have the origin's name, because the proxy is not trusted."""
@@ -132,7 +132,7 @@ def test_a_certificate_is_checked_behind_a_proxy(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_refuses_is_not_gone_round(
+def test_refusing_proxy_is_not_bypassed(
     scheme: str, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """After a 407, nothing is requested directly, and the password is not shown."""
@@ -149,7 +149,7 @@ def test_a_proxy_that_refuses_is_not_gone_round(
     assert server.seen(scheme) == []
 
 
-def test_the_environments_proxy_is_for_those_who_ask_for_it(
+def test_environment_proxy_is_used_only_on_request(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """Only `--proxy env` uses it; otherwise, the variables have no effect."""
@@ -168,7 +168,7 @@ def test_the_environments_proxy_is_for_those_who_ask_for_it(
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
-def test_each_scheme_goes_through_its_own_proxy_of_the_environment(
+def test_each_scheme_uses_its_own_environment_proxy(
     run: Run,
     nginx: Start,
     proxy: StartProxy,
@@ -202,7 +202,7 @@ def test_each_scheme_goes_through_its_own_proxy_of_the_environment(
     assert (len(plain.asked), len(tls.asked)) == (1, 1)
 
 
-def test_who_uses_a_proxy_is_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
+def test_proxy_credentials_are_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
     """The journal does not have the proxy's user: the next run needs the option again."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())

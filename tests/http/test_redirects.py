@@ -20,7 +20,7 @@ BODY = b"found"
 FOLLOW = ("--redirects", "5")
 
 
-def test_a_server_that_lists_its_objects_is_not_left_unasked(
+def test_redirects_of_listed_objects_fail_by_default(
     run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
     """Redirected objects of a server that lists them fail, and nothing else does."""
@@ -35,7 +35,9 @@ def test_a_server_that_lists_its_objects_is_not_left_unasked(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_followed(status: int, run: Run, nginx: Start, served: Path, dest: Path, tree: Tree) -> None:
+def test_redirected_object_keeps_listed_name(
+    status: int, run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
+) -> None:
     """The object is stored under its listed name, without the place where it was found."""
     offer(served, {"a": b"", "stays": b"here"})
     (served / "elsewhere").write_bytes(BODY)
@@ -49,7 +51,7 @@ def test_a_redirect_is_followed(status: int, run: Run, nginx: Start, served: Pat
     assert {each.referer for each in server.seen("plain")} == {""}
 
 
-def test_a_redirect_from_http_to_https_is_followed(
+def test_redirect_from_http_to_https_is_followed(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """Many sites do this; the certificate is checked as usual."""
@@ -63,7 +65,7 @@ def test_a_redirect_from_http_to_https_is_followed(
     assert [(each.path, each.host) for each in server.seen("tls")] == [("/get/a", f"localhost:{server.ports['tls']}")]
 
 
-def test_a_redirect_to_a_bad_certificate_fails_that_target(
+def test_redirect_to_bad_certificate_fails_only_its_target(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """The job continues, because the bad certificate does not belong to its only server."""
@@ -77,7 +79,7 @@ def test_a_redirect_to_a_bad_certificate_fails_that_target(
     assert [(each.name, each.kind) for each in fetchmill.failures(dest)] == [("a", "tls-expired")]
 
 
-def test_a_redirect_from_https_to_http_is_refused(
+def test_redirect_from_https_to_http_is_refused(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
     """The other server gets no request, because TLS must not be dropped."""
@@ -94,9 +96,7 @@ def test_a_redirect_from_https_to_http_is_refused(
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "ftp://localhost/x", "http://user:word@localhost/", "data:,x"]
 )
-def test_a_redirect_to_what_is_no_web_server_is_refused(
-    location: str, run: Run, nginx: Start, served: Path, dest: Path
-) -> None:
+def test_redirect_to_invalid_url_is_refused(location: str, run: Run, nginx: Start, served: Path, dest: Path) -> None:
     """A server cannot choose a scheme or a user."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", location)))
@@ -107,7 +107,7 @@ def test_a_redirect_to_what_is_no_web_server_is_refused(
     assert [each.kind for each in fetchmill.failures(dest)] == ["redirect-refused"]
 
 
-def test_a_loop_is_noticed(run: Run, nginx: Start, served: Path, dest: Path) -> None:
+def test_redirect_loop_is_detected(run: Run, nginx: Start, served: Path, dest: Path) -> None:
     """A loop of one or two steps is detected as soon as it closes."""
     offer(served, {"itself": b"", "there": b"", "back": b""})
     steps = moved("/get/itself", "/get/itself") + moved("/get/there", "/get/back") + moved("/get/back", "/get/there")
@@ -121,9 +121,7 @@ def test_a_loop_is_noticed(run: Run, nginx: Start, served: Path, dest: Path) -> 
     assert server.fetched("plain") == {"/list": 1, "/get/itself": 1, "/get/there": 2, "/get/back": 2}
 
 
-def test_as_many_redirects_are_followed_as_the_option_says(
-    run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
-) -> None:
+def test_redirects_beyond_limit_are_not_requested(run: Run, nginx: Start, served: Path, dest: Path, tree: Tree) -> None:
     """The number of redirects is limited: one more fails and is not requested."""
     offer(served, {"three": b"", "four": b""})
     (served / "end").write_bytes(BODY)
@@ -138,7 +136,7 @@ def test_as_many_redirects_are_followed_as_the_option_says(
     assert server.fetched("plain")["/end"] == 1
 
 
-def test_a_redirect_that_grows_ends(run: Run, nginx: Start, served: Path, dest: Path) -> None:
+def test_growing_redirect_chain_ends_at_limit(run: Run, nginx: Start, served: Path, dest: Path) -> None:
     """Each one leads to a new URL, so it is not a loop."""
     offer(served, {"a": b""})
     server = nginx(plain=Site(directives="location = /get/a { return 302 /get/a?x$args; }"))
@@ -150,7 +148,7 @@ def test_a_redirect_that_grows_ends(run: Run, nginx: Start, served: Path, dest: 
     assert len(server.fetched("plain")) == 1 + 1 + 5
 
 
-def test_a_redirected_url_of_a_list_keeps_its_name(
+def test_redirected_list_url_keeps_its_name(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """A redirected object is stored under its own URL; two URLs that lead to one place are two objects."""

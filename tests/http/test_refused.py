@@ -29,7 +29,7 @@ def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> Ra
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
 @pytest.mark.parametrize("engine", ["native", "threads"])
-def test_a_job_stops_when_all_are_refused_and_goes_on_with_a_token(
+def test_job_stops_when_all_targets_are_refused_and_resumes(
     run: Run, raw: Raw, dest: Path, status: str, engine: str
 ) -> None:
     """About 200 targets are used up; the same command with a valid token fetches all others."""
@@ -46,7 +46,7 @@ def test_a_job_stops_when_all_are_refused_and_goes_on_with_a_token(
     assert fetchmill.status(dest).fetched == len(NAMES)
 
 
-def test_a_token_that_expires_stops_the_job(run: Run, raw: Raw, dest: Path) -> None:
+def test_expired_token_stops_job(run: Run, raw: Raw, dest: Path) -> None:
     """A fetched object is requested again, and is refused as well."""
     given: list[str] = []
     lock = threading.Lock()
@@ -66,7 +66,7 @@ def test_a_token_that_expires_stops_the_job(run: Run, raw: Raw, dest: Path) -> N
 
 
 @pytest.mark.parametrize("options", [(), ("--max-failed", "100%")])
-def test_targets_that_are_forbidden_for_themselves_do_not_stop_a_job(
+def test_individually_forbidden_targets_do_not_stop_job(
     run: Run, raw: Raw, dest: Path, options: tuple[str, ...]
 ) -> None:
     """A fetched object is still returned; or the user sets a limit on failures."""
@@ -79,7 +79,7 @@ def test_targets_that_are_forbidden_for_themselves_do_not_stop_a_job(
     assert ("the job continued, because the server still sends an object" in ended.err) == (not options)
 
 
-def test_404_is_an_answer(run: Run, raw: Raw, dest: Path) -> None:
+def test_404_does_not_stop_job(run: Run, raw: Raw, dest: Path) -> None:
     """A 404 never stops a job, and neither does a refusal in a check."""
     server = token_server(raw, "404 Not Found", lambda _: False)
     assert run("get", server.url, dest, "--format", "jsonl").code == 3
@@ -92,7 +92,7 @@ def test_404_is_an_answer(run: Run, raw: Raw, dest: Path) -> None:
     assert json.loads(ended.out.splitlines()[-1])["counts"] == {"403": 400}
 
 
-def test_python_raises_what_the_command_line_exits_with(raw: Raw, dest: Path) -> None:
+def test_python_raises_access_error_for_exit_code_12(raw: Raw, dest: Path) -> None:
     """Python raises `AccessError` for exit code 12."""
     server = token_server(raw, "403 Forbidden", lambda _: False)
     with pytest.raises(fetchmill.errors.AccessError, match="answered 403 to 200 targets"):

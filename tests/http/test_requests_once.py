@@ -74,7 +74,7 @@ def begun_in(db: Any) -> set[int]:  # noqa: ANN401 - a connection
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["jsonl", "files"])
-def test_no_run_behind_kills_and_stops_posts_again(
+def test_posts_are_not_repeated_after_kills_and_stops(
     start: Start, run: Run, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """A seed determines the moments. Unknown outcomes are failures, and only `--retry-failed=worker` repeats them."""
@@ -110,7 +110,7 @@ def test_no_run_behind_kills_and_stops_posts_again(
     assert dict(read_objects(dest, format)) == {str(number): str(number).encode() for number in range(count)}
 
 
-def test_the_journal_knows_of_a_request_before_the_server_does(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_journal_records_post_before_server_sees_request(run: Run, dest: Path, tmp_path: Path) -> None:
     """For each request, the server reads the journal and finds the target begun."""
     unknown: list[bytes] = []
 
@@ -125,7 +125,7 @@ def test_the_journal_knows_of_a_request_before_the_server_does(run: Run, dest: P
     assert unknown == []
 
 
-def test_the_journal_is_durable_before_a_request_leaves(
+def test_journal_is_synced_before_post_is_sent(
     traced: Callable[..., Traced], methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
     """The system calls show it: the journal of the last sync has the target of each request."""
@@ -152,7 +152,7 @@ def test_the_journal_is_durable_before_a_request_leaves(
 
 
 @pytest.mark.parametrize(("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
-def test_a_redirect_makes_of_a_post_what_browsers_make_of_it(
+def test_redirected_post_changes_method_like_browsers(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int, method: str
 ) -> None:
     """A `GET` has neither the body nor its type."""
@@ -167,7 +167,7 @@ def test_a_redirect_makes_of_a_post_what_browsers_make_of_it(
 
 
 @pytest.mark.parametrize("status", [303, 307])
-def test_what_fails_behind_a_redirect_is_not_posted_again(
+def test_post_is_not_repeated_when_redirect_target_fails(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
 ) -> None:
     """A failed `GET` after a redirect is final, because another attempt would begin with the `POST`."""
@@ -183,7 +183,9 @@ def test_what_fails_behind_a_redirect_is_not_posted_again(
     assert {failure.name for failure in fetchmill.failures(dest)} == {row["id"] for row in rows}
 
 
-def test_a_stop_behind_a_redirect_posts_nothing_again(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_post_waiting_for_redirect_is_not_repeated_after_stop(
+    start: Start, run: Run, dest: Path, tmp_path: Path
+) -> None:
     """Targets that wait for a redirect's host have failed at the end of the run, because their request was made."""
     with MethodsServer() as first, MethodsServer(delay=0.5) as second:
         rows = [{"id": str(index), "url": f"{first.url}/to-307/{second.url}/echo"} for index in range(30)]
@@ -205,7 +207,7 @@ def test_a_stop_behind_a_redirect_posts_nothing_again(start: Start, run: Run, de
     assert report["listed"] == 31 == report["fetched"] + report["failed"]
 
 
-def test_what_was_not_sent_is_tried_again(start: Start, dest: Path, tmp_path: Path) -> None:
+def test_unsent_post_is_retried(start: Start, dest: Path, tmp_path: Path) -> None:
     """If no connection is accepted, no server has seen the request."""
     port = free_ports(1)[0]
     process = start(*post_ids(ids(tmp_path, 20), dest, f"http://127.0.0.1:{port}/echo", "--attempts", 50))
@@ -219,7 +221,7 @@ def test_what_was_not_sent_is_tried_again(start: Start, dest: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(("stray_every", "close_after"), [(7, 0), (0, 3)])
 @pytest.mark.parametrize("options", [(), ("--idempotent",)])
-def test_a_bad_connection_makes_no_post_twice(
+def test_bad_connection_does_not_repeat_post(
     run: Run, dest: Path, tmp_path: Path, stray_every: int, close_after: int, options: tuple[str, ...]
 ) -> None:
     """With unsolicited responses or silent ends, nothing is stored under another name or repeated."""
@@ -241,7 +243,7 @@ def test_a_bad_connection_makes_no_post_twice(
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_a_post_that_is_refused_has_failed(
+def test_refused_post_fails_without_retry(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
 ) -> None:
     """A refused POST fails immediately and is sent once, despite `Retry-After`. Other requests to its origin wait."""
@@ -255,7 +257,7 @@ def test_a_post_that_is_refused_has_failed(
     assert counts(methods) == {b"0": 1, b"1": 1, b"2": 1}
 
 
-def test_what_a_transform_fails_on_is_asked_for_again_as_it_was(
+def test_retry_after_failed_transform_repeats_original_request(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
     """The row of a failed transform has the request, and the URL of the list instead of the redirect's."""
@@ -272,7 +274,7 @@ def test_what_a_transform_fails_on_is_asked_for_again_as_it_was(
     assert ("/to-303//x", "POST", b"2", "2") in first
 
 
-def test_what_finds_its_name_taken_is_asked_for_again_as_it_was(methods: MethodsServer, tmp_path: Path) -> None:
+def test_retry_after_name_taken_repeats_original_request(methods: MethodsServer, tmp_path: Path) -> None:
     """With `files`, the name belongs to somebody else's file, or to that of an earlier target."""
     dest = tmp_path / "out"
     items = [
@@ -293,7 +295,7 @@ def test_what_finds_its_name_taken_is_asked_for_again_as_it_was(methods: Methods
     assert seen[0][1].startswith("/to-307/")
 
 
-def test_failed_requests_of_a_program_are_made_again_as_they_were(methods: MethodsServer, tmp_path: Path) -> None:
+def test_retry_failed_repeats_requests_of_program_unchanged(methods: MethodsServer, tmp_path: Path) -> None:
     """Failed requests keep the method, body and fields of a `fetchmill.Request`. A plain URL stays one."""
     items: list[GetItem] = [
         fetchmill.Request(methods.url + "/error", "PUT", {"X-Id": "1"}, b"\0\xff"),
@@ -310,7 +312,9 @@ def test_failed_requests_of_a_program_are_made_again_as_they_were(methods: Metho
     assert sorted((request.method, request.path, request.body) for request in methods.received) == first
 
 
-def test_repair_says_that_it_cannot_ask_again(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+def test_repair_reports_objects_of_unrepeatable_requests(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
     """A name does not show its request: nothing is sent, and the damage is reported."""
     command = post_ids(ids(tmp_path, 3), dest, methods.url + "/echo", format="files")
     assert run(*command).code == 0

@@ -58,7 +58,7 @@ def reset(exchange: Exchange) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar", "jsonl"])
 @pytest.mark.parametrize("end", [Exchange.close, reset], ids=["close", "reset"])
-def test_an_object_that_breaks_off_again_and_again_is_whole(
+def test_repeatedly_interrupted_object_is_stored_whole(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, format: str, end: Callable[[Exchange], None]
 ) -> None:
     """The object breaks off more often than there are attempts, at random places, and its hash is that of its list."""
@@ -81,7 +81,7 @@ def test_an_object_that_breaks_off_again_and_again_is_whole(
     assert fetchmill.status(dest).fetched == 1
 
 
-def test_a_sync_goes_on_too(run: Run, raw: Raw, dest: Path) -> None:
+def test_sync_resumes_interrupted_object(run: Run, raw: Raw, dest: Path) -> None:
     """A pass of a sync continues broken-off objects, too."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = run("sync", raw(mirror(["large"], {"large": large})).url, dest)
@@ -90,7 +90,7 @@ def test_a_sync_goes_on_too(run: Run, raw: Raw, dest: Path) -> None:
     assert ((dest / "large").read_bytes(), large.firsts) == (BODY, [0, BROKEN_AT])
 
 
-def test_a_body_that_stands_still_goes_on(run: Run, raw: Raw, dest: Path) -> None:
+def test_stalled_body_is_resumed(run: Run, raw: Raw, dest: Path) -> None:
     """An attempt that a deadline has abandoned is continued, too."""
     large = BrokenObject(BODY, [BROKEN_AT], end=Exchange.stall)
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--idle-timeout", 1)
@@ -99,7 +99,7 @@ def test_a_body_that_stands_still_goes_on(run: Run, raw: Raw, dest: Path) -> Non
     assert (only(dest), large.firsts) == (BODY, [0, BROKEN_AT])
 
 
-def test_the_first_reply_says_what_the_object_is(run: Run, raw: Raw, dest: Path) -> None:
+def test_resumed_object_has_metadata_of_first_reply(run: Run, raw: Raw, dest: Path) -> None:
     """A resumed object has the status and the fields of its first reply."""
     large = BrokenObject(BODY, [BROKEN_AT], fields=["Content-Type: a/b", "X-Own: first"])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--format", "warc")
@@ -121,7 +121,7 @@ def replaced(large: BrokenObject) -> None:
     large.body, large.etag = OTHER, '"v2"'
 
 
-def test_an_object_that_was_replaced_meanwhile_begins_anew(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_object_replaced_meanwhile_is_fetched_from_start(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A replaced object starts with the reply to the request for the rest; its hash starts at its first byte."""
 
     def end(exchange: Exchange) -> None:
@@ -137,7 +137,7 @@ def test_an_object_that_was_replaced_meanwhile_begins_anew(run: Run, raw: Raw, d
     assert (only(dest), large.firsts) == (OTHER, [0, BROKEN_AT])
 
 
-def test_a_server_that_ignores_ranges_sends_all_of_it(run: Run, raw: Raw, dest: Path) -> None:
+def test_body_is_fetched_whole_when_server_ignores_ranges(run: Run, raw: Raw, dest: Path) -> None:
     """If that body breaks off as well, it counts as an attempt."""
     breaking = then_close(head_of(0, len(BODY), 'ETag: "v1"') + BODY[:BROKEN_AT])
     whole = head_of(0, len(BODY), 'ETag: "v1"') + BODY
@@ -191,7 +191,7 @@ def partial(content_range: str, *fields: str, length: int = REST) -> bytes:
         pytest.param(reply(OTHER, SAME, status="203 Other"), id="203"),
     ],
 )
-def test_what_is_not_the_rest_is_never_appended(run: Run, raw: Raw, dest: Path, rests: bytes) -> None:
+def test_mismatched_partial_reply_is_not_appended(run: Run, raw: Raw, dest: Path, rests: bytes) -> None:
     """The whole object is requested instead, and that reply counts."""
     large = BrokenObject(BODY, [BROKEN_AT], rests=rests)
     done = get(run, raw(mirror(["large"], {"large": large})), dest)
@@ -200,7 +200,7 @@ def test_what_is_not_the_rest_is_never_appended(run: Run, raw: Raw, dest: Path, 
     assert (only(dest), large.firsts) == (BODY, [0, BROKEN_AT, 0])
 
 
-def test_a_rest_that_lies_in_its_bytes_is_found_by_their_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_wrong_bytes_in_partial_reply_are_found_by_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The head of a wrong rest is correct, so only the object's hash reveals it."""
     large = BrokenObject(BODY, [BROKEN_AT], rests=partial(f"bytes {BROKEN_AT}-{LAST}/{len(BODY)}", SAME))
     url = f"{raw({'/large': large}).url}/large"
@@ -223,7 +223,7 @@ def test_a_rest_that_lies_in_its_bytes_is_found_by_their_hash(run: Run, raw: Raw
         ('"v1"', [], ("--engine", "threads")),
     ],
 )
-def test_what_cannot_be_proved_to_be_the_same_is_asked_for_as_a_whole(
+def test_object_is_fetched_whole_when_resume_is_unsafe(
     run: Run, raw: Raw, dest: Path, etag: str, fields: list[str], options: tuple[str, ...]
 ) -> None:
     """For example, there is no strong ETag, or a Python engine is used."""
@@ -234,7 +234,7 @@ def test_what_cannot_be_proved_to_be_the_same_is_asked_for_as_a_whole(
     assert (only(dest), large.firsts) == (BODY, [0, 0])
 
 
-def test_little_is_not_worth_a_range(run: Run, raw: Raw, dest: Path) -> None:
+def test_small_partial_body_is_not_resumed(run: Run, raw: Raw, dest: Path) -> None:
     """Below 1 MiB, the whole object is requested."""
     large = BrokenObject(BODY, [RESUMED_BYTES_MIN - 1, RESUMED_BYTES_MIN])
     done = get(run, raw(mirror(["large"], {"large": large})), dest)
@@ -243,7 +243,7 @@ def test_little_is_not_worth_a_range(run: Run, raw: Raw, dest: Path) -> None:
     assert (only(dest), large.firsts) == (BODY, [0, 0, RESUMED_BYTES_MIN])
 
 
-def test_a_server_that_sends_a_byte_each_time_is_given_up(run: Run, raw: Raw, dest: Path) -> None:
+def test_object_arriving_byte_by_byte_is_abandoned(run: Run, raw: Raw, dest: Path) -> None:
     """Both the attempts and their waiting time are bounded."""
     large = BrokenObject(BODY, [RESUMED_BYTES_MIN, 1, 1, 1, 1] * 2)
     began = time.monotonic()
@@ -257,7 +257,7 @@ def test_a_server_that_sends_a_byte_each_time_is_given_up(run: Run, raw: Raw, de
     assert 7 <= time.monotonic() - began < 60
 
 
-def test_attempts_that_bring_something_do_not_count_and_little_is_forgiven(run: Run, raw: Raw, dest: Path) -> None:
+def test_attempts_with_progress_do_not_count(run: Run, raw: Raw, dest: Path) -> None:
     """A link that sends single bytes, and sometimes 1 MiB, transfers the whole object with two attempts."""
     large = BrokenObject(bytes_of(3, 6 * MIB), [MIB, 1, 1, MIB, 1, 1, 1, MIB, 1, MIB])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 2)
@@ -266,7 +266,7 @@ def test_attempts_that_bring_something_do_not_count_and_little_is_forgiven(run: 
     assert (only(dest), large.sent) == (large.body, len(large.body))
 
 
-def test_one_attempt_is_one_request(run: Run, raw: Raw, dest: Path) -> None:
+def test_single_attempt_makes_single_request(run: Run, raw: Raw, dest: Path) -> None:
     """With one attempt, the rest is not requested."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 1)
@@ -274,7 +274,7 @@ def test_one_attempt_is_one_request(run: Run, raw: Raw, dest: Path) -> None:
     assert (done.code, large.firsts) == (FINISHED_WITH_FAILURES, [0])
 
 
-def test_what_came_on_a_used_connection_is_not_kept(run: Run, raw: Raw, dest: Path) -> None:
+def test_partial_body_from_used_connection_is_not_resumed(run: Run, raw: Raw, dest: Path) -> None:
     """A reply on a used connection may be another's: the object is requested on a fresh one, without counting."""
     large = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT])
     # Objects before it, so that its first request is not the first on its connection.
@@ -286,7 +286,7 @@ def test_what_came_on_a_used_connection_is_not_kept(run: Run, raw: Raw, dest: Pa
     assert large.firsts == [0, 0, BROKEN_AT]
 
 
-def test_a_part_of_a_list_is_asked_for_as_it_is(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_interrupted_byte_range_is_requested_again_unchanged(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A byte range that breaks off is requested again, without a condition."""
     asked: list[bytes] = []
 
@@ -316,7 +316,7 @@ def partial_of_body(first: int, length: int) -> bytes:
     return reply(BODY[first : first + length], content_range, SAME, status="206 Partial Content")
 
 
-def test_a_post_is_not_gone_on_with(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_interrupted_post_is_not_resumed(run: Run, dest: Path, tmp_path: Path) -> None:
     """A POST is not continued, because the rest of its reply cannot be requested."""
     heads: list[dict[str, str]] = []
 
@@ -348,7 +348,7 @@ def test_a_post_is_not_gone_on_with(run: Run, dest: Path, tmp_path: Path) -> Non
     assert ["range" in head for head in heads] == [False, False]
 
 
-def test_the_rest_is_asked_for_where_a_redirect_led(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_rest_is_requested_at_redirect_target(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """If that place refuses it, the whole object is requested at the listed URL."""
     expired = reply(b"expired", status="403 Forbidden")
     # The redirect used the same connection, so the first reply is not certain.
@@ -365,7 +365,7 @@ def test_the_rest_is_asked_for_where_a_redirect_led(run: Run, raw: Raw, dest: Pa
     assert server.asked("/large") == ["/large"] * 2
 
 
-def test_fields_go_with_the_request_for_the_rest(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_resume_request_keeps_header_fields(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Fields of a request, which may grant access, and its condition also apply to the request for the rest."""
     heads: list[bytes] = []
 
@@ -387,7 +387,7 @@ def test_fields_go_with_the_request_for_the_rest(run: Run, raw: Raw, dest: Path,
 
 
 @pytest.mark.parametrize("over", ["http", "tls", "http2"])
-def test_nginx_behind_a_link_that_is_cut(
+def test_nginx_download_resumes_over_unreliable_link(
     run: Run, nginx: Callable[..., Nginx], certificates: Certificates, served: Path, dest: Path, over: str
 ) -> None:
     """Over a slow link that is reset every 1.5 to 3 MiB, little more is transferred than the object has."""
@@ -413,7 +413,7 @@ def test_nginx_behind_a_link_that_is_cut(
     assert passed < len(body) + 3 * MIB + MIB
 
 
-def test_an_object_of_a_bucket_goes_on(
+def test_s3_object_is_resumed(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """The request is signed, and the store's checksum covers the whole object."""
@@ -432,7 +432,7 @@ def test_an_object_of_a_bucket_goes_on(
     assert passed < len(body) + MIB
 
 
-def test_a_kill_forgets_what_was_kept(run: Run, start: Callable[..., Any], raw: Raw, dest: Path) -> None:
+def test_partial_body_is_discarded_after_kill(run: Run, start: Callable[..., Any], raw: Raw, dest: Path) -> None:
     """The object starts again, and nothing is left in the stage."""
 
     def end(exchange: Exchange) -> None:
@@ -504,7 +504,7 @@ class AnyServer:
         )
 
 
-def test_whatever_a_server_does_a_stored_object_is_one_version_of_it(run: Run, raw: Raw, dest: Path) -> None:
+def test_stored_object_is_always_one_version_of_server_object(run: Run, raw: Raw, dest: Path) -> None:
     """Forty objects of servers with random behaviour are compared byte by byte."""
     seed = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
     servers = {f"{number:02}": AnyServer(random.Random(seed + number)) for number in range(40)}

@@ -25,7 +25,7 @@ def once(status: str, *fields: str) -> Behaviour:
 
 
 @pytest.mark.parametrize("engine", ["native", "threads"])
-def test_named_statuses_and_a_403_with_a_time_are_retried(
+def test_named_statuses_and_403_with_retry_after_are_retried(
     engine: str, run: Run, raw: Raw, dest: Path, tree: Tree
 ) -> None:
     """Another 403 is final, because the server does not say that it will send the object later."""
@@ -41,7 +41,7 @@ def test_named_statuses_and_a_403_with_a_time_are_retried(
 
 
 @pytest.mark.parametrize("command", ["get", "sync", "list"])
-def test_pages_and_objects_are_retried_by_each_command(command: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_all_commands_retry_pages_and_objects_by_status(command: str, run: Run, raw: Raw, tmp_path: Path) -> None:
     """After the last attempt, a status has its usual meaning: a 404 is absent, and a 403 is failed."""
     routes = mirror("abc", {"a": once(DENIED), "b": reply(status="404 Not Found"), "c": reply(status=FORBIDDEN)})
     routes["/list"] = in_turn(reply(status=DENIED), page("abc"))
@@ -97,7 +97,7 @@ def test_checks_and_streams_retry_named_statuses(run: Run, raw: Raw, tmp_path: P
 
 
 @pytest.mark.parametrize("value", ["200", "302", "1000", "5xx", "-1", "403,404"])
-def test_what_is_not_the_status_of_an_error_is_refused(value: str, run: Run, raw: Raw, dest: Path) -> None:
+def test_retry_status_refuses_non_error_status(value: str, run: Run, raw: Raw, dest: Path) -> None:
     """The error comes before any request."""
     server = raw(mirror("a"))
     ended = run("get", server.url, dest, f"--retry-status={value}")

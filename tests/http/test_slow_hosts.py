@@ -61,7 +61,7 @@ def trickling(hosts: list[str]) -> Iterator[int]:
 
 @pytest.mark.thorough
 @pytest.mark.timing
-def test_slow_hosts_leave_places_to_one_that_answers_promptly(
+def test_slow_hosts_do_not_delay_prompt_host(
     raw: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path
 ) -> None:
     """With forty endless replies and sixteen places, a good host's objects do not wait for their timeouts."""

@@ -32,7 +32,7 @@ def stalling(server: Serve, after: int) -> Server:
 
 
 @pytest.mark.parametrize("stall", STALLS)
-def test_a_job_does_not_wait_for_requests_that_hang(server: Serve, dest: Path, stall: str) -> None:
+def test_job_does_not_wait_for_hung_requests(server: Serve, dest: Path, stall: str) -> None:
     """Each object is stored once, and hung requests do not count as attempts."""
     served = stalling(server, STALLS[stall])
 
@@ -45,7 +45,7 @@ def test_a_job_does_not_wait_for_requests_that_hang(server: Serve, dest: Path, s
 
 
 @pytest.mark.parametrize("stall", STALLS)
-def test_a_stream_does_not_wait_for_requests_that_hang(server: Serve, stall: str) -> None:
+def test_stream_does_not_wait_for_hung_requests(server: Serve, stall: str) -> None:
     """A stream stays fast although some of its requests hang."""
     served = stalling(server, STALLS[stall])
     bodies = {f"{served.url}/get/{name}": body for name, body in synthetic(OBJECTS).bodies.items()}
@@ -65,7 +65,7 @@ def hangs_on_new_connections(exchange: Exchange) -> bytes | None:
 
 
 @pytest.mark.parametrize("position", [300, 600])
-def test_the_second_repetition_uses_a_connection_that_has_replied(dest: Path, position: int) -> None:
+def test_second_repeat_of_hung_request_uses_proven_connection(dest: Path, position: int) -> None:
     """In the middle and at the end of a job, an object arrives although no new connection is answered."""
     plain = [f"/{number}" for number in range(600)]
     routes: dict[str, Behaviour] = {**dict.fromkeys(plain, reply(b"ok")), "/hangs": hangs_on_new_connections}
@@ -77,7 +77,7 @@ def test_the_second_repetition_uses_a_connection_that_has_replied(dest: Path, po
     assert (report.fetched, report.failed, asked) == (601, 0, 3)
 
 
-def test_a_request_that_writes_is_not_made_again() -> None:
+def test_hung_post_is_not_repeated() -> None:
     """A request that writes has the full time of the options."""
     plain = {f"/{number}": reply(b"ok") for number in range(300)}
     with RawServer({**plain, "/hangs": then_stall(b"")}) as server:

@@ -30,9 +30,7 @@ def port_of(url: str) -> int:
     return port
 
 
-def test_names_are_looked_up_by_the_proxy_and_its_password_goes_nowhere_else(
-    run: Run, raw: Raw, dest: Path, tree: Tree, tmp_path: Path
-) -> None:
+def test_socks5h_proxy_resolves_names(run: Run, raw: Raw, dest: Path, tree: Tree, tmp_path: Path) -> None:
     """With socks5h, the proxy gets the origin's name unchanged; requests are those of a direct connection."""
     heads: list[bytes] = []
 
@@ -58,7 +56,7 @@ def test_names_are_looked_up_by_the_proxy_and_its_password_goes_nowhere_else(
         assert "wrong" not in refused.err
 
 
-def test_an_address_that_was_looked_up_here_goes_to_the_proxy(run: Run, raw: Raw, dest: Path, tree: Tree) -> None:
+def test_socks5_proxy_gets_locally_resolved_address(run: Run, raw: Raw, dest: Path, tree: Tree) -> None:
     """With socks5, the rule for private addresses applies; the proxy itself may have a private address."""
     server = raw(mirror("a"))
     with SocksProxy(port_of(server.url)) as proxy:
@@ -73,7 +71,7 @@ def test_an_address_that_was_looked_up_here_goes_to_the_proxy(run: Run, raw: Raw
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_tls_goes_through(
+def test_tls_works_through_socks_proxy(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
     """Certificates are the origin's, and the proxy learns host and port."""
@@ -87,7 +85,7 @@ def test_tls_goes_through(
         assert set(proxy.asked) == {("localhost", 444)}
 
 
-def test_each_command_and_the_environment_take_it(
+def test_all_commands_and_environment_accept_socks_proxy(
     run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Sync, list, check and streams use it, and so does ALL_PROXY with `--proxy env`."""
@@ -122,7 +120,7 @@ def test_each_command_and_the_environment_take_it(
         ("socks5://127.0.0.1:1/path", "has a path"),
     ],
 )
-def test_another_proxy_is_refused_in_one_line(proxy: str, words: str, run: Run, dest: Path) -> None:
+def test_unknown_proxy_scheme_gets_one_line_error(proxy: str, words: str, run: Run, dest: Path) -> None:
     """An unknown proxy is refused in one line, without the possible password."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", proxy)
     assert ended.code == 2
@@ -130,7 +128,7 @@ def test_another_proxy_is_refused_in_one_line(proxy: str, words: str, run: Run, 
     assert "canary" not in ended.err
 
 
-def test_engines_in_python_refuse_it_by_name(run: Run, dest: Path) -> None:
+def test_python_engines_refuse_socks_proxy(run: Run, dest: Path) -> None:
     """Python engines refuse SOCKS, for which their libraries would need additional ones."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", "socks5://127.0.0.1:1", "--engine", "threads")
     assert ended.code == 2

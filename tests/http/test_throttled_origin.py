@@ -28,7 +28,7 @@ def replies(server: Server) -> tuple[float, int, int]:
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", RATES)
 @pytest.mark.parametrize("status", [503, 429])
-def test_goodput_is_near_the_rate_and_little_is_refused(
+def test_throttled_origin_is_used_near_its_rate(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, engine: str, status: int
 ) -> None:
     """In one of the first seconds, the rate is at least half, and at most a tenth is refused: four windows of three."""
@@ -55,7 +55,7 @@ def test_goodput_is_near_the_rate_and_little_is_refused(
     pytest.fail(figures)
 
 
-def test_a_job_that_was_throttled_ends_soon_and_complete(
+def test_throttled_job_ends_promptly_and_complete(
     server: Callable[..., Server], run: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Refusals do not count as attempts, and the last refused targets do not delay the job."""
@@ -76,7 +76,7 @@ def test_a_job_that_was_throttled_ends_soon_and_complete(
 @pytest.mark.sampled(1)
 @pytest.mark.timing
 @pytest.mark.parametrize("seconds", [1, 30])
-def test_an_origin_that_asks_for_patience_is_used_as_much(
+def test_origin_sending_retry_after_is_used_near_its_rate(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, seconds: int
 ) -> None:
     """`Retry-After` applies to the refused target. One of three windows counts, from the tenth second on."""
@@ -102,7 +102,7 @@ def test_an_origin_that_asks_for_patience_is_used_as_much(
 
 
 @pytest.mark.timing
-def test_a_job_that_is_resumed_begins_with_the_pace_that_was_found(
+def test_resumed_job_starts_at_known_pace(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path
 ) -> None:
     """After a kill, it gets no more refusals than at its end."""

@@ -44,7 +44,7 @@ def encodings(dest: Path) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_body_is_stored_as_sent_and_says_how(
+def test_unrequested_encoding_is_stored_as_sent_and_recorded(
     run: Run, encoded: RawServer, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """The encoding is a column, a field or part of the manifest, and an export has it, too."""
@@ -71,7 +71,7 @@ def test_the_body_is_stored_as_sent_and_says_how(
     assert encodings(exported) == known
 
 
-def test_parquet_has_the_column_after_the_body(run: Run, encoded: RawServer, dest: Path) -> None:
+def test_parquet_encoding_column_follows_body(run: Run, encoded: RawServer, dest: Path) -> None:
     """The column follows the body even if every target has a row."""
     assert run("get", encoded.url, dest, "--format", "parquet", "--keep-failed").code == 0
 
@@ -105,7 +105,7 @@ def listing(way: str) -> tuple[bytes, list[str]]:
 
 @pytest.mark.parametrize("encoding", ENCODED)
 @pytest.mark.parametrize("way", ["api", "index", "nginx-json", "sitemap"])
-def test_pages_of_listings_are_decoded(run: Run, dest: Path, way: str, encoding: str) -> None:
+def test_encoded_listing_pages_are_decoded(run: Run, dest: Path, way: str, encoding: str) -> None:
     """One encoding is decoded, and an unknown one is ignored. Two encodings are an error in one line."""
     encode = ENCODED[encoding]
     text, options = listing(way)
@@ -127,7 +127,7 @@ def test_pages_of_listings_are_decoded(run: Run, dest: Path, way: str, encoding:
         assert "the Content-Encoding is br, gzip" in ended.err
 
 
-def test_a_listing_that_is_cut_or_damaged_within_its_encoding_has_failed(run: Run, dest: Path) -> None:
+def test_listing_with_damaged_encoding_fails(run: Run, dest: Path) -> None:
     """The part that was decoded before does not count as a listing."""
     whole = gzip.compress(page(NAMES).split(b"\r\n\r\n", 1)[1], mtime=0)
     for damaged in (whole[:-9], whole[:-3] + b"xyz", b""):

@@ -77,9 +77,7 @@ def get(run: Run, environment: dict[str, str], dest: Path) -> Callable[..., Ende
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_store_without_server_time_is_believed_by_its_date(
-    get: Callable[..., Ended], dest: Path, engine: str
-) -> None:
+def test_store_clock_is_taken_from_date_header(get: Callable[..., Ended], dest: Path, engine: str) -> None:
     """The store's clock becomes wrong after the listing. Each engine takes the time from the reply's head."""
     with RawServer({"/bkt": list_keys} | {f"/bkt/{key}": by_the_hour_ahead for key in KEYS}) as store:
         ended = get(store, *engine_options(engine), *limit_options(engine, 2))
@@ -90,7 +88,7 @@ def test_a_store_without_server_time_is_believed_by_its_date(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_clocks_that_contradict_each_other_end_in_a_failure(get: Callable[..., Ended], dest: Path, engine: str) -> None:
+def test_contradictory_store_clocks_fail_objects(get: Callable[..., Ended], dest: Path, engine: str) -> None:
     """Each object is requested a bounded number of times, and the report has the store's message."""
     with RawServer({"/bkt": list_keys} | {f"/bkt/{key}": never_right for key in KEYS}) as store:
         ended = get(store, *engine_options(engine), *limit_options(engine, 2))
@@ -103,7 +101,9 @@ def test_clocks_that_contradict_each_other_end_in_a_failure(get: Callable[..., E
     assert all(detail.startswith("RequestTimeTooSkewed: too far") for detail in details), details
 
 
-def test_a_stream_gives_what_such_a_store_says(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_returns_error_of_store_with_changing_clocks(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stream gives up after the usual number of requests."""
     for name, value in (environment | FOREVER).items():
         monkeypatch.setenv(name, value)
@@ -116,7 +116,7 @@ def test_a_stream_gives_what_such_a_store_says(environment: dict[str, str], monk
 
 
 @pytest.mark.parametrize("first_wrong", [1, 2])
-def test_a_listing_whose_clocks_contradict_each_other_ends(get: Callable[..., Ended], first_wrong: int) -> None:
+def test_listing_with_contradictory_clocks_gets_one_line_error(get: Callable[..., Ended], first_wrong: int) -> None:
     """A listing ends with one line that names the cause, at the first contact and later."""
     pages = []
 
@@ -140,7 +140,7 @@ def folder(names: list[str], size: object = LISTED) -> bytes:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_file_is_as_long_as_its_folder_says(run: Run, dest: Path, engine: str) -> None:
+def test_size_different_from_folder_listing_fails(run: Run, dest: Path, engine: str) -> None:
     """A file that has grown is failed(changed); an encoded reply may have another length."""
     whole = b"w" * LISTED
     encoded = reply(BODY, "Content-Encoding: gzip")
@@ -155,7 +155,7 @@ def test_a_file_is_as_long_as_its_folder_says(run: Run, dest: Path, engine: str)
     assert stored == dict.fromkeys(KEYS[3:], whole) | {"key-02": BODY}
 
 
-def test_what_has_changed_is_taken_as_it_is_then(run: Run, dest: Path) -> None:
+def test_retry_failed_accepts_changed_object(run: Run, dest: Path) -> None:
     """`--retry-failed` accepts it; a second run of the job does nothing more."""
     with RawServer({"/": folder(["a"]), "/a": reply(BODY)}) as server:
         words = ("get", server.url, str(dest), "--listing", "autoindex")
@@ -166,7 +166,7 @@ def test_what_has_changed_is_taken_as_it_is_then(run: Run, dest: Path) -> None:
     assert (dest / "a").read_bytes() == BODY
 
 
-def test_a_folder_that_tells_no_size_is_believed(run: Run, dest: Path) -> None:
+def test_non_numeric_folder_size_is_ignored(run: Run, dest: Path) -> None:
     """A size that is not a number is ignored."""
     with RawServer({"/": folder(["a"], "68 bytes"), "/a": reply(BODY)}) as server:
         assert run("get", server.url, str(dest), "--listing", "autoindex").code == 0
@@ -174,7 +174,7 @@ def test_a_folder_that_tells_no_size_is_believed(run: Run, dest: Path) -> None:
     assert (dest / "a").read_bytes() == BODY
 
 
-def test_a_manifest_of_folders_has_their_sizes(run: Run, tmp_path: Path) -> None:
+def test_manifest_of_folders_has_sizes(run: Run, tmp_path: Path) -> None:
     """Sizes of folders are in manifests, and are compared when the objects are fetched, also by a Python engine."""
     manifest = tmp_path / "m.csv"
     with RawServer({"/": folder(["a", "b"]), "/a": reply(BODY), "/b": reply(b"w" * LISTED)}) as server:
@@ -187,7 +187,7 @@ def test_a_manifest_of_folders_has_their_sizes(run: Run, tmp_path: Path) -> None
     assert "changed 1" in ended.err
 
 
-def test_an_end_that_nothing_tells_is_compared_all_the_same(run: Run, dest: Path) -> None:
+def test_eof_delimited_body_is_compared_with_listed_size(run: Run, dest: Path) -> None:
     """A body that ends with its connection may be truncated, but the listing has its length."""
     cut = bare_reply("Connection: close") + BODY
 
