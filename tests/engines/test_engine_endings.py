@@ -1,7 +1,7 @@
-"""Every engine, interrupted and killed at random moments: nothing is lost, doubled or left, and the job continues.
+"""Every engine is interrupted and killed at random moments: nothing is lost or duplicated, and the job resumes.
 
-`FETCHMILL_SEED` repeats the moments of a failed run. `FETCHMILL_ENGINE_KILLS` is the number of kills per engine (`make
-engine-kills`: 100). `FETCHMILL_ENGINES` selects engines.
+`FETCHMILL_SEED` reproduces the random moments of a failed run. `FETCHMILL_ENGINE_KILLS` is the number of kills per
+engine (`make engine-kills`: 100). `FETCHMILL_ENGINES` selects engines.
 """
 
 import contextlib
@@ -93,13 +93,13 @@ class Case:
         return group(self.command(engine), self.environment)
 
     def broken(self) -> list[str]:
-        """Returns violations of rules that hold at any moment."""
+        """Returns violations of the invariants that hold at any moment."""
         if not has_journal(self.dest):
             return []
         return find_wrong(self.dest, self.expected, self.format) + find_unbalanced(self.dest)
 
     def finish(self, engine: str) -> list[str]:
-        """Lets a run finish undisturbed. Checks the result."""
+        """Lets a run finish undisturbed. Returns problems of its result."""
         with self.start(engine) as process:
             _, err = process.communicate(timeout=120)
             code = 3 if self.expected.failures else 0
@@ -112,7 +112,7 @@ class Case:
 
 @contextlib.contextmanager
 def group(command: list[str], environment: dict[str, str]) -> Iterator[Popen]:
-    """Starts a process in its own group, as a shell does; at the end, no process of the group is left."""
+    """Starts a process in its own group, as a shell does. At the end, no process of the group is left."""
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes) as process:
         try:
@@ -122,7 +122,7 @@ def group(command: list[str], environment: dict[str, str]) -> Iterator[Popen]:
 
 
 def wait_for_requests(source: Server, count: int, process: Popen) -> None:
-    """Waits until a server has had the given number of requests, or until the process has ended."""
+    """Waits until a server has received the given number of requests, or until the process has ended."""
     wait_for(lambda: source.stats()["get"] >= count or process.poll() is not None)
 
 
@@ -141,7 +141,7 @@ def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `ser
 def test_ctrl_c_ends_job_after_checkpoint(
     environment: dict[str, str], memory_path: Path, engine: str, reached: str
 ) -> None:
-    """All processes get the signal, as on a terminal, or only the command: exit code 130, nothing left, and resumed."""
+    """The exit code is 130, nothing is left over, and the job resumes. One process or all of them get the signal."""
     rng = random.Random(f"{SEED}-{engine}-{reached}")
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
@@ -169,9 +169,9 @@ def test_ctrl_c_ends_job_after_checkpoint(
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ENGINES)
 def test_second_ctrl_c_ends_job_immediately(environment: dict[str, str], memory_path: Path, engine: str) -> None:
-    """The first one waits for replies that never come, the second one does not.
+    """The first Ctrl-C waits for replies that never come; the second one does not.
 
-    No process is left, and the job continues.
+    No process is left, and the job resumes.
     """
     silent = Fault("stall", seconds=60, after_bytes=0, times=1)
     with serve(synthetic=20, faults=[silent]) as source:
@@ -202,7 +202,7 @@ def test_second_ctrl_c_ends_job_immediately(environment: dict[str, str], memory_
 def test_ctrl_c_ends_program_with_endless_generator(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """KeyboardInterrupt is raised after a checkpoint: no thread, process or file is left. Not all items were taken."""
+    """`KeyboardInterrupt` is raised after a checkpoint, and no thread, process or file is left."""
     dest = memory_path / "out"
     with serve(synthetic=1000, delay=(0.0, 0.004)) as source:
         command = [sys.executable, str(PROGRAMS), "endless", engine, str(dest), source.url]
@@ -227,7 +227,7 @@ def test_ctrl_c_ends_program_with_endless_generator(
 
 
 def kill(case: Case, engine: str, rng: random.Random) -> bool:
-    """Kills a run with all its processes, while it starts or in its remaining time. False if it ended first."""
+    """Kills a run with all its processes, during startup or later. Returns False if the run ended first."""
     with case.start(engine) as process:
         if rng.random() < 0.2:
             time.sleep(rng.uniform(0, 0.6))
@@ -243,7 +243,7 @@ def kill(case: Case, engine: str, rng: random.Random) -> bool:
 
 
 def crash(engine: str, format: str, folder: Path, environment: dict[str, str], kills: int) -> list[str]:
-    """Runs jobs that are killed several times and then finish, until enough kills have hit or there is a problem."""
+    """Repeats jobs that are killed several times and then finish, until enough kills have hit or a problem is found."""
     rng = random.Random(f"{SEED}-{engine}-{format}")
     for number in itertools.count():
         with serve(**paced(engine)) as source:
@@ -264,7 +264,7 @@ def crash(engine: str, format: str, folder: Path, environment: dict[str, str], k
 @pytest.mark.timeout(300 + 10 * KILLS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_repeatedly_killed_job_completes_correctly(environment: dict[str, str], memory_path: Path, engine: str) -> None:
-    """All processes die at once: each object is stored once, with its bytes, and failures are listed once."""
+    """All processes are killed together. Each object is stored once with its bytes, and each failure is listed once."""
     of_each = -(-KILLS // len(FORMATS))
     with ThreadPoolExecutor(len(FORMATS)) as pool:
         found = pool.map(lambda each: crash(engine, each, memory_path, environment, of_each), FORMATS)
@@ -280,7 +280,7 @@ def test_repeatedly_killed_job_completes_correctly(environment: dict[str, str], 
 def test_killed_worker_process_loses_no_targets(
     environment: dict[str, str], memory_path: Path, engine: str, format: str
 ) -> None:
-    """The run continues after a worker's death, and the worker's uncommitted targets are fetched again."""
+    """The run continues, and the killed worker's uncommitted targets are fetched again."""
     rng = random.Random(f"{SEED}-{engine}-{format}-worker")
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment, format)
@@ -308,7 +308,7 @@ def test_killed_worker_process_loses_no_targets(
 def test_worker_processes_end_when_parent_is_killed(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """Workers end even if only their parent is killed: no process still fetches or writes, and the job continues."""
+    """Workers end even if only their parent is killed: no process still fetches or writes, and the job resumes."""
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
         with case.start(engine) as process:
@@ -345,7 +345,7 @@ def test_job_resumes_with_another_engine(environment: dict[str, str], memory_pat
     assert problems == []
 
 
-# --- your own function -------------------------------------------------------------------------------------------
+# --- custom fetch function ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(1)
@@ -353,7 +353,7 @@ def test_job_resumes_with_another_engine(environment: dict[str, str], memory_pat
 def test_killed_job_with_custom_fetch_function_resumes(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """All its processes are killed: its results are stored once, and committed targets are not repeated."""
+    """All processes of the job are killed. Its results are stored once, and committed targets are not repeated."""
     rng = random.Random(f"{SEED}-{engine}-function")
     dest = memory_path / "out"
     expected = Expected({f"n{index}": engine_functions.body_of(f"n{index}") for index in range(COUNT)})

@@ -1,4 +1,4 @@
-"""`fetch=`: your own function in every Python engine, its possible results, and its exceptions.
+"""`fetch=`: custom functions in every Python engine, their possible results, and their exceptions.
 
 The functions are in engine_functions.py, where worker processes find them. `FETCHMILL_ENGINES` selects engines.
 """
@@ -47,7 +47,7 @@ def targets(*names: str) -> list[tuple[str, str]]:
 
 
 def get(engine: str, source: Any, dest: Path, **options: Any) -> fetchmill.Report:  # noqa: ANN401 - of fetchmill.get
-    """Runs a job whose failures do not wait long."""
+    """Runs a job with short delays between attempts."""
     settings: dict[str, Any] = {"engine": engine, "attempts": 2, **options}
     return fetchmill.get(source, dest, **settings)
 
@@ -66,14 +66,14 @@ def _nothing_stays() -> Iterator[None]:
     assert wait_for(lambda: worker_processes(os.getpid()) <= processes)
 
 
-# --- what it is given and what it gives --------------------------------------------------------------------------
+# --- input and results -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(5)
 @of_engines
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
 def test_bytes_returned_by_function_are_stored(memory_path: Path, engine: str, format: str) -> None:
-    """Each object is stored once in every format; no request is made."""
+    """Each object is stored once in every format, and no request is made."""
     dest = memory_path / "out"
 
     report = get(engine, targets(*OK), dest, fetch=function(engine, "give"), format=format)
@@ -85,7 +85,7 @@ def test_bytes_returned_by_function_are_stored(memory_path: Path, engine: str, f
 @pytest.mark.sampled(3)
 @of_engines
 def test_function_receives_target(dest: Path, engine: str) -> None:
-    """The target has its number, name, URL and attempt, and the fields of its request."""
+    """The target has its number, name, URL and attempt, and the header fields of its request."""
     source = targets("b", "a")
 
     get(engine, source, dest, fetch=function(engine, "tell_target"), format="jsonl")
@@ -136,7 +136,7 @@ def test_reply_from_function_is_treated_like_server_reply(dest: Path, engine: st
 
 @of_blocking_engines
 def test_requests_response_is_accepted(server: Serve, dest: Path, engine: str) -> None:
-    """A requests reply is accepted, with one session per worker."""
+    """A `requests` response is accepted, and each worker has one session."""
     source = server(synthetic=40)
 
     report = get(
@@ -155,7 +155,7 @@ def test_requests_response_is_accepted(server: Serve, dest: Path, engine: str) -
 
 @of_blocking_engines
 def test_urllib3_response_is_accepted(server: Serve, dest: Path, engine: str) -> None:
-    """A urllib3 reply, whose body is called data, is accepted."""
+    """A `urllib3` response is accepted, although its body is called `data`."""
     source = server(synthetic=20)
 
     report = get(engine, source.url, dest, fetch=engine_functions.get_with_urllib3)
@@ -166,7 +166,7 @@ def test_urllib3_response_is_accepted(server: Serve, dest: Path, engine: str) ->
 
 @of_awaiting_engines
 def test_aiohttp_session_belongs_to_its_worker(server: Serve, dest: Path, engine: str) -> None:
-    """The session is opened and closed in the loop that uses it; its replies are returned."""
+    """The session is opened and closed in the event loop that uses it, and its responses are accepted."""
     source = server(synthetic=40)
 
     report = get(
@@ -183,13 +183,13 @@ def test_aiohttp_session_belongs_to_its_worker(server: Serve, dest: Path, engine
     assert source.stats()["get"] == 40
 
 
-# --- what goes wrong in it ---------------------------------------------------------------------------------------
+# --- errors in the function --------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(3)
 @of_engines
 def test_exception_in_function_fails_only_its_target(dest: Path, engine: str) -> None:
-    """The target is failed(function) after its attempts, with type and text in one line; others are not affected."""
+    """The target fails with kind `function` after its attempts. The detail is one line with type and text."""
     report = get(engine, targets("error-1", *OK, "error-2"), dest, fetch=function(engine, "give"))
 
     found = failures(dest)
@@ -206,7 +206,7 @@ def test_exception_in_function_fails_only_its_target(dest: Path, engine: str) ->
 @pytest.mark.sampled(3)
 @of_engines
 def test_target_is_retried_when_function_raises(dest: Path, engine: str) -> None:
-    """The usual policy applies; the target says which attempt it is."""
+    """The usual retry policy applies, and the target has the number of its attempt."""
     report = get(engine, targets("late", *OK), dest, fetch=function(engine, "give"), attempts=3)
 
     assert (report.fetched, report.failed, report.attempts) == (len(OK) + 1, 0, len(OK) + 3)
@@ -216,7 +216,7 @@ def test_target_is_retried_when_function_raises(dest: Path, engine: str) -> None
 @pytest.mark.sampled(3)
 @of_engines
 def test_invalid_function_result_fails_target(dest: Path, engine: str) -> None:
-    """The target is failed(function), and the detail has the type."""
+    """The target fails with kind `function`, and the detail has the type of the result."""
     report = get(engine, targets("number", *OK), dest, fetch=function(engine, "give"))
 
     assert (report.fetched, report.failures) == (len(OK), {"function": 1})
@@ -228,7 +228,7 @@ def test_invalid_function_result_fails_target(dest: Path, engine: str) -> None:
 def test_bug_in_function_ends_job_early(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """If all first targets fail at the same place, the error and the place are reported. Thousands are not tried."""
+    """If the first targets all fail at the same line of code, the job stops and reports the error and the line."""
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv("NOTES", str(notes))
@@ -251,7 +251,7 @@ def test_bug_in_function_ends_job_early(
 
 @of_engines
 def test_function_error_after_good_replies_fails_only_targets(dest: Path, engine: str) -> None:
-    """The target may be the unusual part, so the job continues."""
+    """The error may be due to unusual targets, so the job continues."""
     names = [*OK, *(f"odd-{number}" for number in range(10))]
     limit = {"limit": 1} if engine not in WITH_PROCESSES else {"threads": 1, "limit": 1}
 
@@ -264,9 +264,9 @@ def test_function_error_after_good_replies_fails_only_targets(dest: Path, engine
 @pytest.mark.sampled(1)
 @of_engines_with_processes
 def test_function_killing_its_process_fails_only_its_target(dest: Path, engine: str) -> None:
-    """A target that kills its process is failed(worker) after its attempts.
+    """A target that kills its process fails with kind `worker` after its attempts.
 
-    Targets in progress next to it are fetched.
+    Other targets in progress are fetched.
     """
     names = [*OK[:10], "kill-1", *OK[10:]]
 
@@ -285,7 +285,7 @@ def test_function_killing_its_process_fails_only_its_target(dest: Path, engine: 
 def test_on_start_and_on_done_run_once_per_worker(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """The result of on_start is passed with each target, and to on_done, in the same worker."""
+    """Each worker passes the result of `on_start` with each target, and to `on_done`."""
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv("NOTES", str(notes))
@@ -327,7 +327,7 @@ def test_exception_in_on_start_ends_job(dest: Path, engine: str) -> None:
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", [engine for engine in IN_PYTHON if engine == "threads"])
 def test_workers_start_only_when_needed(tmp_path: Path, engine: str) -> None:
-    """With a hundred targets and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
+    """With 100 targets and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
     names = [f"n{number}" for number in range(100)]
     seconds: dict[int, float] = {}
 
@@ -350,11 +350,11 @@ def test_workers_start_only_when_needed(tmp_path: Path, engine: str) -> None:
     assert seconds[100] <= 2 * seconds[10], seconds
 
 
-# --- what cannot be used -----------------------------------------------------------------------------------------
+# --- refused functions -------------------------------------------------------------------------------------------
 
 
 def assert_refused(engine: str, dest: Path, *words: str, **options: Any) -> None:  # noqa: ANN401 - of fetchmill.get
-    """Checks for one line with these words, and that nothing was created."""
+    """Checks that the error is one line with these words, and that nothing was created."""
     with pytest.raises(fetchmill.UsageError) as caught:
         get(engine, targets("a"), dest, **options)
 
@@ -375,7 +375,7 @@ def test_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
 
 @of_engines_with_processes
 def test_unpicklable_function_is_refused(dest: Path, engine: str) -> None:
-    """The function has a lock of this process; the same holds for on_start and on_done."""
+    """A function that refers to a lock of this process is refused, also as `on_start` or `on_done`."""
     lock = threading.Lock()
 
     async def inner(target: Any) -> bytes:  # noqa: ANN401

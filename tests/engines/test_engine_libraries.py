@@ -1,4 +1,4 @@
-"""The libraries of the Python engines: the tested versions, and the cost of other versions."""
+"""The libraries of the Python engines: the tested versions, and the cost of untested ones."""
 
 import ast
 import importlib
@@ -33,7 +33,7 @@ INTERNALS = "aiohttp_internals.py"
 PUBLIC = {
     *("aiohttp", "aiohttp.abc", "requests", "requests.adapters", "yarl"),
     *("urllib3", "urllib3.connection", "urllib3.exceptions"),
-    # The tests only need this error.
+    # Only the tests use this module, for one error.
     "certifi",
 }
 # `os._exit` is documented.
@@ -44,7 +44,7 @@ NAMES = [f"name-{number}" for number in range(20)]
 with_libraries = pytest.mark.parametrize("engine", ["sync", "threads", "processes", "asyncio", "combo"])
 
 
-# --- what is private ---------------------------------------------------------------------------------------------
+# --- private names -----------------------------------------------------------------------------------------------
 
 
 def private_uses(source: str) -> Iterator[str]:
@@ -72,7 +72,7 @@ def private_uses(source: str) -> Iterator[str]:
 
 
 def _private_uses_of_class(node: ast.ClassDef, names: dict[str, Any]) -> Iterator[str]:
-    """Returns a class's uses of private names of classes that are not ours."""
+    """Returns the places where a class uses private names of classes that are not ours."""
     bases = [_value(base, names) for base in node.bases]
     classes = [each for base in bases if isinstance(base, type) for each in base.__mro__ if _is_foreign(each)]
     foreign = {name for each in classes for name in vars(each) if _is_private(name)}
@@ -105,7 +105,7 @@ def _is_private(name: str) -> bool:
 
 
 def _is_own(node: ast.expr) -> bool:
-    """Returns whether a name is ours. Names of `super()` are included: a class is asked for the names of its bases."""
+    """Returns whether an expression is `self` or `cls`, whose own names are not private to others."""
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
@@ -118,7 +118,7 @@ def _is_foreign(each: type) -> bool:
 
 
 def test_only_one_module_uses_private_library_names(root: Path) -> None:
-    """No other file of the engines has a library's name that begins with an underscore, or an internal module."""
+    """No other file of the engines uses library names that begin with an underscore, or internal modules."""
     folder = root / "python/fetchmill/engines"
     found = {path.name: list(private_uses(path.read_text())) for path in sorted(folder.rglob("*.py"))}
 
@@ -148,7 +148,7 @@ def test_private_name_check_finds_planted_uses(source: str, found: str) -> None:
 
 
 def test_package_metadata_declares_tested_version_ranges(root: Path) -> None:
-    """The extra `engines`, the module, and the environment of the tests, which has the newest versions, agree."""
+    """The extra `engines`, the module and the test environment, which has the newest versions, agree."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["optional-dependencies"]["engines"]
     pinned = (root / "requirements-dev.txt").read_text().splitlines()
@@ -167,12 +167,12 @@ def test_package_metadata_declares_tested_version_ranges(root: Path) -> None:
     ],
 )
 def test_version_counts_as_tested_only_within_range(version: str, is_tested: bool) -> None:
-    """Versions are compared as numbers; a version that is not a release was never tested."""
+    """Versions are compared as numbers, and a version that is not a release counts as untested."""
     assert Library("name", "1.10.0", "1.11.2").is_tested(version) is is_tested
 
 
 def test_untested_version_gets_one_line_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line has the version, the tested range, the cost and the solution."""
+    """The warning has the version, the tested range, the cost and the remedy."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
 
     (notice,) = untested_notices([AIOHTTP])
@@ -223,7 +223,7 @@ def test_untested_version_reuses_no_connection(
 def test_job_completes_with_other_library_versions(
     run: Run, server: Serve, dest: Path, environment: dict[str, str], versions: str, engine: str
 ) -> None:
-    """The oldest tested versions work silently, older ones with a warning. All bytes are right."""
+    """The oldest tested versions work without a warning, and older ones with a warning. All bytes are correct."""
     count = 300
     faults = [Fault("truncate", rate=0.05, times=1), Fault("reset", rate=0.05, times=1)]
     source = server(synthetic=count, faults=faults)
@@ -261,9 +261,9 @@ def test_job_completes_with_other_library_versions(
 def test_engine_test_suites_pass_with_other_library_versions(
     root: Path, versions: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:
-    """The suites of the engines pass with other versions.
+    """The engines' test suites pass with other library versions.
 
-    Versions below the range follow the rules for untested ones.
+    Versions below the tested range follow the rules for untested ones.
     """
     marked = ("-m", "not timing and not alone and not long")
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *marked)

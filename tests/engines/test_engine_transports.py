@@ -1,4 +1,4 @@
-"""The transports of the Python engines: one suite for both, against servers of every behaviour."""
+"""The transports of the Python engines: one suite for both, against correct and faulty servers."""
 
 import asyncio
 import contextlib
@@ -75,9 +75,9 @@ Open = Callable[..., Ask]
 
 @pytest.fixture(params=["requests", "aiohttp", "aiohttp-uvloop", "untested requests", "untested aiohttp"])
 def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Starts transports, with `TransportOptions`; the returned function makes one attempt at a URL.
+    """Starts transports with `TransportOptions`. The returned function makes one attempt at a URL.
 
-    With an untested version of their library, they use only its public API, and keep no connection.
+    With an untested library version, transports use only its public API and keep no connection.
     """
     with contextlib.ExitStack() as stack:
         kind: str = request.param
@@ -126,7 +126,7 @@ def _awaiting(
 
 
 class Given:
-    """Receives the answers that a transport has held."""
+    """Receiver of the answers that a transport has held."""
 
     def __init__(self, limit: int = 1) -> None:
         self.limit = limit
@@ -138,7 +138,7 @@ class Given:
         self.is_empty.set()
 
     def hold(self, answer: Answer) -> None:
-        """Notes that an answer is held."""
+        """Records that an answer is held."""
         del answer
         self._count(1)
 
@@ -188,7 +188,7 @@ def body_of(answer: Answer) -> bytes:
 
 @dataclass(frozen=True)
 class Listener:
-    """A server that gives everybody the same answer and keeps the requests."""
+    """A server that gives every client the same answer and records the requests."""
 
     url: str
     heads: list[bytes]
@@ -263,7 +263,7 @@ def test_url_without_path_requests_root(opened: Open, raw: Callable[..., RawServ
     "url", ["ftp://a.test/", "http://", "http://u:p@a.test/", "http://a.test/ä", "http://a.test:99999/"]
 )
 def test_invalid_url_is_not_requested(opened: Open, url: str) -> None:
-    """A user and a password would be credentials for any host that a list names."""
+    """URLs with a user and a password are refused, too: a list could send them to any host."""
     assert kind_of(opened()(url)) == "url"
 
 
@@ -272,7 +272,7 @@ def test_invalid_url_is_not_requested(opened: Open, url: str) -> None:
     ["[:::]", "[1.2.3.4]", "a..test", ".test", "-", "%41", "a_b.test", "~", "x" * 300, "999.999.999.999", "xn--a"],
 )
 def test_odd_host_gets_failure_not_exception(opened: Open, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any host gives an answer, never an exception."""
+    """A request for an unusual host returns an answer and never raises an exception."""
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "as told")
@@ -285,7 +285,7 @@ def test_odd_host_gets_failure_not_exception(opened: Open, host: str, monkeypatc
 
 
 def test_request_has_only_its_targets_header_fields(opened: Open, listener: Listener) -> None:
-    """Host is the exception, and Connection if the library sends one."""
+    """The exceptions are `Host`, and `Connection` if the library sends one."""
     fields = (*FIELDS, ("X-Token", "one"), ("X-Token", "two"))
 
     body_of(opened()(f"{listener.url}/a", *fields))
@@ -298,7 +298,7 @@ def test_request_has_only_its_targets_header_fields(opened: Open, listener: List
 
 
 def test_request_has_no_header_fields_by_default(opened: Open, listener: Listener) -> None:
-    """Without fields, a request has none, not even the library's name."""
+    """Without fields of its target, a request has none, not even `User-Agent`."""
     body_of(opened()(f"{listener.url}/a", ("X-Only", "this")))
     names = [line.partition(b":")[0] for line in listener.heads[0].split(b"\r\n")[1:]]
 
@@ -311,7 +311,7 @@ def test_environment_proxies_and_netrc_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Proxies of the environment and ~/.netrc are ignored."""
+    """Proxies from the environment and `~/.netrc` are ignored."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login user password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -323,7 +323,7 @@ def test_environment_proxies_and_netrc_are_ignored(
 
 
 def test_kept_connection_is_reused(opened: Open, server: Callable[..., Server], keeps: bool) -> None:
-    """A connection is reused while the server keeps it open; with an untested library, each request has its own."""
+    """A connection is reused while the server keeps it open. With an untested library, each request has its own."""
     running = server(synthetic=10)
     ask = opened()
 
@@ -353,7 +353,7 @@ def test_request_is_repeated_when_reused_connection_was_closed(
 def test_closed_connection_is_replaced_only_once_per_target(
     opened: Open, raw: Callable[..., RawServer], keeps: bool
 ) -> None:
-    """If a server closes each connection, a target is requested twice, not for ever."""
+    """If a server closes every connection, a target is requested only twice."""
     server = raw({"/a": reply(b"a"), "/b": then_close(b"")})
     ask = opened()
 
@@ -367,7 +367,7 @@ def test_closed_connection_is_replaced_only_once_per_target(
 def test_broken_fresh_connection_is_not_retried(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour
 ) -> None:
-    """A request on a fresh connection that breaks is made once: the transport does not decide when to retry."""
+    """The request is made once: the transport does not decide about retries."""
     server = raw({"/a": behaviour})
 
     assert kind_of(opened()(f"{server.url}/a")) == "reset"
@@ -378,7 +378,7 @@ def test_broken_fresh_connection_is_not_retried(
 
 
 def test_body_is_returned_undecoded(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Nothing is decoded, whatever the head says; the head's fields are returned with it."""
+    """Nothing is decoded, whatever the header fields say. They are returned with the body."""
     fields = (
         "Content-Encoding: gzip",
         "Content-Type: text/plain",
@@ -397,7 +397,7 @@ def test_body_is_returned_undecoded(opened: Open, raw: Callable[..., RawServer])
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "multipart/mixed", "multipart/mixed; boundary=x"])
 def test_response_head_is_not_parsed_as_mail(opened: Open, raw: Callable[..., RawServer], kind: str) -> None:
-    """A head is not parsed like mail, although http.client does so."""
+    """Header fields are not parsed as mail, although `http.client` does so."""
     server = raw({"/a": reply(b"a", f"Content-Type: {kind}")})
 
     assert opened()(f"{server.url}/a") == ReplyAnswer(7, 200, b"a", content_type=kind)
@@ -426,7 +426,7 @@ def test_error_status_is_returned_as_reply(opened: Open, raw: Callable[..., RawS
 
 
 def test_transport_keeps_no_cookies(opened: Open, listener: Listener, raw: Callable[..., RawServer]) -> None:
-    """A second request has the same fields as the first."""
+    """A second request has the same header fields as the first."""
     server = raw({"/a": reply(b"", "Set-Cookie: a=b; Domain=127.0.0.1; Path=/")})
     ask = opened()
 
@@ -459,7 +459,7 @@ def test_chunked_body_is_reassembled(opened: Open, raw: Callable[..., RawServer]
 
 
 def test_interim_responses_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """The next target must not get this target's reply."""
+    """Otherwise, the next target would get this target's reply."""
     interim = bare_reply(status="100 Continue") + bare_reply("Link: <a>", status="103 Early Hints")
     server = raw({"/a": lambda exchange: exchange.send(interim + reply(b"a")), "/b": reply(b"b")})
     ask = opened()
@@ -479,7 +479,7 @@ def test_eof_delimited_body_is_unverified(opened: Open, raw: Callable[..., RawSe
 def test_short_body_is_reported_as_truncated(
     opened: Open, raw: Callable[..., RawServer], end: Callable[[bytes], Behaviour], text: bytes
 ) -> None:
-    """A short body is truncated, however its length was declared and its connection ended."""
+    """A short body is truncated, however its length is declared and its connection ends."""
     server = raw({"/a": end(text)})
 
     assert kind_of(opened()(f"{server.url}/a")) == "truncated"
@@ -488,7 +488,7 @@ def test_short_body_is_reported_as_truncated(
 
 @pytest.mark.parametrize("head", [reply(length=1 << 30), CHUNKED, bare_reply()])
 def test_oversized_body_is_not_read_to_its_end(opened: Open, raw: Callable[..., RawServer], head: bytes) -> None:
-    """An endless server does not keep the transport busy."""
+    """A server that sends an endless body does not keep the transport busy."""
     gone = threading.Event()
 
     def behave(exchange: Exchange) -> None:
@@ -519,7 +519,7 @@ def test_non_http_reply_is_reported_as_malformed(
 ) -> None:
     """A reply that is not HTTP is not retried like a broken connection.
 
-    Only aiohttp's private parts say what is wrong.
+    Only aiohttp's private API shows what is wrong.
     """
     server = raw({"/a": then_close(text)})
     is_told = request.node.callspec.params["opened"] != "untested aiohttp"
@@ -557,7 +557,7 @@ def test_ambiguous_framing_is_refused(opened: Open, raw: Callable[..., RawServer
 def test_endless_head_line_is_reported_as_head_too_large(
     opened: Open, raw: Callable[..., RawServer], request: pytest.FixtureRequest
 ) -> None:
-    """An endless line is a head that is too large; the rest is not read."""
+    """The kind is `head-too-large`, and the rest of the line is not read."""
     server = raw({"/a": then_flood(b"HTTP/1.1 200 OK\r\nName: ", b"x")})
     is_told = request.node.callspec.params["opened"] != "untested aiohttp"
 
@@ -566,7 +566,7 @@ def test_endless_head_line_is_reported_as_head_too_large(
 
 @pytest.mark.parametrize("flood", [b"name: value\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_endless_head_is_refused(opened: Open, raw: Callable[..., RawServer], flood: bytes) -> None:
-    """A head that never ends is refused, with a kind that depends on the library."""
+    """The failure kind depends on the library."""
     server = raw({"/a": then_flood(b"HTTP/1.1 103 Early Hints\r\n", flood)})
 
     assert kind_of(opened(head_timeout=2.0)(f"{server.url}/a")) in {
@@ -579,7 +579,7 @@ def test_endless_head_is_refused(opened: Open, raw: Callable[..., RawServer], fl
 
 @pytest.mark.sampled(2)
 def test_faulty_server_gets_correct_answer_for_each_attempt(opened: Open, server: Callable[..., Server]) -> None:
-    """Each attempt reports its failure; no attempt gets another one's body."""
+    """Each attempt reports its own failure, and no attempt gets the body of another."""
     faults = [Fault("truncate", rate=0.2), Fault("reset", rate=0.2), Fault("status", status=503, rate=0.2)]
     running = server(synthetic=200, faults=faults)
     ask = opened()
@@ -612,7 +612,7 @@ def test_faulty_server_gets_correct_answer_for_each_attempt(opened: Open, server
 def test_each_request_phase_has_its_deadline(
     opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour, kind: str
 ) -> None:
-    """A server that sends single bytes cannot extend it."""
+    """A server that sends single bytes cannot extend a deadline."""
     server = raw({"/a": behaviour})
     # The deadline under test is short, and the others are so long that they cannot come first.
     ask = opened(**{kind.replace("-", "_"): 0.5})
@@ -623,7 +623,7 @@ def test_each_request_phase_has_its_deadline(
 
 
 def test_large_body_extends_total_timeout(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Here there are 16 of them for each piece that takes longer than the attempt's own time."""
+    """Each 64 KiB adds one second. The body here takes longer than the timeout alone would allow."""
     piece = b"x" * (1 << 20)
     server = raw({"/a": lambda exchange: exchange.send(reply(length=3 * len(piece)), *[piece] * 3, pause=0.6)})
 
@@ -631,7 +631,7 @@ def test_large_body_extends_total_timeout(opened: Open, raw: Callable[..., RawSe
 
 
 def test_unanswered_connect_is_reported_as_connect_timeout(opened: Open) -> None:
-    """The listener's backlog is full, so its system does not answer."""
+    """The listener's backlog is full, so the operating system does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as stack:
         for _ in range(4):
             waiting = stack.enter_context(socket.socket())
@@ -643,7 +643,7 @@ def test_unanswered_connect_is_reported_as_connect_timeout(opened: Open) -> None
 
 
 def test_unanswered_handshake_is_reported_as_tls_timeout(opened: Open) -> None:
-    """A listener that accepts but never answers causes `tls-timeout`."""
+    """The listener accepts the connection but never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
 
@@ -651,7 +651,7 @@ def test_unanswered_handshake_is_reported_as_tls_timeout(opened: Open) -> None:
 
 
 def test_closed_port_is_reported_as_refused(opened: Open) -> None:
-    """A connection is refused, by address and by name."""
+    """The connection is refused, both by address and by name."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     ask = opened()
@@ -666,7 +666,7 @@ def test_closed_port_is_reported_as_refused(opened: Open) -> None:
 def test_dns_failure_reports_system_reason(
     opened: Open, monkeypatch: pytest.MonkeyPatch, number: int, kind: str
 ) -> None:
-    """A failed look-up has the system's reason."""
+    """The failure has the operating system's reason."""
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise socket.gaierror(number, "as told")
@@ -700,7 +700,7 @@ def test_transport_reports_invalid_certificates_by_kind(
     leaf: str,
     kind: str | None,
 ) -> None:
-    """Certificates are compared with the file only; an insecure host may show any certificate."""
+    """Certificates are checked only against the CA file. An insecure host may present any certificate."""
     (served / "a").write_bytes(b"a")
     site = nginx(site=Site(leaf=getattr(certificates, leaf)))
     trusting = opened(ca_file=str(certificates.ca_file))
@@ -717,7 +717,7 @@ def test_transport_reports_invalid_certificates_by_kind(
 def test_system_authorities_are_trusted_without_ca_file(
     opened: Open, certificates: Certificates, nginx: Callable[..., Nginx]
 ) -> None:
-    """The system's authorities are trusted, but not those of the tests."""
+    """The system's authorities are trusted, and that of the tests is not."""
     site = nginx(site=Site(leaf=certificates.good))
 
     assert kind_of(opened()(f"{site.url('site')}/a")) == "tls-unknown-ca"
@@ -730,7 +730,7 @@ def test_tls_connections_are_reused(
     served: Path,
     keeps: bool,
 ) -> None:
-    """Connections inside TLS are reused, with one handshake for all requests."""
+    """One TLS handshake serves all requests."""
     (served / "a").write_bytes(b"a")
     site = nginx(site=Site(leaf=certificates.good))
     ask = opened(ca_file=str(certificates.ca_file))
@@ -740,7 +740,7 @@ def test_tls_connections_are_reused(
 
 
 def test_server_without_tls_is_reported_as_such(opened: Open, nginx: Callable[..., Nginx]) -> None:
-    """A server without TLS is distinguished from one that breaks the handshake."""
+    """A server without TLS is distinguished from one that breaks off the handshake."""
     site = nginx(site=Site())
     with socket.create_server(("127.0.0.1", 0)) as closing:
         thread = threading.Thread(target=accept_and_close, args=(closing,))
@@ -762,7 +762,7 @@ def accept_and_close(listening: socket.socket) -> None:
 def test_tls_end_without_close_notify_is_not_trusted(
     opened: Open, certificates: Certificates, text: bytes, request: pytest.FixtureRequest
 ) -> None:
-    """Somebody in between could have cut the body. An end that aiohttp does not notice is at least not verified."""
+    """An attacker could have cut the body. If aiohttp does not notice this, the body is at least not verified."""
     is_noticed = b"Length" in text or request.node.callspec.params["opened"].endswith("requests")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.good.chain, certificates.good.key)
@@ -784,7 +784,7 @@ def test_tls_end_without_close_notify_is_not_trusted(
 
 
 def test_ca_file_without_certificates_stops_job(opened: Open, tmp_path: Path) -> None:
-    """A file without certificates stops the job."""
+    """The error does not count as a failure of a target."""
     (tmp_path / "empty.pem").write_text("")
 
     with pytest.raises(UsageError, match=r"empty\.pem"):
@@ -797,7 +797,7 @@ def test_ca_file_without_certificates_stops_job(opened: Open, tmp_path: Path) ->
 def test_proxy_gets_absolute_form_request(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy]
 ) -> None:
-    """The request has the proxy's password; the target's request is unchanged."""
+    """The proxy gets its password, and the target's request is unchanged."""
     server = raw({"/a//%2e": then_close(reply(b"a"))})
     between = proxy("us er:pässword")
     ask = opened(proxy=between.url("us%20er:p%C3%A4ssword"))
@@ -815,7 +815,7 @@ def test_https_origin_is_reached_through_proxy_tunnel(
     proxy: Callable[..., ForwardProxy],
     served: Path,
 ) -> None:
-    """The certificate is the origin's; the proxy's password does not go through the tunnel."""
+    """The origin's certificate is checked, and the proxy's password does not go through the tunnel."""
     (served / "a").write_bytes(b"a")
     site = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.expired))
     between = proxy("user:secret")
@@ -841,7 +841,7 @@ def test_https_origin_is_reached_through_proxy_tunnel(
     ],
 )
 def test_failed_proxy_tunnel_is_reported_by_kind(opened: Open, answer: bytes, kind: str) -> None:
-    """The proxy either cannot or will not make it."""
+    """The proxy cannot open the tunnel, or refuses it."""
 
     def serve() -> None:
         with closing.accept()[0] as connection:
@@ -857,7 +857,7 @@ def test_failed_proxy_tunnel_is_reported_by_kind(opened: Open, answer: bytes, ki
 
 
 def test_silent_proxy_is_reported_as_connect_timeout(opened: Open) -> None:
-    """A silent proxy is too slow, because the tunnel is part of connecting."""
+    """Opening the tunnel is part of connecting."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ask = opened(proxy=f"http://127.0.0.1:{silent.getsockname()[1]}", connect_timeout=0.8, head_timeout=0.8)
 
@@ -869,7 +869,7 @@ def test_silent_proxy_is_reported_as_connect_timeout(opened: Open) -> None:
 def test_no_proxy_hosts_bypass_proxy(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy], without: str
 ) -> None:
-    """The rules are those of the native engine; the end of an address is not a name."""
+    """The rules are those of the native engine: the end of an IP address does not match like a domain."""
     server = raw({"/a": reply(b"a")})
     between = proxy()
     proxies = {"http": between.url(), "https": "http://127.0.0.1:9", "without": [without]}
@@ -883,7 +883,7 @@ def test_no_proxy_hosts_bypass_proxy(
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Records the checked addresses; only 127.0.0.2 counts as public."""
+    """Records the checked addresses. Only 127.0.0.2 counts as public."""
     seen: list[str] = []
 
     def is_public(address: str) -> bool:
@@ -898,7 +898,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "host", ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost", "[::ffff:127.0.0.1]"]
 )
 def test_private_address_gets_no_connection_with_public_only(opened: Open, judged: list[str], host: str) -> None:
-    """A non-public address gets no connection, however it is written, and its listener sees nothing."""
+    """This holds for every notation of the address, and its listener sees no connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.05)
         answer = opened(public_only=True)(f"http://{host}:{listening.getsockname()[1]}/")
@@ -912,7 +912,7 @@ def test_private_address_gets_no_connection_with_public_only(opened: Open, judge
 def test_name_with_public_and_private_address_is_refused(
     opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name may be public when it is checked and private when it is used."""
+    """Otherwise, the name could be public when it is checked and private when it is used."""
     _look_up_as(monkeypatch, "127.0.0.2", "127.0.0.3")
 
     assert kind_of(opened(public_only=True)("http://name.test/")) == "private-address"
@@ -920,7 +920,7 @@ def test_name_with_public_and_private_address_is_refused(
 
 
 def test_connection_goes_to_checked_address(opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection goes to the checked address, because the name is looked up only once."""
+    """The name is looked up only once."""
     looked_up = _look_up_as(monkeypatch, "127.0.0.2")
     with socket.create_server(("127.0.0.2", 0)) as listening:
 
@@ -976,7 +976,7 @@ def test_job_ends_when_untested_aiohttp_keeps_connection(
 
 
 def test_aiohttp_without_required_api_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has its version, the missing part, and the solution."""
+    """The error has the aiohttp version, the missing part and the remedy."""
 
     class Connector(aiohttp.TCPConnector):
         def __init__(self, *, limit: int, force_close: bool, resolver: Any, ttl_dns_cache: int) -> None:  # noqa: ANN401
@@ -995,7 +995,7 @@ def test_aiohttp_without_required_api_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_proxy_may_have_private_address_with_public_only(
     opened: Open, judged: list[str], proxy: Callable[..., ForwardProxy], raw: Callable[..., RawServer]
 ) -> None:
-    """The proxy resolves names; hosts that are written as addresses are checked nevertheless."""
+    """The proxy resolves names, but hosts that are IP addresses are still checked."""
     server = raw({"/a": reply(b"a")})
     between = proxy()
     ask = opened(proxy=f"http://localhost:{between.port}", public_only=True)
@@ -1035,7 +1035,7 @@ def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 
 
 def test_transport_can_be_pickled() -> None:
-    """A transport that was created in the parent can be started in a child."""
+    """A transport that is created in the parent can be started in a child process."""
     options = TransportOptions(connections=3, proxy={"http": "http://a:b@127.0.0.1:9", "without": ["x"]})
 
     for made in (RequestsTransport(options), AiohttpTransport(options)):
@@ -1043,7 +1043,7 @@ def test_transport_can_be_pickled() -> None:
 
 
 def test_event_loop_has_requests_in_flight_up_to_limit(server: Callable[..., Server]) -> None:
-    """A loop has as many requests and connections as its limit, and leaves no thread."""
+    """The loop has as many requests and connections as its limit, and leaves no thread."""
     running = server(synthetic=100, delay=(0.02, 0.02))
     names = [f"file-{number:012}" for number in range(100)]
     here = running.url.replace("127.0.0.1", "localhost")
@@ -1067,7 +1067,7 @@ def test_event_loop_has_requests_in_flight_up_to_limit(server: Callable[..., Ser
 
 
 def test_request_leaves_no_reference_cycle(server: Callable[..., Server]) -> None:
-    """A request leaves no reference cycle: freeing those by garbage collection took a tenth of the processor time."""
+    """Garbage collection of such cycles used to take a tenth of the processor time."""
     running = server(synthetic=100)
 
     async def fetch_all() -> int:
@@ -1117,7 +1117,7 @@ def test_threads_sharing_transport_have_own_connections(server: Callable[..., Se
 
 @pytest.mark.parametrize("body", [reply(bytes(4 << 20)), chunked_reply(*[bytes(1 << 18)] * 16)])
 def test_deadlines_pause_while_body_waits_for_memory(raw: Callable[..., RawServer], body: bytes) -> None:
-    """A body may wait for memory longer than any deadline, and is then read on the same connection."""
+    """The body may wait longer than any deadline, and is then read on the same connection."""
     server = raw({"/a": body})
     options = TransportOptions(idle_timeout=0.3, total_timeout=0.5, max_size=8 << 20)
 
@@ -1143,7 +1143,7 @@ def test_deadlines_pause_while_body_waits_for_memory(raw: Callable[..., RawServe
 def test_missing_library_is_named_in_error(
     monkeypatch: pytest.MonkeyPatch, library: str, transport: Callable[[TransportOptions], object]
 ) -> None:
-    """The error says what to do in one line, before anything is started."""
+    """The error says in one line what to do, before anything is started."""
     monkeypatch.setitem(sys.modules, library, None)
 
     with pytest.raises(UsageError) as told:
@@ -1154,7 +1154,7 @@ def test_missing_library_is_named_in_error(
 
 
 def test_broken_library_is_not_reported_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The missing part is a dependency of the library."""
+    """The missing module is a dependency of the library."""
     (tmp_path / "broken_library.py").write_text("import of_nobody\n")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -1164,7 +1164,7 @@ def test_broken_library_is_not_reported_as_missing(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("bad", ["http:///no-host", "http://127.0.0.1/\n"])
 def test_bad_url_keeps_blocking_connection_usable(raw: Callable[..., RawServer], bad: str) -> None:
-    """The next reply is not the first one of its connection: it is held, like the earlier ones."""
+    """The next reply is not the first one of its connection, so it is held like the earlier ones."""
     server = raw({f"/{name}": reply(name.encode()) for name in "abc"})
     transport = RequestsTransport(TransportOptions(max_size=MAX_SIZE))
     state = transport.start()
@@ -1182,7 +1182,7 @@ def test_bad_url_keeps_blocking_connection_usable(raw: Callable[..., RawServer],
 
 
 def test_connection_is_closed_after_failed_reply(raw: Callable[..., RawServer]) -> None:
-    """The next reply is the first one on another connection, and certain only for that reason."""
+    """The next reply is certain only because it is the first one of another connection."""
     large = chunked_reply(b"x" * 600, b"x" * 600)
     server = raw({"/a": reply(b"a"), "/large": large, "/b": reply(b"b")})
     transport = RequestsTransport(TransportOptions(max_size=1000))

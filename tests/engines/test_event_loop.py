@@ -1,4 +1,4 @@
-"""The tasks of an event loop: as many as allowed requests, and never none while targets wait."""
+"""The tasks of an event loop: at most one per allowed request, and at least one while targets wait."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ class RoundsOfReplies:
         self.out -= 1
 
     async def done(self, _state: Self) -> None:
-        """Has nothing left to do."""
+        """Does nothing."""
 
     def reply(self) -> None:
         """Answers all requests in flight, from another thread."""
@@ -50,7 +50,7 @@ class RoundsOfReplies:
 
 
 def wait_until_asked(transport: RoundsOfReplies, count: int) -> None:
-    """Waits until the given number of requests were made in total."""
+    """Waits until the given number of requests has been made in total."""
     deadline = time.monotonic() + PATIENCE
     while transport.asked < count:
         assert time.monotonic() < deadline, f"{transport.asked} requests were made, {transport.out} are out"
@@ -58,7 +58,7 @@ def wait_until_asked(transport: RoundsOfReplies, count: int) -> None:
 
 
 def test_targets_continue_when_lower_limit_ends_all_tasks() -> None:
-    """No answer is pending that could start a task later."""
+    """No answer is pending that could start a task later, so the loop starts tasks itself."""
     transport = RoundsOfReplies()
     loop = _EventLoop(transport, BEFORE, BodyMemory())
     loop.thread.start()

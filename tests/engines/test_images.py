@@ -69,7 +69,7 @@ def test_images_convert_between_all_formats(came: str, mode: str, format: str) -
 
 @pytest.mark.parametrize(("came", "stored"), [("JPEG", "JPEG"), ("PNG", "PNG"), ("WEBP", "WEBP"), ("GIF", "PNG")])
 def test_image_format_is_kept_by_default(came: str, stored: str) -> None:
-    """The format stays the same if it can be written."""
+    """The format is kept if it can be written."""
     assert picture(result_of(encoded(came), max_side=64)).format == stored
 
 
@@ -83,7 +83,7 @@ def test_image_needing_no_change_is_stored_verbatim() -> None:
 
 
 def test_image_is_rotated_and_its_metadata_removed() -> None:
-    """An image is turned by its orientation, and loses its metadata."""
+    """The image is rotated according to its orientation tag, and all metadata is removed."""
     tags = Image.Exif()
     tags[ORIENTATION] = TURNED
     result = result_of(encoded("JPEG", exif=tags), max_side=64, columns=COLUMNS)
@@ -94,14 +94,14 @@ def test_image_is_rotated_and_its_metadata_removed() -> None:
 
 
 def test_transparent_areas_become_white_in_jpeg() -> None:
-    """Transparent areas become white, not black."""
+    """Transparent areas do not become black."""
     made = io.BytesIO()
     Image.new("RGBA", (100, 100), (200, 0, 0, 0)).save(made, "PNG")
     assert min(picture(result_of(made.getvalue(), format="jpeg")).tobytes()) > 250
 
 
 def test_bad_images_raise_with_reason() -> None:
-    """All kinds of damage are reported with their reason."""
+    """Each kind of damage is reported with its reason."""
     whole = encoded("JPEG")
     large = io.BytesIO()
     Image.new("1", (10_000, 9_000)).save(large, "PNG")
@@ -120,13 +120,13 @@ def test_bad_images_raise_with_reason() -> None:
 
 
 def test_small_image_is_skipped() -> None:
-    """An image is skipped by its shorter side."""
+    """The shorter side decides."""
     assert result_of(encoded("PNG", (640, 99)), min_side=100) is None
     assert result_of(encoded("PNG", (640, 100)), min_side=100) is not None
 
 
 def test_image_folder_is_fetched_into_shards(run: Run, server: Serve, served: Path, dest: Path) -> None:
-    """The command creates them; one with another size is refused, and the same command resumes."""
+    """The same command resumes, and one with another image size is refused."""
     (served / "wide.jpg").write_bytes(encoded("JPEG", (800, 200)))
     (served / "small.png").write_bytes(encoded("PNG", (40, 30)))
     (served / "tiny.png").write_bytes(encoded("PNG", (10, 10)))
@@ -175,7 +175,7 @@ def test_extension_matches_stored_image(
     words: tuple[str, ...],
     stored: dict[str, str],
 ) -> None:
-    """The extension follows from the stored bytes, not from the URL or the reply. So does the type of new bytes."""
+    """The extension depends on the stored bytes, not on the URL or the reply. So does the type of converted images."""
     (served / "large.png").write_bytes(encoded("PNG"))
     (served / "large.gif").write_bytes(encoded("GIF", mode="P"))
     (served / "small.png").write_bytes(encoded("JPEG", (40, 30)))
@@ -209,7 +209,7 @@ def test_contradictory_image_options_are_refused() -> None:
 
 
 def test_missing_pillow_error_names_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the command that installs it."""
+    """The error has the command that installs Pillow."""
     monkeypatch.setitem(sys.modules, "fetchmill._transform.images", None)
     options = GetOptions(source="http://127.0.0.1:1", dest="out", image_max_side=64)
     with pytest.raises(fetchmill.UsageError, match="Pillow, which is not installed") as refusal:

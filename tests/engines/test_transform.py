@@ -39,7 +39,7 @@ def bodies(count: int = COUNT, size: int = 100) -> dict[str, bytes]:
 
 
 def uppers(count: int = COUNT) -> dict[str, bytes]:
-    """Returns the results of `transforms.upper` for them."""
+    """Returns the results of `transforms.upper` for these objects."""
     return {name: body.upper() for name, body in bodies(count).items()}
 
 
@@ -61,7 +61,7 @@ def details(dest: Path) -> dict[str, str | None]:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Returns the transform processes that reported their ids and still exist, without zombies."""
+    """Returns the reported transform processes that still exist, except zombies."""
     return [int(path.name) for path in folder.iterdir() if is_running(int(path.name))]
 
 
@@ -74,7 +74,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Waits for a condition that must become true."""
+    """Waits until a condition is true."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -98,7 +98,7 @@ def command_line(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 
 
 def test_transform_result_is_warc_resource_record(server: Serve, dest: Path) -> None:
-    """No response of the server has such a body."""
+    """It is not a response record, because no server has sent such a body."""
     fetchmill.get(server(synthetic=5).url, dest, format="warc", transform=transforms.twice_as_a_generator)
 
     records = []
@@ -131,7 +131,7 @@ def test_transform_result_is_stored(server: Serve, dest: Path, format: Format) -
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 @pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
 def test_python_engines_apply_transform(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
-    """The transform runs next to each sink, also in a worker's process."""
+    """The transform runs next to each sink, even in a worker process."""
     source = server(synthetic=100)
 
     report = fetchmill.get(source.url, dest, engine=engine, format=format, transform=transforms.odd_only)
@@ -144,7 +144,7 @@ def test_python_engines_apply_transform(server: Serve, dest: Path, engine: Engin
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_reply_dropped_by_transform_is_skipped(server: Serve, dest: Path, format: Format) -> None:
-    """A dropped reply is not a failure, and stays dropped when the job runs again."""
+    """A dropped reply is not a failure, and is still dropped when the job runs again."""
     source = server(synthetic=COUNT)
     options: dict[str, Any] = {"format": format, "transform": transforms.odd_only}
 
@@ -163,7 +163,7 @@ def test_reply_dropped_by_transform_is_skipped(server: Serve, dest: Path, format
 def test_transform_option_loads_module_from_working_folder(
     server: Serve, dest: Path, run: Run, command_line: dict[str, str]
 ) -> None:
-    """The function is given as `MODULE:FUNCTION`; its output is not data."""
+    """The function is given as `MODULE:FUNCTION`, and text that it prints is not taken for data."""
     source = server(synthetic=20)
 
     ended = run("get", source.url, dest, "--transform", "transforms:prints", "--json", env=command_line)
@@ -185,7 +185,7 @@ def test_transform_reply_has_all_metadata(raw: Callable[..., RawServer], dest: P
 
 
 def test_listed_object_has_url_in_transform(server: Serve, dest: Path) -> None:
-    """An object of a server has its URL in addition to its name."""
+    """An object of a listing has a URL in addition to its name."""
     source = server(synthetic=1)
 
     fetchmill.get(source.url, dest, transform=transforms.facts)
@@ -213,7 +213,7 @@ def test_transform_dict_becomes_columns(server: Serve, dest: Path, format: Forma
 
 
 def test_transform_columns_follow_list_columns(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Both are stored, and a failed target keeps those of its list."""
+    """Both kinds of columns are stored, and a failed target keeps those of its list."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match=names(20)[3])])
     rows = "".join(f"{source.url}/get/{name},{number}\n" for number, name in enumerate(names(20)))
     (tmp_path / "list.csv").write_text(f"url,rank\n{rows}")
@@ -237,7 +237,7 @@ def test_transform_columns_follow_list_columns(server: Serve, dest: Path, tmp_pa
 
 
 def test_transform_batch_is_filled_up_to_maximum(server: Serve, dest: Path) -> None:
-    """All replies of a batch of the maximum size get an answer."""
+    """Every reply of a full batch gets a result."""
     source = server(synthetic=COUNT)
 
     fetchmill.get(source.url, dest, transform=transforms.sizes_of_batches, transform_batch=7, format="tar")
@@ -250,7 +250,7 @@ def test_transform_batch_is_filled_up_to_maximum(server: Serve, dest: Path) -> N
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 @pytest.mark.parametrize("function", [transforms.small, transforms.large])
 def test_transform_handles_bodies_of_any_size(server: Serve, dest: Path, format: Format, function: Function) -> None:
-    """Bodies above 1 MiB are passed in files, none of which is left."""
+    """Bodies above 1 MiB are passed in files, and no file is left."""
     size = 1_500_000
     source = server(synthetic=6, size=size)
 
@@ -280,7 +280,7 @@ def _reply(name: str, body: bytes) -> fetchmill.FetchedReply:
     ],
 )
 def test_reply_crashing_transform_fails_alone(server: Serve, dest: Path, function: Function, detail: str) -> None:
-    """The other replies of its batch are passed again; once the function is fixed, `retry_failed` fetches the rest."""
+    """The other replies of its batch are passed again. After the function is fixed, `retry_failed` fetches the rest."""
     source = server(synthetic=COUNT)
 
     report = fetchmill.get(source.url, dest, transform=function)
@@ -341,10 +341,8 @@ def test_dict_result_is_refused_for_files(server: Serve, dest: Path) -> None:
         (transforms.not_a_list, "TypeError: the function must return a list with one result per reply, not bytes"),
     ],
 )
-def test_wrong_number_of_transform_results_is_reported(
-    server: Serve, dest: Path, function: Function, detail: str
-) -> None:
-    """The error is in the words of its exception."""
+def test_invalid_transform_return_value_is_reported(server: Serve, dest: Path, function: Function, detail: str) -> None:
+    """The detail of each failure is the exception's type and text."""
     fetchmill.get(server(synthetic=5).url, dest, transform=function)
 
     assert set(details(dest).values()) == {detail}
@@ -367,7 +365,7 @@ def test_callable_transform_keeps_its_state(server: Serve, dest: Path) -> None:
 
 
 def test_main_module_function_works_in_script_transform(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """As with multiprocessing, the job starts below the guard."""
+    """As with `multiprocessing`, the script starts the job below its main guard."""
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -416,7 +414,7 @@ def test_unimportable_transform_function_is_refused(server: Serve, dest: Path, t
 
 @pytest.mark.parametrize("text", ["lambda replies: [reply.body.upper() for reply in replies]", "shout"])
 def test_interactive_transform_function_is_sent_by_value(server: Serve, dest: Path, text: str) -> None:
-    """An interactive function is sent by value with its dependencies, and so is a lambda."""
+    """The function is sent with its dependencies. A lambda works, too."""
     program = f"""
 import sys, fetchmill
 
@@ -435,7 +433,7 @@ fetchmill.get(sys.argv[1], sys.argv[2], transform={text})
 
 
 def test_returned_exception_does_not_repeat_transform_call(server: Serve, dest: Path) -> None:
-    """An exception as a result does not repeat the call, unlike a raised one."""
+    """Only a raised exception causes another call."""
     report = fetchmill.get(server(synthetic=20).url, dest, transform=transforms.refuse_the_seventh)
 
     assert (report.fetched, report.failures) == (19, {"transform": 1})
@@ -444,7 +442,7 @@ def test_returned_exception_does_not_repeat_transform_call(server: Serve, dest: 
 
 
 def test_transform_job_without_main_guard_is_refused(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A job without a main guard would start jobs for ever, so its transform process refuses it."""
+    """Without the guard, each transform process would start another job."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, fetchmill\ndef shout(replies):\n    return []\n"
@@ -498,7 +496,7 @@ def test_contradictory_transform_options_are_refused(dest: Path, options: dict[s
 
 
 def test_transform_and_columns_are_part_of_job_identity(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Two sets of columns are also two jobs; another function is the same job with a fix."""
+    """A change to the function itself counts as a fix and continues the same job."""
     source = server(synthetic=20)
     fetchmill.get(source.url, dest, transform=transforms.upper)
     fetchmill.get(source.url, tmp_path / "plain")
@@ -511,7 +509,7 @@ def test_transform_and_columns_are_part_of_job_identity(server: Serve, dest: Pat
 
 
 def test_verify_sample_ignores_transformed_objects(server: Serve, dest: Path) -> None:
-    """`verify --sample` ignores transformed objects, which differ on purpose."""
+    """Transformed objects differ from their origin on purpose."""
     source = server(synthetic=5)
     fetchmill.get(source.url, dest, transform=transforms.upper)
 
@@ -520,7 +518,7 @@ def test_verify_sample_ignores_transformed_objects(server: Serve, dest: Path) ->
 
 
 def test_damaged_object_is_transformed_again_after_repair(server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A repair makes it pending again; the function's columns say nothing about the list."""
+    """The repair makes the object pending again. Columns of the function are not taken for list columns."""
     source = server(synthetic=20)
     (tmp_path / "list.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(20)))
     options: dict[str, Any] = {
@@ -548,7 +546,7 @@ def test_damaged_object_is_transformed_again_after_repair(server: Serve, dest: P
 def test_killed_transform_job_stores_each_object_once(
     server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str
 ) -> None:
-    """Dropped targets are in the ledger, and the kill leaves no process."""
+    """Dropped targets stay in the ledger, and the kill leaves no process."""
     count = 6000
     source = server(synthetic=count)
     environment = command_line | {"TRANSFORM_TEST_PIDS": str(pids)}
@@ -593,7 +591,7 @@ def hanging(start: Run, server: Serve, dest: Path, pids: Path, command_line: dic
 def test_hung_transform_does_not_delay_stop(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
-    """The drain ends after 3 s; the checkpoint is written, and the function's replies are fetched again."""
+    """The drain ends after 3 s, the checkpoint is written, and the replies in the function are fetched again."""
     process = hanging(start, server, dest, pids, command_line)
 
     process.send_signal(signal.SIGINT)
@@ -607,7 +605,7 @@ def test_hung_transform_does_not_delay_stop(
 def test_hung_transform_process_ends_with_job(
     start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
 ) -> None:
-    """A hung function ends with its job, even if the job is killed."""
+    """The process ends even if the job is killed."""
     process = hanging(start, server, dest, pids, command_line)
 
     process.send_signal(signal.SIGKILL)
@@ -617,7 +615,7 @@ def test_hung_transform_process_ends_with_job(
 
 
 def test_interrupted_transform_call_leaves_no_process(server: Serve, dest: Path, pids: Path) -> None:
-    """A KeyboardInterrupt in Python is raised when the drain is over."""
+    """In Python, `KeyboardInterrupt` is raised after the drain."""
     source = server(synthetic=50)
 
     def interrupt(*_: object) -> None:
@@ -637,7 +635,7 @@ def test_interrupted_transform_call_leaves_no_process(server: Serve, dest: Path,
 
 
 def test_endless_iterable_can_be_transformed(server: Serve, dest: Path) -> None:
-    """An endless iterable can be transformed, with the same code as lists."""
+    """An endless iterable uses the same code as a list."""
     source = server(synthetic=COUNT)
 
     def urls() -> Iterator[tuple[str, str]]:
