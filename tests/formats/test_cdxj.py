@@ -1,6 +1,6 @@
-"""`--cdxj`, the default: an index next to each WARC shard, equal to that of `cdxj-indexer`, whatever ends a run.
+"""`--cdxj` (the default) writes the index of `cdxj-indexer` next to each WARC shard, however a run ends.
 
-`FETCHMILL_SEED` repeats the moments of a failed run, and the random URLs.
+`FETCHMILL_SEED` reproduces the random moments and URLs of a failed run.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1", "--quiet")
 WARC = ("--format", "warc", "--cdxj")
 NO_INDEX = "--no-cdxj"
-# Pieces with a meaning in a URL, which are combined at random.
+# URL parts with a special meaning, to be combined at random.
 PIECES = (
     *("a", "B", "index", ".aspx", "/", "//", "/./", "/../", ".", "~", "%20", "%2F", "%2520", "%61", "%c3%a9", "%zz"),
     *("'", '"', "\\", "(", ")", "[", "|", "^", ";", ":", "@", "!", "$", "*", ",", "+", "=", "&", "%26", "%3f", "%23"),
@@ -56,7 +56,7 @@ def shards(dest: Path) -> list[Path]:
 
 
 def forget_command(dest: Path) -> None:
-    """Removes the command from a journal, as in one of an earlier release."""
+    """Removes the command from a journal, as if an earlier release had written it."""
     with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal, journal:
         journal.execute("DELETE FROM job WHERE key = 'command'")
 
@@ -69,7 +69,7 @@ def entries(index: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def assert_right(dest: Path) -> int:
-    """Checks that each shard has the index that other tools create, and no other exists.
+    """Checks that each shard has the index that other tools create, and that no other index exists.
 
     Returns the number of lines.
     """
@@ -85,7 +85,7 @@ def assert_right(dest: Path) -> int:
 
 
 def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
-    """Returns the type, URI and content of the only record at a line's place."""
+    """Returns type, URI and content of the only record that an index line points to."""
     with (dest / fields["filename"]).open("rb") as file:
         file.seek(int(fields["offset"]))
         piece = file.read(int(fields["length"]))
@@ -99,7 +99,7 @@ def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
 
 
 def test_cdxj_index_equals_reference_indexer(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Replies are of many kinds, including chunked, empty and oddly typed ones; each line leads to its record."""
+    """This includes chunked, empty and oddly typed replies. Each line points to its record."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: a/b ;c=d\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     sites: dict[str, Behaviour] = {
         "/plain": reply(200, b"plain", "Content-Type: text/plain; charset=utf-8"),
@@ -136,7 +136,7 @@ def test_cdxj_index_equals_reference_indexer(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_cdxj_keys_of_random_urls_equal_reference(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Keys of random paths and queries equal those of other tools."""
+    """Paths and queries of the URLs are random."""
     rng = random.Random(f"{SEED}-urls")
     site = raw({"": reply(200, b"x")})
     made = {"/" + "".join(rng.choices(PIECES, k=rng.randint(0, 7))) for _ in range(3000)}
@@ -151,7 +151,7 @@ def test_cdxj_keys_of_random_urls_equal_reference(run: Run, raw: Raw, tmp_path: 
 
 @pytest.mark.thorough
 def test_cdxj_index_larger_than_sort_memory_is_correct(run: Run, server: Serve, tmp_path: Path) -> None:
-    """There is more than fits into the sort memory; URLs are long, so that few are enough."""
+    """URLs are long, so that few of them exceed the sort memory."""
     count, query = 15_000, "q=" + "a" * 500
     source = server(synthetic=count, size=1)
     urls = (f"{source.url}/get/file-{number:012}?{query}\n" for number in range(count))
@@ -167,12 +167,12 @@ def test_cdxj_index_larger_than_sort_memory_is_correct(run: Run, server: Serve, 
 
 
 def test_repeatedly_killed_job_has_every_cdxj_index(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
-    """`kill -9` hits at random moments; indexes appear at the end, and not earlier."""
+    """`kill -9` hits at random moments. Indexes appear only at the end."""
     rng = random.Random(f"{SEED}-kills")
     source = server(synthetic=900, faults=[Fault("status", status=404, rate=0.2)])
     arguments = ("get", source.url, "out", *WARC, "--quiet", "--commit-window", "0.05", "--shard-size", "20000")
     for done in sorted(rng.sample(range(20, 500), 3)):
-        # This is so slow that it certainly still runs.
+        # Slow enough that the job is certainly still running.
         process = start(*arguments, "--rate", "200")
         wait_for_rows(tmp_path / "out", done)
         process.kill()
@@ -197,11 +197,11 @@ def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tupl
 def test_job_killed_while_writing_indexes_has_every_index(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The kill comes before one of the final renames, and again before another."""
+    """The job is killed before one of the final renames, and again before another."""
     rng = random.Random(f"{SEED}-renames")
     site, arguments = some_shards(raw, tmp_path)
     dest = tmp_path / "out"
-    # Every shard is sealed, and none has its index: later runs make such calls only for indexes.
+    # Every shard is sealed, and none has its index. Later runs make such calls only for indexes.
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 0
     (dest / "shard-000000.cdxj").touch()
     assert run(*arguments).code == 10
@@ -226,7 +226,7 @@ def test_job_killed_while_writing_indexes_has_every_index(
 def test_damaged_shard_gets_no_cdxj_index(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, at: int
 ) -> None:
-    """No checksum of gzip covers the head of a member, but that of the shard does."""
+    """The header of a gzip member is covered only by the checksum of the shard."""
     _, arguments = some_shards(raw, tmp_path, 2)
     dest = tmp_path / "out"
     assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 0
@@ -248,7 +248,7 @@ def test_damaged_shard_gets_no_cdxj_index(
 def test_index_interrupted_by_signal_is_written_by_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:
-    """If the signal comes too late, everything is there."""
+    """If the signal comes too late, the index is complete."""
     source = server(synthetic=60_000, size=1)
     arguments = ("get", source.url, "out", *WARC, "--threads", "1", "--quiet", "--durability", "process")
     process = start(*arguments)
@@ -278,7 +278,7 @@ def test_index_interrupted_by_signal_is_written_by_next_run(
 def test_foreign_file_with_index_name_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job names it, and ends once it is moved away."""
+    """The error names the file, and the job finishes once the file is moved away."""
     _, arguments = some_shards(raw, tmp_path)
     assert kill_before("renameat2", 2, environment, tmp_path, *COMMAND, *arguments) != 0
     foreign = tmp_path / "out/shard-000002.cdxj"
@@ -296,7 +296,7 @@ def test_foreign_file_with_index_name_is_left_untouched(
 
 
 def test_bad_cdxj_indexes_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Indexes are damaged or missing, or files are unknown; the same command writes them again without a request."""
+    """`verify` finds damaged, missing and unknown indexes. The same command writes them again without a request."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
     asked = len(site.asked("/"))
@@ -321,7 +321,7 @@ def test_bad_cdxj_indexes_are_found_and_restored(run: Run, raw: Raw, tmp_path: P
 
 
 def test_lost_shards_index_is_replaced_after_repair(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The replacement of a repaired shard has an index, and lost objects are fetched again."""
+    """The old index is removed, and the shard with the objects that were fetched again has one."""
     site, arguments = some_shards(raw, tmp_path)
     assert run(*arguments).code == 0
     (tmp_path / "out/shard-000001.warc.gz").unlink()
@@ -354,7 +354,7 @@ def test_retry_run_adds_index_and_keeps_existing_indexes(run: Run, raw: Raw, tmp
 
 
 def test_cdxj_is_available_as_python_keyword(raw: Raw, tmp_path: Path) -> None:
-    """`cdxj` is a keyword."""
+    """`fetchmill.get` accepts `cdxj=True`."""
     site = raw({"/a": reply(200, b"a")})
 
     report = fetchmill.get([f"{site.url}/a"], tmp_path / "out", format="warc", cdxj=True, allow_private=True)
@@ -383,7 +383,7 @@ def test_cdxj_is_refused_for_bucket_destination(run: Run) -> None:
 
 
 def test_cdxj_option_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The option is part of a job's identity."""
+    """A job without indexes refuses the option."""
     _, arguments = some_shards(raw, tmp_path)
     assert run(*(NO_INDEX if word == "--cdxj" else word for word in arguments)).code == 0
 
@@ -394,7 +394,7 @@ def test_cdxj_option_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_cdxj_is_default_for_warc(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A job has indexes with and without the option, and `--no-cdxj` is another job."""
+    """A job has indexes with and without the option, and `--no-cdxj` makes it another job."""
     site, arguments = some_shards(raw, tmp_path)
     without = tuple(word for word in arguments if word != "--cdxj")
 
@@ -411,7 +411,7 @@ def test_cdxj_is_default_for_warc(run: Run, raw: Raw, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("began_with", ["--cdxj", NO_INDEX])
 def test_resumed_job_keeps_its_cdxj_setting(run: Run, raw: Raw, tmp_path: Path, began_with: str) -> None:
-    """The journal decides for the same command without the option, for `resume` and for `retry`."""
+    """Without the option, the journal decides, also for `resume` and `retry`."""
     site, arguments = some_shards(raw, tmp_path)
     site.routes["/3"] = reply(500)
     without = tuple(word for word in arguments if word != "--cdxj")
@@ -431,7 +431,7 @@ def test_resumed_job_keeps_its_cdxj_setting(run: Run, raw: Raw, tmp_path: Path, 
 
 
 def test_sync_removes_default_indexes_of_adopted_job(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A job with the default can be taken over, and no index is left to become outdated."""
+    """A sync can take over a job with the default, and leaves no index that would become outdated."""
     source = server(synthetic=10)
     dest = tmp_path / "out"
     assert run("get", source.url, "out", "--format", "warc", "--quiet").code == 0

@@ -1,4 +1,4 @@
-"""`fetchmill export`: each format into each other, with the same names and bytes, even after interruptions."""
+"""`fetchmill export` converts each format into each other, with the same names and bytes, even after interruptions."""
 
 import json
 import os
@@ -25,7 +25,7 @@ SIZE = 300
 EXPECTED = {synthetic_name(index): synthetic_body(synthetic_name(index), SIZE) for index in range(COUNT)}
 SHARD_SIZE = ("--shard-size", "150KB")
 
-# Highest N for a kill before a thread's N-th such call.
+# Maximum N for a kill before the Nth such call of a thread.
 CALLS_OF_FILES = {"renameat2": 5000, "syncfs": 2}
 CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4}
 
@@ -63,7 +63,7 @@ def test_export_converts_between_all_formats(
 def test_killed_export_resumes(
     run: Run, environment: dict[str, str], server: Callable[..., Server], memory_path: Path, format: str
 ) -> None:
-    """The kills come at random moments; at the end, each object is stored exactly once."""
+    """`kill -9` hits at random moments. At the end, each object is stored exactly once."""
     rng = random.Random(SEED)
     count = 20_000
     dest, other = memory_path / "from", memory_path / "to"
@@ -95,7 +95,7 @@ def test_killed_export_resumes(
 def test_signal_ends_export_after_checkpoint(
     run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], memory_path: Path
 ) -> None:
-    """A signal ends an export after a checkpoint, and the same command continues."""
+    """The same command resumes the export."""
     count = 30_000
     dest, other = memory_path / "from", memory_path / "to"
     assert run("get", server(synthetic=count, size=SIZE).url, dest, "--format", "tar").code == 0
@@ -111,7 +111,7 @@ def test_signal_ends_export_after_checkpoint(
 
 
 def test_export_fails_names_that_collide_on_disk(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """Shards keep both objects, `files` the first one; a name that cannot be a path also fails."""
+    """Shards keep both objects; `files` keeps only the first. A name that cannot be a path also fails."""
     names = ["a", "a", "b", "b/c", "../d", "e\n"]
     source = raw(mirror(names) | {"/get/%2E%2E/d": reply(b"../d")}).url
     ended = run("get", source, tmp_path / "one", "--format", "jsonl", "--threads", "1", "--concurrency", "1")
@@ -129,7 +129,7 @@ def test_export_fails_names_that_collide_on_disk(run: Run, raw: Callable[..., Ra
 
 
 def test_large_objects_are_exported_in_pieces(run: Run, tmp_path: Path) -> None:
-    """Large objects are exported piece by piece, not as a whole in memory."""
+    """No large object is in memory as a whole."""
     folder = tmp_path / "served"
     folder.mkdir()
     bodies = {f"{size}": os.urandom(size) for size in (0, 1, 1 << 20, (1 << 20) + 1, 5 << 20)}
@@ -148,7 +148,7 @@ def test_large_objects_are_exported_in_pieces(run: Run, tmp_path: Path) -> None:
 
 
 def test_damaged_object_stops_export(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
-    """A damaged object stops the export, and the error says what to do."""
+    """The error says what to do."""
     dest = tmp_path / "from"
     assert run("get", server(synthetic=COUNT, size=SIZE).url, dest, "--format", "jsonl").code == 0
     path = shards(dest, "jsonl")[0]
@@ -167,7 +167,7 @@ def test_damaged_object_stops_export(run: Run, server: Callable[..., Server], tm
 def test_export_source_and_format_are_part_of_job_identity(
     run: Run, server: Callable[..., Server], tmp_path: Path, format: str
 ) -> None:
-    """An export to another destination or format is another job."""
+    """An export of another source, or to another format, is another job."""
     source = server(synthetic=50).url
     for name in ("one", "two"):
         assert run("get", source, tmp_path / name, "--format", format).code == 0
@@ -182,7 +182,7 @@ def test_export_source_and_format_are_part_of_job_identity(
 
 
 def test_export_to_bucket_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
-    """Otherwise, the objects would go to a local folder with the name `s3:`."""
+    """Otherwise, the objects would go to a local folder named `s3:`."""
     assert run("get", server(synthetic=2).url, "one").code == 0
 
     refused = run("export", "one", "s3://bucket/all", "--format", "tar")

@@ -1,6 +1,6 @@
-"""The failures file lists what a finished job of shards has not fetched.
+"""The failures file of a job with shards lists what the job has not fetched.
 
-`FETCHMILL_SEED` repeats the moments of a failed run. The file is read by `json`, jq and DuckDB.
+`FETCHMILL_SEED` reproduces the random moments of a failed run. The file is read by `json`, jq and DuckDB.
 """
 
 import json
@@ -35,7 +35,7 @@ Line = dict[str, Any]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 FORMATS = tuple(SUFFIXES)
-# Requests go to hosts of this machine without delay, and every attempt counts.
+# Hosts of this machine are allowed and not rate-limited, and a target has two attempts.
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "2", "--quiet")
 REFUSED = "http://127.0.0.1:1/refused"
 FIELDS = ["sequence", "name", "url", "status", "outcome", "kind", "detail", "attempts"]
@@ -90,7 +90,7 @@ def has_failures(dest: Path) -> bool:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_failures_file_lists_every_failed_and_absent_target(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """The line has everything that is known about it; fetched targets have none."""
+    """Each line has everything that is known about its target. Fetched targets have no line."""
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
@@ -120,7 +120,7 @@ def test_failures_file_lists_every_failed_and_absent_target(run: Run, raw: Raw, 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_python_engines_write_same_failures_file(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Python engines write the same failures file."""
+    """Every Python engine writes the file that the native engine writes."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
 
@@ -134,7 +134,7 @@ def test_python_engines_write_same_failures_file(run: Run, raw: Raw, tmp_path: P
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_shard_readers_ignore_failures_file(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """Neither our own commands nor other readers see it, whether they read a shard or treat a folder as one table."""
+    """Neither fetchmill nor other readers see the file, whether they read a shard or a folder as one table."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     assert run("get", listed, "out", "--format", format, "--column", "url", *HASTE).code == 3
@@ -159,7 +159,7 @@ def test_shard_readers_ignore_failures_file(run: Run, raw: Raw, tmp_path: Path, 
 
 
 def test_jq_and_duckdb_read_failures_file(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The commands of the docs for jq and DuckDB read the file."""
+    """The documented commands for jq and DuckDB work."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     assert run("get", listed, "out", *options_of("parquet")).code == 3
@@ -187,7 +187,7 @@ def test_jq_and_duckdb_read_failures_file(run: Run, raw: Raw, tmp_path: Path) ->
 def test_failures_file_is_not_written_when_not_needed(
     run: Run, raw: Raw, tmp_path: Path, format: str, more: tuple[str, ...], paths: tuple[str, ...]
 ) -> None:
-    """Nothing failed, each target has a row anyway, or there are no shards."""
+    """This is so if nothing failed, if each target has a row anyway, or if there are no shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in paths])
 
@@ -198,7 +198,7 @@ def test_failures_file_is_not_written_when_not_needed(
 
 
 def test_object_named_like_failures_file_is_stored(run: Run, server: Serve, served: Path, tmp_path: Path) -> None:
-    """With `files`, no file of the job itself is among them."""
+    """With `files`, the job writes no failures file of its own."""
     (served / FAILURES).write_text("mine")
     (served / "gone").write_text("x")
     source = server(folder=served, faults=[Fault("status", status=404, match="gone")])
@@ -229,7 +229,7 @@ def assert_safe(file: Path, lines: int) -> None:
 
 
 def test_failures_file_has_valid_json_for_hostile_names(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Names that a server chooses become valid JSON."""
+    """Any name that a server chooses becomes valid JSON."""
     names = ["\x01\x1b[2J", 'a\u2028b\u0085c\\"', "line\nend", "\x7f", "../../x", "ordinary"]
     site = raw(mirror(names, dict.fromkeys(names, reply(status="404 No"))))
 
@@ -242,7 +242,7 @@ def test_failures_file_has_valid_json_for_hostile_names(run: Run, raw: Raw, tmp_
 
 
 def test_failures_file_keeps_bytes_of_non_text_names(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The bytes are in hexadecimal, next to a printable form."""
+    """Such bytes are written in hexadecimal, next to a printable form."""
     page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
     site = raw(
         {"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")}
@@ -258,7 +258,7 @@ def test_failures_file_keeps_bytes_of_non_text_names(run: Run, raw: Raw, tmp_pat
 
 
 def test_failures_file_lists_folder_without_listing(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A folder without a listing has a line without a sequence number, because it is not a target."""
+    """The folder's line has no sequence number, because a folder is not a target."""
     page = b'<a href="good">good</a><a href="bad/">bad/</a>'
     site = raw(
         {
@@ -283,7 +283,7 @@ def test_failures_file_lists_folder_without_listing(run: Run, raw: Raw, tmp_path
 def test_retry_run_replaces_or_removes_failures_file(
     run: Run, start: Start, raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """During a retry run, and after a kill in it, there is no file, which would call fetched objects missing."""
+    """During a retry run, and after it is killed, there is no file: it would list objects that are already fetched."""
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     arguments = ("get", write_list(tmp_path, urls), "out", *options_of(format))
@@ -318,7 +318,7 @@ def test_retry_run_replaces_or_removes_failures_file(
 
 
 def assert_whole_or_none(dest: Path, names: set[str]) -> None:
-    """Checks that an existing file is complete at any moment, and that a finished job has it."""
+    """Checks that the file, if it exists, is complete, and that a finished job has it."""
     if has_failures(dest):
         assert {line["name"] for line in read_failures(dest)} == names
     else:
@@ -331,7 +331,7 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
 def test_job_killed_while_ending_has_one_failures_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """The kill comes before a rename, sync or removal of one of its threads; the next run continues."""
+    """The job is killed before a rename, sync or removal by one of its threads, and the next run continues."""
     rng = random.Random(f"{SEED}-ends-{format}")
     site = serve_sites(raw)
     names = [f"{site.url}/absent?{number}" for number in range(30)]
@@ -359,7 +359,7 @@ def test_job_killed_while_ending_has_one_failures_file(
 def test_kill_after_rename_leaves_one_failures_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The file is removed and written again after such a kill; a kill before the removal changes nothing."""
+    """After such a kill, the file is removed and written again. A kill before the removal changes nothing."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent", f"{site.url}/gone"])
     arguments = ("get", listed, "out", *options_of("jsonl"), "--threads", "1")
@@ -390,7 +390,7 @@ def test_kill_after_rename_leaves_one_failures_file(
 def test_signal_during_write_leaves_no_partial_failures_file(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """If the signal comes too late, all of it is there; the same command writes it."""
+    """The same command writes the file. If the signal comes too late, the file is complete."""
     count = 300_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
     arguments = ("get", "list.txt", "out", "--format", "parquet", "--quiet", "--durability", "process")
@@ -431,7 +431,7 @@ def test_stopped_job_has_no_failures_file(run: Run, start: Start, server: Serve,
 def test_foreign_failures_file_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job names it, and ends without further requests once it is moved away."""
+    """The error names the file. Once it is moved away, the job finishes without further requests."""
     site = serve_sites(raw)
     arguments = ("get", write_list(tmp_path, [f"{site.url}/absent"]), "out", *options_of("tar"), "--threads", "1")
     # Without an object, the rename of the file is the only one.
@@ -452,7 +452,7 @@ def test_foreign_failures_file_is_left_untouched(
 
 
 def test_bad_failures_file_is_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The file is damaged or missing; the same command writes it again without a request."""
+    """`verify` finds a damaged or missing file. The same command writes it again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     arguments = ("get", listed, "out", *options_of("tar"))
@@ -478,7 +478,7 @@ def test_bad_failures_file_is_found_and_restored(run: Run, raw: Raw, tmp_path: P
 
 @pytest.mark.parametrize("more", [(), ("--keep-failed",)], ids=["fetched", "all-rows"])
 def test_verify_reports_unknown_failures_file(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """`verify` reports an unknown failures file, which would call fetched objects missing."""
+    """Such a file would list fetched objects as missing."""
     site = serve_sites(raw)
     path = "/absent" if more else "/fetched"
     arguments = ("get", write_list(tmp_path, [f"{site.url}{path}"]), "out", *options_of("jsonl"), *more)
@@ -491,7 +491,7 @@ def test_verify_reports_unknown_failures_file(run: Run, raw: Raw, tmp_path: Path
 
 
 def test_sync_adopting_shards_removes_failures_file(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A sync that takes over shards removes the file, fetches the missing objects, and reports its own failures."""
+    """The sync also fetches the missing objects, and reports its own failures."""
     source = server(synthetic=50, faults=[Fault("status", status=500, times=1, rate=0.5)])
     once = ("--format", "parquet", "--quiet")
     assert run("get", source.url, "out", *once, "--attempts", "1").code == 3

@@ -1,4 +1,4 @@
-"""A destination as an fsspec file system: the same in any format, for all readers that use fsspec."""
+"""A destination as an fsspec file system: the same for any format, and for all readers that use fsspec."""
 
 import errno
 import hashlib
@@ -42,7 +42,7 @@ URL = "http://192.0.2.1/a%20b?x=1&y=[2]#part"
 
 
 def parquet_of(numbers: list[int]) -> bytes:
-    """Returns a table as a file."""
+    """Returns a table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"number": numbers}), sink)
     return bytes(sink.getvalue())
@@ -71,7 +71,7 @@ BODIES = {
     "what1.txt": b"other",
     "[a]*.txt": b"magic",
 } | {f"many/{number:03}": b"%03d" % number for number in range(60)}
-# Names that are not a path unchanged; `files` can only hold those that look like escapes.
+# Names that cannot be paths unchanged. `files` can hold only those that look like escapes.
 AWKWARD = {
     URL: b"a URL",
     "/top.csv": b"not top.csv",
@@ -150,7 +150,7 @@ def store(stores: Callable[[str], Path], format: str) -> Path:
 
 @pytest.fixture
 def fs(store: Path) -> FetchmillFileSystem:
-    """Returns it as a file system."""
+    """Returns this destination as a file system."""
     made = fsspec.filesystem("fetchmill", dest=store)
     assert isinstance(made, FetchmillFileSystem)
     return made
@@ -158,7 +158,7 @@ def fs(store: Path) -> FetchmillFileSystem:
 
 @pytest.fixture
 def packed(stores: Callable[[str], Path]) -> FetchmillFileSystem:
-    """Returns one in tar, for tests where the format does not matter."""
+    """Returns a tar destination, for tests where the format does not matter."""
     return FetchmillFileSystem(stores("tar"))
 
 
@@ -185,7 +185,7 @@ def test_fsspec_reads_objects_by_path(fs: FetchmillFileSystem, format: str) -> N
 def test_fsspec_reads_ranges_of_one_object_in_order(
     packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranges of one object are returned in the requested order."""
+    """Ranges are returned in the requested order."""
     looked: list[str] = []
     read = packed.objects.record
 
@@ -209,7 +209,7 @@ def test_fsspec_reads_ranges_of_one_object_in_order(
 
 
 def test_fsspec_info_has_all_stored_metadata(fs: FetchmillFileSystem, format: str) -> None:
-    """`info` has everything that the format keeps, also for directories."""
+    """`info` has everything that the format keeps, even for directories."""
     info = fs.info("top.csv")
 
     assert (info["name"], info["size"], info["type"]) == ("top.csv", 12, "file")
@@ -228,7 +228,7 @@ def test_fsspec_info_has_all_stored_metadata(fs: FetchmillFileSystem, format: st
 
 
 def test_fsspec_missing_path_is_not_found(fs: FetchmillFileSystem) -> None:
-    """Paths that seem to lead outside, and other spellings of an escape, are not found either."""
+    """This includes paths that seem to lead outside, and other spellings of an escape."""
     for path in ("nothing", "deep/e", "many/000/x", "../etc/passwd", "%bytes:top.csv", "deep/%252E%2E/top.csv"):
         assert not fs.exists(path)
         assert (fs.isfile(path), fs.isdir(path), fs.find(path), fs.glob(path)) == (False, False, [], [])
@@ -281,7 +281,7 @@ def test_fsspec_walk_can_be_pruned_and_bounded(packed: FetchmillFileSystem) -> N
 
 
 def test_fsspec_reads_object_below_another_object(packed: FetchmillFileSystem) -> None:
-    """The object is the file; names below it are listed as in a directory."""
+    """The object is a file, and names below it are listed as in a directory."""
     assert packed.info("top.csv")["type"] == "file"
     assert [entry["type"] for entry in packed.ls("") if entry["name"] == "top.csv"] == ["directory", "file"]
     assert packed.ls("top.csv", detail=False) == ["top.csv/%empty", "top.csv/below"]
@@ -289,7 +289,7 @@ def test_fsspec_reads_object_below_another_object(packed: FetchmillFileSystem) -
 
 
 def test_fsspec_object_name_is_not_treated_as_pattern(packed: FetchmillFileSystem, tmp_path: Path) -> None:
-    """`cat` and `get` use it verbatim; a name of no object is a pattern."""
+    """`cat` and `get` use a name verbatim. A name without an object is a pattern."""
     assert packed.cat("what?.txt") == b"question"
     assert packed.cat("[a]*.txt") == b"magic"
     assert packed.cat("[w]hat?.txt") == {"what1.txt": b"other", "what?.txt": b"question"}
@@ -303,7 +303,7 @@ def test_fsspec_object_name_is_not_treated_as_pattern(packed: FetchmillFileSyste
 def test_fsspec_finds_directories_beyond_cache_limit(
     packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch, directories_max: int
 ) -> None:
-    """Directories beyond the remembered ones are found by reading the names again."""
+    """Directories that are not in the cache are found by reading the names again."""
     monkeypatch.setattr("fetchmill._destination.object_directories._DIRECTORIES_MAX", directories_max)
     folders = {entry["name"] for entry in packed.find("", withdirs=True, detail=True).values() if not entry["size"]}
     for folder in sorted(folders - {"empty"}):
@@ -315,7 +315,7 @@ def test_fsspec_finds_directories_beyond_cache_limit(
 
 
 def test_fsspec_names_and_paths_map_one_to_one() -> None:
-    """Names and paths correspond one to one for any segments; a path that is escaped again stays unchanged."""
+    """This holds for any segments. A path that is escaped again stays unchanged."""
     segments = ["", ".", "..", "a", "%", "%2E", "%2e", "%25", "%empty", "%25empty", "%2E%2E", "%252E", "%bytes:x"]
     segments += ["%bytes:", "%25bytes:\n", "\udcff", "é\udce9%2F", "...", "a b", "\n", "*?[", "%bytes:%FF"]
     names = [*segments, *(f"{one}/{other}" for one in segments for other in segments)]
@@ -334,7 +334,7 @@ def test_fsspec_names_and_paths_map_one_to_one() -> None:
 
 
 def test_fsspec_accepts_unescaped_names(packed: FetchmillFileSystem) -> None:
-    """The exceptions are a slash at its end, a fetchmill URL, and segments that look like an escape."""
+    """The exceptions are a slash at the end of a name, a fetchmill URL, and segments that look like an escape."""
     for name, body in AWKWARD.items():
         assert packed.path_of(name) == ESCAPED[name]
         assert packed.name_of(ESCAPED[name]) == name
@@ -349,7 +349,7 @@ def test_fsspec_accepts_unescaped_names(packed: FetchmillFileSystem) -> None:
 
 
 def test_fsspec_awkward_names_cannot_escape_folder(raw: Callable[..., RawServer], dest: Path, tmp_path: Path) -> None:
-    """All are read; copied into a folder, none lands outside."""
+    """All objects can be read, and copying them into a folder writes nothing outside it."""
     names = [name for name, _ in STORED.values()]
     names += [name for key, name in REFUSED.items() if key != "a-mebibyte"]
     fetch(raw(mirror(names, {name: reply(name.encode()) for name in names})).url, dest, "parquet")
@@ -367,7 +367,7 @@ def test_fsspec_awkward_names_cannot_escape_folder(raw: Callable[..., RawServer]
 
 
 def test_fsspec_paths_of_non_utf8_names_are_text(raw: Callable[..., RawServer], dest: Path, format: str) -> None:
-    """Readers such as pyarrow can therefore list them; they may also be written with surrogates."""
+    """Readers such as pyarrow can therefore list them. Names with surrogates are accepted, too."""
     names = {b"caf\xe9/a": b"1", b"cut-\xc3": b"2", b"plain": b"3"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in (b"cut-\xc3", b"plain"))
     folder = b'{"name":"caf\xe9","type":"directory","mtime":""}'
@@ -386,11 +386,11 @@ def test_fsspec_paths_of_non_utf8_names_are_text(raw: Callable[..., RawServer], 
     assert sorted(info.path for info in found if info.is_file) == fs.find("")
 
 
-# --- who reads ---------------------------------------------------------------------------------------------------
+# --- readers -----------------------------------------------------------------------------------------------------
 
 
 def test_fsspec_url_or_option_names_destination(store: Path) -> None:
-    """URLs are chained like those of archives, in either position."""
+    """The destination can be an option, or the last part of a chained URL."""
     with fsspec.open("fetchmill://top.csv", dest=store) as file:
         assert file.read() == BODIES["top.csv"]
     with fsspec.open(f"fetchmill://deep/z.json::{store}") as file:
@@ -405,7 +405,7 @@ def test_fsspec_url_or_option_names_destination(store: Path) -> None:
 
 
 def test_pandas_pyarrow_and_duckdb_read_through_fsspec(fs: FetchmillFileSystem, store: Path) -> None:
-    """pandas, pyarrow with a table in parts, and DuckDB read objects."""
+    """The libraries read single files and a partitioned table."""
     frame = pd.read_csv("fetchmill://top.csv", storage_options={"dest": str(store)})
     assert frame["b"].tolist() == [2, 4]
     lines = pd.read_json("fetchmill://deep/er/x.json", lines=True, storage_options={"dest": str(store)})
@@ -443,7 +443,7 @@ def read_elsewhere(pickled: bytes) -> tuple[bytes, bytes, bool]:
 
 
 def test_fsspec_file_system_can_be_pickled(packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pickle has the path of the destination, and for an open file its position."""
+    """The pickle has the path of the destination and, for an open file, its position."""
     store = Path(packed.dest)
     monkeypatch.chdir(store.parent)
     fs = fsspec.filesystem("fetchmill", dest=store.name)
@@ -458,11 +458,11 @@ def test_fsspec_file_system_can_be_pickled(packed: FetchmillFileSystem, monkeypa
     assert (fs, hash(fs)) == (FetchmillFileSystem(store), hash(FetchmillFileSystem(store)))
 
 
-# --- what cannot be had ------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------------
 
 
 def test_fsspec_refuses_every_write(packed: FetchmillFileSystem, tmp_path: Path) -> None:
-    """Every write raises the same error, and nothing has changed."""
+    """Every write raises the same error and changes nothing."""
     local = tmp_path / "local"
     local.write_bytes(b"x")
     before = sorted((path, path.stat().st_mtime_ns) for path in Path(packed.dest).rglob("*"))
@@ -495,7 +495,7 @@ def test_fsspec_refuses_every_write(packed: FetchmillFileSystem, tmp_path: Path)
 def test_fsspec_damage_raises_os_error_naming_object(
     stores: Callable[[str], Path], tmp_path: Path, format: str
 ) -> None:
-    """Damage of a shard or a manifest is an OSError with the object; a damaged object is never reported as missing."""
+    """Damage to a shard or manifest raises an OSError with the object, which is never reported as missing."""
     dest = tmp_path / "damaged"
     shutil.copytree(stores(format), dest)
     for shard in dest.glob("shard-*[!j]"):
@@ -524,7 +524,7 @@ def test_fsspec_damage_raises_os_error_naming_object(
 def test_fsspec_reads_sealed_part_of_running_job(
     start: Callable[..., Any], server: Callable[..., Server], dest: Path
 ) -> None:
-    """A running job can be read as far as it is sealed; `invalidate_cache` shows more."""
+    """`invalidate_cache` shows objects that were sealed later."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
     options = ("--format", "tar", "--shard-size", "64KiB", "--commit-window", "50ms", "--concurrency", 64)
     process = start("get", origin.url, dest, *options)
@@ -564,7 +564,7 @@ def test_fsspec_destination_must_be_named_and_local(packed: FetchmillFileSystem,
 
 
 def test_package_works_without_fsspec() -> None:
-    """The package does not import fsspec; the module that needs it says in one line what to install."""
+    """The module that needs fsspec says in one line what to install."""
     program = (
         "import sys, fetchmill; fetchmill.open; print('fsspec' in sys.modules)\n"
         "sys.modules['fsspec'] = None\n"
@@ -606,9 +606,9 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> FetchmillFileSystem:
 
 
 class TestGet(AbstractFixtures, AbstractGetTests):  # type: ignore[misc] # fsspec has no types
-    """Its trees are created by fetching instead of writing."""
+    """fsspec's tests of `get`, with trees that are fetched instead of written."""
 
-    test_get_directory_recursive = None  # it writes its own
+    test_get_directory_recursive = None  # writes its own tree
 
     @pytest.fixture
     def fs(self, scenarios: FetchmillFileSystem) -> FetchmillFileSystem:

@@ -1,4 +1,4 @@
-"""A job's stored data is read in place: `fetchmill.open`, `ls`, `cat`, `serve` and Arrow, the same in any format."""
+"""A job's stored data is read in place with `fetchmill.open`, `ls`, `cat`, `serve` and Arrow, in any format."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_opened_destination_is_mapping(store: Path, format: str) -> None:
-    """A destination is a mapping from any names to bytes."""
+    """A destination maps names to bytes."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
         assert objects.format == format
@@ -125,7 +125,7 @@ def test_opened_destination_is_mapping(store: Path, format: str) -> None:
 
 @pytest.mark.sampled(2)
 def test_missing_name_raises_key_error(store: Path) -> None:
-    """A path that seems to lead outside is only a name."""
+    """A path that seems to lead outside is just a name."""
     with fetchmill.open(store) as objects:
         for name in ("nothing", "plain/below", "x", "../files/plain", ".fetchmill/job.sqlite.x", "\udcff", "\ud800"):
             assert name not in objects
@@ -166,7 +166,7 @@ def test_names_match_shell_patterns(store: Path) -> None:
 
 
 def test_duplicate_name_is_returned_once(raw: Raw, dest: Path, format: str) -> None:
-    """Every way through the objects gives the one with the lowest sequence number."""
+    """Every way to read objects returns the one with the lowest sequence number."""
     names = ["same", "other", "same", *(f"fill-{number}" for number in range(50)), "same", "other"]
     scripted = {name: in_turn(reply(b"first"), reply(b"later")) for name in ("same", "other")}
 
@@ -183,7 +183,7 @@ def test_duplicate_name_is_returned_once(raw: Raw, dest: Path, format: str) -> N
 
 @pytest.mark.sampled(3)
 def test_non_utf8_names_are_found(raw: Raw, run: Run, run_bytes: Callable[..., bytes], dest: Path, format: str) -> None:
-    """Python has them with surrogates, --null as bytes; JSON listings leave them out and count them."""
+    """Python returns them with surrogates, and `--null` as bytes. JSON listings omit and count them."""
     bodies = {b"latin-\xe9": b"1", b"\xff\xfe": b"2", "größe".encode(): b"3", b"cut-\xc3": b"4"}
     entries = b",".join(b'{"name":"%s","type":"file","mtime":"","size":1}' % name for name in bodies)
     routes = {"/" + "".join(percent(byte) for byte in name): reply(body) for name, body in bodies.items()}
@@ -261,7 +261,7 @@ def test_sealed_objects_are_readable_while_job_runs(start: Run, server: Serve, d
             continue
         try:
             objects = fetchmill.open(dest)
-        except (fetchmill.UsageError, fetchmill.JournalError):  # it is being created
+        except (fetchmill.UsageError, fetchmill.JournalError):  # still being created
             assert not seen
             continue
         with objects:
@@ -279,7 +279,7 @@ def test_sealed_objects_are_readable_while_job_runs(start: Run, server: Serve, d
 
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_sealed_shard_is_readable_before_its_rename(dest: Path, format: str) -> None:
-    """Between the transaction that seals it and its rename, it still has its temporary name."""
+    """Between the sealing transaction and the rename, the shard still has its temporary name."""
     make_packs(dest, format)
     expected = dict(fetchmill.open(dest).items())
     with sqlite3.connect(dest / ".fetchmill/job.sqlite") as journal:
@@ -308,7 +308,7 @@ def test_closed_destination_raises_usage_error(store: Path) -> None:
 
 
 def test_ls_lists_names(run: Run, run_bytes: Callable[..., bytes], store: Path, format: str) -> None:
-    """There is one name per line, with escapes for terminal control characters; with -0, names are unchanged."""
+    """Each name is on a line, with escaped control characters. With -0, names are unchanged."""
     expected = contents(format)
 
     shown = run("ls", store)
@@ -350,14 +350,14 @@ def test_ls_prints_metadata(run: Run, store: Path, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["body/empty", "body/text", "body/all-bytes", "l\nf"])
 def test_cat_writes_exact_bytes(run_bytes: Callable[..., bytes], store: Path, name: str) -> None:
-    """The bytes are unchanged, and nothing else is written."""
+    """Nothing else is written."""
     wanted = BODIES.get(name, name.encode())
 
     assert run_bytes("cat", store, name, name) == wanted * 2
 
 
 def test_cat_reports_missing_names(run: Run, store: Path) -> None:
-    """Each missing name has a line, after the rest; the exit code is 3."""
+    """Each missing name has a line after all other output, and the exit code is 3."""
     shown = run("cat", store, "plain", "no\x1bsuch", "plain")
 
     assert (shown.code, shown.out) == (3, "plainplain")
@@ -365,7 +365,7 @@ def test_cat_reports_missing_names(run: Run, store: Path) -> None:
 
 
 def test_ls_and_cat_survive_closed_pipe(store: Path, environment: dict[str, str]) -> None:
-    """A reader may close the pipe, as in `fetchmill ls | head`, without an error."""
+    """A reader may close the pipe without an error, as in `fetchmill ls | head`."""
     text = f"{sys.executable} -m fetchmill ls {store} | head -1; echo ${{PIPESTATUS[0]}}"
     command = ["bash", "-c", text]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -400,7 +400,7 @@ def damage(path: Path, position: int) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_damaged_manifest_is_reported(run: Run, dest: Path, format: str) -> None:
-    """The error is one line with its name and exit code 10; an existing name is never reported as missing.
+    """The one-line error names the manifest, and the exit code is 10. An existing name is never reported as missing.
 
     The exception is the header of the table: its 16 bytes repeat the footer, and only `verify` checks them.
     """
@@ -429,7 +429,7 @@ def test_damaged_manifest_is_reported(run: Run, dest: Path, format: str) -> None
 
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_damaged_objects_are_reported_and_not_returned(run: Run, dest: Path, format: str) -> None:
-    """No damaged byte is returned; a missing shard is reported, too."""
+    """A missing shard is reported, too."""
     make_packs(dest, format)
     (shard, *_) = sorted(dest.glob("shard-*[!j]"))
     with fetchmill.open(dest) as objects:
@@ -476,7 +476,7 @@ def test_served_destination_can_be_mirrored(start: Run, store: Path, format: str
 
 
 def test_served_listing_continues_from_any_marker(store: Path, format: str) -> None:
-    """A marker leads to the same page again, also in another server; an unknown one is refused."""
+    """A marker leads to the same page even in another server, and an unknown marker is refused."""
     with serve(store, page_size=5) as first, serve(store, page_size=5) as second:
         pages: list[str] = []
         marker = None

@@ -1,6 +1,7 @@
-"""`--keep-failed`: one output row per input row, whatever happens to a target and whatever ends the run.
+"""`--keep-failed` writes one output row per input row, whatever happens to a target and however a run ends.
 
-`FETCHMILL_SEED` repeats the moments of a failed run. Rows are read by pyarrow, DuckDB and the standard library.
+`FETCHMILL_SEED` reproduces the random moments of a failed run. Rows are read by pyarrow, DuckDB and the standard
+library.
 """
 
 import json
@@ -34,9 +35,9 @@ Row = dict[str, Any]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 FORMATS = ("parquet", "jsonl")
-# Files next to the shards when a job with failures is finished.
+# Files next to the shards of a finished job with failures.
 UNFETCHED = "unfetched-*"
-# Requests go to hosts of this machine without delay, and every attempt counts.
+# Hosts of this machine are allowed and not rate-limited, and a target has two attempts.
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "2", "--quiet")
 LARGE = b"large" * 700_000
 REFUSED = "http://127.0.0.1:1/refused"
@@ -140,7 +141,7 @@ def test_keep_failed_writes_one_row_per_list_line(run: Run, raw: Raw, tmp_path: 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_duckdb_counts_all_rows_with_keep_failed(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """The query is that of the docs, over both kinds of files; a large body has its own row group."""
+    """The documented query covers both kinds of files. A large body has its own row group."""
     routes = {path: answer for path, (answer, _) in SITES.items()} | {"/large": reply(200, LARGE)}
     site = raw(routes)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in routes] * 5)
@@ -201,14 +202,14 @@ def test_object_readers_ignore_rows_without_object(run: Run, raw: Raw, tmp_path:
 def test_repeatedly_killed_job_has_each_row_once(
     run: Run, start: Start, server: Serve, tmp_path: Path, format: str
 ) -> None:
-    """`kill -9` hits at random moments; rows without an object appear at the end, and not earlier."""
+    """`kill -9` hits at random moments. Rows without an object appear only at the end."""
     rng = random.Random(f"{SEED}-{format}")
     count = 900
     faults = [Fault("status", status=404, rate=0.2), Fault("status", status=403, rate=0.2)]
     source = server(synthetic=count, faults=faults)
     arguments = ("get", source.url, "out", "--format", format, "--keep-failed", "--quiet", "--commit-window", "0.05")
     for done in sorted(rng.sample(range(20, 500), 3)):
-        # This is so slow that it certainly still runs.
+        # Slow enough that the job is certainly still running.
         process = start(*arguments, "--rate", "200")
         wait_for_rows(tmp_path / "out", done)
         process.kill()
@@ -231,7 +232,7 @@ def test_repeatedly_killed_job_has_each_row_once(
 def test_job_killed_while_renaming_row_files_has_each_row_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """There is a file per row, and the kill comes before a rename, then before one of the removals that follow."""
+    """Each row has its own file. The job is killed before a rename, and then before one of the following removals."""
     rng = random.Random(f"{SEED}-renames-{format}")
     site = serve_sites(raw)
     absent = [f"{site.url}/absent?{number}" for number in range(6)]
@@ -269,7 +270,7 @@ def test_job_killed_while_renaming_row_files_has_each_row_once(
 def test_foreign_file_with_row_file_name_is_left_untouched(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """The job names it, and ends once it is moved away."""
+    """The error names the file, and the job finishes once the file is moved away."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent?{number}" for number in range(3)])
     arguments = ("get", listed, "out", "--format", "jsonl", "--keep-failed", *HASTE, "--shard-size", "1")
@@ -290,9 +291,9 @@ def test_foreign_file_with_row_file_name_is_left_untouched(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_retry_run_leaves_one_row_per_target(run: Run, start: Start, raw: Raw, tmp_path: Path, format: str) -> None:
-    """Targets that are now fetched, still failed, or not tried have one row each.
+    """This includes targets that are now fetched, that still fail, and that are not tried.
 
-    During the run, none appears twice.
+    During the run, no target appears twice.
     """
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
@@ -357,7 +358,7 @@ def test_failed_rows_are_written_by_run_after_signal(run: Run, start: Start, ser
 def test_signal_while_writing_failed_rows_leaves_none(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """If the signal comes too late, all of them are there; the same command writes them."""
+    """The same command writes these rows. If the signal comes too late, all of them are there."""
     count = 300_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
     arguments = ("get", "list.txt", "out", "--format", "jsonl", "--keep-failed", "--quiet", "--durability", "process")
@@ -381,7 +382,7 @@ def test_signal_while_writing_failed_rows_leaves_none(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_job_without_targets_has_empty_table(run: Run, tmp_path: Path, format: str) -> None:
-    """A table without rows has columns, so that reading all files works; if there are objects, no file is empty."""
+    """The table has columns, so that reading all files works. If there are objects, no file is empty."""
     (tmp_path / "list.csv").write_text("url,rank\n")
 
     ended = run("get", "list.csv", "out", "--format", format, "--keep-failed", *OPTIONS[2:4], "--keep-columns", "rank")
@@ -399,7 +400,7 @@ def test_job_without_targets_has_empty_table(run: Run, tmp_path: Path, format: s
 
 
 def test_fully_fetched_job_has_only_shards(raw: Raw, tmp_path: Path) -> None:
-    """A complete job from a Python iterable has only its shards."""
+    """This holds for a Python iterable, too."""
     site = serve_sites(raw)
     urls = [f"{site.url}/fetched?{number}" for number in range(20)]
 
@@ -429,7 +430,7 @@ def test_merged_rows_keep_their_attempts(run: Run, server: Serve, tmp_path: Path
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_keep_failed_has_row_for_dropped_and_failed_transform(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """The row has the list's columns, and null in those of the function and `--hash`."""
+    """The row has the list's columns. Those of the function and of `--hash` are null."""
     (tmp_path / "functions.py").write_text(
         "def change(replies):\n"
         "    for reply in replies:\n"
@@ -458,7 +459,7 @@ def test_keep_failed_has_row_for_dropped_and_failed_transform(run: Run, raw: Raw
 
 
 def test_bad_row_files_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Files are damaged, missing or unknown; the same command writes them again without a request."""
+    """`verify` finds damaged, missing and unknown files. The same command writes them again without a request."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     arguments = ("get", listed, "out", "--format", "parquet", "--keep-failed", *HASTE)
@@ -514,7 +515,7 @@ def test_keep_failed_is_refused_for_bucket_destination(run: Run) -> None:
 
 
 def test_keep_failed_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The option is part of a job's identity, because it changes the columns of shards."""
+    """The option changes the columns of shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/fetched", f"{site.url}/absent"])
     arguments = ("get", listed, "out", "--format", "jsonl", *HASTE)

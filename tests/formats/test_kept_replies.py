@@ -1,6 +1,6 @@
-"""`--keep-failed`: an archive also has redirects, and replies that came in place of objects.
+"""`--keep-failed`: an archive also has redirects, and replies that are not objects.
 
-`FETCHMILL_SEED` repeats the moments of a failed run.
+`FETCHMILL_SEED` reproduces the random moments of a failed run.
 """
 
 import os
@@ -88,7 +88,7 @@ def write_list(folder: Path, site: RawServer, *paths: str) -> Path:
 
 
 def test_warc_keep_failed_stores_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Redirects follow the object to which they led, and the rest is in separate files, each with an index."""
+    """Redirects follow the object that they led to. Other replies are in separate files. Each file has an index."""
     chunked = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     huge = random.Random(SEED).randbytes(3_000_000)
     site = raw(
@@ -150,7 +150,7 @@ def test_warc_keep_failed_stores_every_reply(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_warc_has_only_objects_by_default(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """An archive has only objects by default."""
+    """Redirects and error replies are not stored."""
     site = raw(
         {"/a": reply(b"a"), "/from": reply(b"", "Location: /a", status="301 Moved"), "/b": reply(status="404 No")}
     )
@@ -163,7 +163,7 @@ def test_warc_has_only_objects_by_default(run: Run, raw: Raw, tmp_path: Path) ->
 
 
 def test_warc_keep_failed_stores_replies_of_listed_objects(run: Run, server: Serve, tmp_path: Path) -> None:
-    """URLs of replies follow from the names of a server's objects."""
+    """The URLs of the replies are derived from the names of the objects."""
     source = server(synthetic=300, faults=[Fault("status", status=404, rate=0.3)])
 
     assert run("get", source.url, "out", *WARC, "--quiet").code == 3
@@ -199,7 +199,7 @@ def test_retry_run_rewrites_kept_failed_replies(run: Run, raw: Raw, tmp_path: Pa
 
 
 def test_bad_reply_files_are_found_and_restored(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """No request is sent for it; a file that the job did not write is reported."""
+    """The repair sends no request, and a file that the job did not write is reported."""
     site = raw({"/a": reply(b"a"), "/b": reply(b"no", status="404 No")})
     arguments = ("get", write_list(tmp_path, site, "/a", "/b"), "out", *WARC, "--cdxj", *HASTE)
     assert run(*arguments).code == 3
@@ -220,7 +220,7 @@ def test_bad_reply_files_are_found_and_restored(run: Run, raw: Raw, tmp_path: Pa
 
 
 def test_repeatedly_killed_job_keeps_each_reply_once(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
-    """`kill -9` hits at random moments; redirects stay with their objects."""
+    """`kill -9` hits at random moments. Redirects stay with their objects."""
     count = 400
     rng = random.Random(f"{SEED}-kills")
     routes: dict[str, Behaviour] = {}
@@ -256,7 +256,7 @@ def test_repeatedly_killed_job_keeps_each_reply_once(run: Run, start: Start, raw
 
 
 def test_warc_keep_failed_error_names_missing_requirement(run: Run, tmp_path: Path) -> None:
-    """The error is one line."""
+    """The option needs rows or an archive, in a local folder."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:9/a\n")
     for dest, format, said in (
         ("out", "tar", "--keep-failed needs --format parquet, jsonl or warc"),
@@ -269,7 +269,7 @@ def test_warc_keep_failed_error_names_missing_requirement(run: Run, tmp_path: Pa
 
 
 def test_warc_keep_failed_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A job continues as it began; Python has the option as a keyword."""
+    """A job with the option refuses a command without it. Python has the option as a keyword."""
     site = raw({"/a": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, "/a")
     fetchmill.get(listed, tmp_path / "out", format="warc", keep_failed=True, allow_private=True)
@@ -295,13 +295,13 @@ class Page:
 
 
 def replies_of(dest: Path) -> list[tuple[str, str, str]]:
-    """Returns path, kind and status of replies that came in place of objects."""
+    """Returns path, kind and status of the stored replies that are not objects."""
     found = [(uri, each.kind, each.status) for uri, stored in records(dest, "unfetched-").items() for each in stored]
     return sorted((f"/{uri.rpartition('/')[2]}", kind, status) for uri, kind, status in found)
 
 
 def test_sync_keep_failed_writes_revisits_for_unchanged(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The records are those of the last pass; objects stay unchanged."""
+    """These records are those of the last pass, and objects stay unchanged."""
     pages = {"/a": Page(b"one"), "/b": Page(b"two"), "/c": Page(b"three")}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, *pages, "/gone")
@@ -328,7 +328,7 @@ def test_sync_keep_failed_writes_revisits_for_unchanged(run: Run, raw: Raw, tmp_
 
 
 def test_next_sync_pass_replaces_damaged_reply_file(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`verify` reports it: the pass is over, and the same replies cannot be requested again."""
+    """`verify` reports the damage. Repair is impossible, because the same replies cannot be requested again."""
     site = raw({"/a": Page(b"one")})
     words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--keep-failed", "--allow-private")
     for _ in range(2):
@@ -345,7 +345,7 @@ def test_next_sync_pass_replaces_damaged_reply_file(run: Run, raw: Raw, tmp_path
 
 
 def test_sync_adopts_archive_with_kept_replies(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The job's replies in place of objects are removed: the pass has its own."""
+    """The job's replies that are not objects are removed, because the pass has its own."""
     site = raw(
         {"/a": Page(b"one"), "/b": reply(b"no", status="404 No"), "/r": reply(b"", "Location: /a", status="301 Go")}
     )
@@ -365,7 +365,7 @@ def test_sync_adopts_archive_with_kept_replies(run: Run, raw: Raw, tmp_path: Pat
 def test_sync_killed_while_ending_keeps_each_reply_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
 ) -> None:
-    """The kill comes before one of its renames or removals."""
+    """The sync is killed before one of its renames or removals."""
     rng = random.Random(f"{SEED}-{call}")
     pages = {f"/{number}": Page(b"body %d" % number) for number in range(5)}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})

@@ -1,4 +1,4 @@
-"""The promises of every sink, read back with independent code: each object once, with its bytes, name and metadata.
+"""Promises of every sink, checked with independent code: each object is stored once, with its bytes, name and metadata.
 
 `FETCHMILL_CONTRACT_COUNT` is the number of objects in a large job (`make contract-million`).
 """
@@ -240,7 +240,7 @@ def formats_of(content: str, *formats: str) -> pytest.MarkDecorator:
 
 
 def assert_unfailing(job: Job) -> None:
-    """Checks that all expected objects count as fetched, the rest as failures, each once; the journal balances."""
+    """Checks that all expected objects count as fetched and the rest as failures, and that the journal balances."""
     assert find_leftovers(job.dest) + find_unbalanced(job.dest) + find_unfinished(job.dest) == []
     assert (job.report.fetched, job.report.pending) == (len(job.bodies), 0)
     assert sorted(failure.name for failure in fetchmill.failures(job.dest)) == sorted(job.refused)
@@ -252,27 +252,27 @@ def assert_unfailing(job: Job) -> None:
 @pytest.mark.sampled(1)
 @readers_of("many")
 def test_sink_stores_each_object_once(job: Job, reader: str) -> None:
-    """Each object has its name and the origin's bytes; absent and failed targets, and anything else, are not there."""
+    """Each object has its name and the origin's bytes. Nothing else is stored."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @readers_of("odd")
 def test_sink_keeps_every_name(job: Job, reader: str) -> None:
-    """Packs take any name as data, whatever it would be on disk; chunked bodies are joined."""
+    """Packs accept any name, even one that cannot be a path. Chunked bodies are joined."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @readers_of("bodies")
 def test_sink_keeps_every_body(job: Job, reader: str) -> None:
-    """Bodies are empty, binary, similar to a format's own marks, at block boundaries, and 64 MiB large."""
+    """Bodies are empty, binary, similar to a format's own markers, at block boundaries, and 64 MiB large."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
 @pytest.mark.sampled(1)
 @formats_of("many", *FORMATS)
 def test_ledger_lists_targets_that_are_not_stored(job: Job) -> None:
-    """Absent and failed targets are in the ledger, and nothing is left open at the end."""
+    """Absent and failed targets are in the ledger, and nothing is left pending."""
     assert_unfailing(job)
     assert (job.report.absent, job.report.failed) == (10, 10)
 
@@ -286,7 +286,7 @@ def test_only_files_format_refuses_names(job: Job) -> None:
 
 @pytest.mark.parametrize(("format", "reader"), PAIRS)
 def test_packs_keep_duplicate_names_and_files_keep_first(raw: Raw, memory_path: Path, format: str, reader: str) -> None:
-    """Packs keep both, tar as another member; `files` keeps the first one, and the other is failed(name-taken)."""
+    """In tar, the second object is another member. With `files`, it fails with kind `name-taken`."""
     dest = memory_path / "out"
     names = ["same", "other", "same"]
 
@@ -328,12 +328,12 @@ def _percent(byte: int) -> str:
     return chr(byte) if (chr(byte).isalnum() and byte < 128) or byte == ord("-") else f"%{byte:02X}"
 
 
-# --- what is known of them ---------------------------------------------------------------------------------------
+# --- metadata ----------------------------------------------------------------------------------------------------
 
 
 @readers_of("odd", TELLING)
 def test_sink_keeps_reply_metadata(job: Job, reader: str) -> None:
-    """Status, content type, ETag and last modification are kept; missing values stay missing."""
+    """Status, content type, ETag and modification time are kept. Missing values stay missing."""
     found = {each.name.decode(errors="surrogateescape"): each for each in job.read(reader)}
 
     for name, told in TOLD_BY_NAME.items():
@@ -351,7 +351,7 @@ def test_sink_keeps_reply_metadata(job: Job, reader: str) -> None:
 
 @readers_of("odd", TELLING)
 def test_sink_keeps_fetch_time(job: Job, reader: str) -> None:
-    """The time of fetching is in UTC, between the start and the end of the job; tar has it if nothing else is known."""
+    """The time is in UTC, within the duration of the job. Tar has it if no other time is known."""
     fact = "last_modified" if job.format == "tar" else "fetched_at"
     second = timedelta(seconds=1)
 
@@ -365,7 +365,7 @@ def test_sink_keeps_fetch_time(job: Job, reader: str) -> None:
 @pytest.mark.sampled(1)
 @readers_of("many", [pair for pair in TELLING if "sequence" in TOLD[pair[0]]])
 def test_sink_keeps_sequence_numbers(job: Job, reader: str) -> None:
-    """Each object has its target's number, which is its place in the listing if one server lists in order."""
+    """The number is that of the target, which is its place in the listing if one server lists in order."""
     wrong = [each.name for each in job.read(reader) if each.name.decode() != synthetic_name(each.sequence or 0)]
 
     assert wrong[:5] == []
@@ -403,7 +403,7 @@ def test_shards_are_numbered_without_gaps(job: Job) -> None:
 
 @formats_of("many", *SUFFIXES)
 def test_shards_have_requested_size(job: Job) -> None:
-    """The last one of each worker is the exception."""
+    """The last shard of each worker is the exception."""
     low, high = SHARD_SHARE[job.format]
     sizes = [shard.stat().st_size for shard in find_shards(job.dest, job.format)]
     small = [size for size in sizes if size < SHARD_BYTES * low]
@@ -414,7 +414,7 @@ def test_shards_have_requested_size(job: Job) -> None:
 
 
 def test_parquet_shard_of_slow_job_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> None:
-    """Readers see a slow job's Parquet shard when it is sealed: the first one is there long before the end."""
+    """Readers see a slow job's first shard long before the end."""
     source = server(synthetic=60, delay=(0.1, 0.1))
     process = start("get", source.url, dest, "--concurrency", "2", *format_options("parquet"))
     while not list(dest.glob("shard-*")):
@@ -428,7 +428,7 @@ def test_parquet_shard_of_slow_job_is_sealed_in_time(start: Run, server: Serve, 
     assert find_problems(dest, synthetic(60), "parquet") == []
 
 
-# --- the same command again --------------------------------------------------------------------------------------
+# --- repeated commands -------------------------------------------------------------------------------------------
 
 
 def picture(dest: Path) -> dict[str, tuple[int, bytes]]:
@@ -442,7 +442,7 @@ def picture(dest: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_second_run_changes_nothing(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """A second run says that there is nothing to do, and changes no byte."""
+    """The second run reports that there is nothing to do."""
     source = server(synthetic=2000)
     command = ("get", source.url, memory_path / "out", "--commit-window", "50ms", *format_options(format))
     first = run(*command)
@@ -459,7 +459,7 @@ def test_second_run_changes_nothing(run: Run, server: Serve, memory_path: Path, 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_retry_run_adds_failed_objects(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """After `--retry-failed`, all objects are there once."""
+    """After `--retry-failed`, each object is stored once."""
     dest = memory_path / "out"
     source = server(synthetic=2000, faults=[Fault("status", status=404, rate=0.2, times=1)])
     command = ("get", source.url, dest, "--commit-window", "50ms", *format_options(format))
@@ -474,11 +474,11 @@ def test_retry_run_adds_failed_objects(run: Run, server: Serve, memory_path: Pat
     assert find_problems(dest, synthetic(2000), format) == []
 
 
-# --- each format's own -------------------------------------------------------------------------------------------
+# --- format-specific tests ---------------------------------------------------------------------------------------
 
 
 def test_tar_unpacks_to_same_files_as_files_format(raw: Raw, memory_path: Path) -> None:
-    """A tar unpacks to the same names on disk as `files`."""
+    """Names on disk are the same."""
     names = [name for name, _ in STORED.values()]
     fetch(raw(mirror(names)).url, memory_path / "out", "tar", Expected({}))
     folder = memory_path / "unpacked"
@@ -492,7 +492,7 @@ def test_tar_unpacks_to_same_files_as_files_format(raw: Raw, memory_path: Path) 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_tar_is_readable_as_webdataset(raw: Raw, dest: Path) -> None:
-    """The usual class reads it, which divides a name into key and extension."""
+    """The usual reader class divides a name into key and extension."""
     import webdataset
 
     names = [f"train/{index:04}.txt" for index in range(200)]
@@ -506,7 +506,7 @@ def test_tar_is_readable_as_webdataset(raw: Raw, dest: Path) -> None:
 
 @formats_of("odd", "parquet")
 def test_parquet_has_documented_columns(job: Job) -> None:
-    """Order and types are the same for each reader."""
+    """Every reader sees the same order and types."""
     columns = {
         "sequence": ("int64", "Int64", "BIGINT"),
         "name": ("string", "String", "VARCHAR"),
@@ -535,7 +535,7 @@ TIME_OF_POLARS = "Datetime(time_unit='us', time_zone='UTC')"
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "odd", "bodies")], indirect=True
 )
 def test_warc_passes_warcio_check(job: Job) -> None:
-    """`warcio check` passes for every file: digests, and one gzip member per record."""
+    """`warcio check` verifies digests and that each record is one gzip member."""
     shards = find_shards(job.dest, job.format)
 
     assert shards
@@ -565,7 +565,7 @@ def test_each_warc_record_is_one_gzip_member(job: Job) -> None:
 
 @formats_of("odd", "warc")
 def test_warc_has_request_and_response_of_each_object(job: Job) -> None:
-    """Request and response have the URL, and the response has the head as sent; a chunked body is one chunk."""
+    """Both have the URL. The response has the head as sent, and a chunked body is one chunk."""
     blocks: dict[tuple[str, str], bytes] = {}
     for shard in find_shards(job.dest, job.format):
         for fields, block in read_warc_blocks(shard):
