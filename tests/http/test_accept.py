@@ -37,7 +37,7 @@ WRONG = {
 
 
 def site() -> dict[str, Behaviour]:
-    """Serves images, and pages under names of images."""
+    """Serves images, and pages with names of images."""
     return mirror(
         [*GOOD, *WRONG, "gone.png"],
         {
@@ -71,7 +71,7 @@ def details(dest: Path) -> dict[str, str | None]:
 def test_unaccepted_types_fail_once_and_are_not_stored(
     run: Run, raw: Raw, dest: Path, format: str, engine: str
 ) -> None:
-    """The bytes decide, whatever the head and the name say; this includes large and resumed bodies."""
+    """The bytes decide, not the header or the name. This includes large and resumed bodies."""
     server = raw(site())
     ended = run("get", server.url, dest, "--accept", "image/*", "--format", format, "--engine", engine)
 
@@ -89,7 +89,7 @@ def test_unaccepted_types_fail_once_and_are_not_stored(
 
 
 def test_later_run_may_accept_more_types(run: Run, raw: Raw, dest: Path) -> None:
-    """The types apply to one run: the failed targets are fetched with a wider option."""
+    """The types apply to one run: a later run with a wider option fetches the failed targets."""
     server = raw(site())
     run("get", server.url, dest, "--accept", "image/*")
     words = ("--accept", "image/*", "--accept", "text/html", "--retry-failed=unexpected-type")
@@ -120,7 +120,7 @@ def test_accept_checks_encoded_bodies_after_decoding(run: Run, raw: Raw, dest: P
 
 
 def test_accept_applies_to_pipelined_and_synced_objects(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A pass of a sync keeps the earlier objects."""
+    """`get --pipeline` and `sync` store only objects of the accepted type."""
     server = raw(site())
     for command, words in (("get", ["--pipeline", "4"]), ("sync", [])):
         dest = tmp_path / command
@@ -131,7 +131,7 @@ def test_accept_applies_to_pipelined_and_synced_objects(run: Run, raw: Raw, tmp_
 
 
 def test_check_rows_report_unexpected_type(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Rows of a check have the type's failure, even for a body that is read in part; `--fail-on` accepts the kind."""
+    """This includes a body that is read only in part. `--fail-on` accepts the kind."""
     server = raw({f"/{name}": reply for name, reply in (("page", reply(LARGE_PAGE)), ("image", reply(PNG)))})
     (tmp_path / "urls.txt").write_text(f"{server.url}/page\n{server.url}/image\n")
     words = ("--allow-private", "--accept", "image/*", "--fail-on", "unexpected-type")
@@ -179,7 +179,7 @@ def test_accept_refuses_undetectable_types(
 
 
 def test_guide_and_error_list_every_accept_type(dest: Path) -> None:
-    """The error for an unknown type lists those of its kind, and the guide has all of them."""
+    """The error for an unknown type lists the types of its kind, and the guide lists all types."""
     guide = (Path(__file__).parents[2] / "docs/guide/accept.md").read_text()
     rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
     listed = re.findall(r"`([a-z]+/[^`*]+)`", "".join(rows))

@@ -1,4 +1,4 @@
-"""Features of all requests, whoever makes them: a worker, a stream, a listing.
+"""Features of all requests, whether a worker, a stream or a listing makes them.
 
 The same bytes are an object of a list, a reply of a stream, and a JSON page that leads to one object.
 """
@@ -72,7 +72,7 @@ def by_stream(_run: Run, url: str, _folder: Path, *options: object) -> Came:
 
 
 def by_listing(run: Run, url: str, folder: Path, *options: object) -> Came:
-    """Runs a job whose listing is at this URL. The object to which the page leads shows the result."""
+    """Runs a job whose listing is at this URL. The object that the page leads to shows the result."""
     dest = folder / "out"
     ways = ("--listing", "json", "--items-field", "items", "--url-field", "url", "--next-page", "none")
     ended = run("get", url, dest, "--format", "jsonl", *ways, *options)
@@ -107,7 +107,7 @@ def moved(to: str) -> bytes:
 
 
 def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Redirects are followed, also several in a row."""
+    """This includes several redirects in a row."""
     server = raw(routes(moved("/next"), next=moved("there"), there=reply(page())))
 
     assert ask(who, run, server, tmp_path) == whole(who, page())
@@ -140,7 +140,7 @@ def test_cross_origin_redirects_are_followed_only_for_objects(who: str, run: Run
 def test_unfollowed_redirect_reports_reason(
     who: str, run: Run, raw: Raw, tmp_path: Path, to: str, kind: str, reason: str
 ) -> None:
-    """The reason has its destination; a password is not shown."""
+    """The reason has the destination without its password."""
     came = ask(who, run, raw(routes(moved(to))), tmp_path)
 
     assert came.body is None
@@ -151,7 +151,7 @@ def test_unfollowed_redirect_reports_reason(
 
 
 def test_redirects_option_limits_redirects(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`--redirects` limits the number of redirects."""
+    """One redirect more than the limit is a failure."""
     hops = {f"hop{number}": moved(f"/hop{number + 1}") for number in range(5)}
     server = raw(routes(moved("/hop0"), **hops))
 
@@ -164,7 +164,7 @@ def test_redirects_option_limits_redirects(who: str, run: Run, raw: Raw, tmp_pat
 
 
 def test_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Only the rest of it is requested, several times."""
+    """Each new attempt requests only the rest."""
     large = BrokenObject(page(5 * MIB), [2 * MIB, MIB + 1], fields=["Content-Type: application/json"])
 
     assert ask(who, run, raw(routes(large)), tmp_path) == whole(who, large.body)
@@ -172,7 +172,7 @@ def test_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> 
 
 
 def test_replaced_object_is_fetched_whole_on_resume(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Another object that replaces the rest is taken as a whole, and bytes of two objects are never mixed."""
+    """Bytes of the two objects are never mixed."""
     large, other = BrokenObject(page(3 * MIB), [2 * MIB]), page(2 * MIB)
     large.rests = reply(other, 'ETag: "v2"')
 
@@ -188,12 +188,12 @@ def encoded(exchange: Exchange) -> bytes:
 
 
 def test_encoded_bodies_are_requested_and_decoded(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Encoded bodies are requested with `--compressed`, and decoded."""
+    """Encoded bodies are requested only with `--compressed`."""
     assert ask(who, run, raw(routes(encoded)), tmp_path, "--compressed") == whole(who, page())
 
 
 def test_damaged_encoding_fails(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A body with a damaged encoding fails, and its bytes are never returned."""
+    """Bytes of a body with a damaged encoding are never returned."""
     damaged = reply(gzip.compress(page())[:-4], "Content-Encoding: gzip")
 
     came = ask(who, run, raw(routes(damaged)), tmp_path, "--compressed")
@@ -216,7 +216,7 @@ def test_damaged_encoding_fails(who: str, run: Run, raw: Raw, tmp_path: Path) ->
 def test_failure_reports_kind_and_reason(
     who: str, run: Run, raw: Raw, tmp_path: Path, behaviour: Behaviour, kind: str, reason: str
 ) -> None:
-    """The reason is for people, in addition to the kind."""
+    """The reason is for people, the kind is for programs."""
     came = ask(who, run, raw(routes(behaviour)), tmp_path)
 
     assert came.body is None

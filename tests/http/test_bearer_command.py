@@ -25,7 +25,7 @@ FEW = ("--concurrency", 4)
 def test_rejected_token_is_renewed_by_one_command_run(
     run: Run, dest: Path, tmp_path: Path, more: tuple[object, ...]
 ) -> None:
-    """One run of the command serves all waiting requests; every object is stored once."""
+    """All waiting requests share the new token, and every object is stored once."""
     with TokenServer(OBJECTS, tmp_path, lasts=60) as server:
         ended = run("get", server.url, dest, "--bearer-command", server.command, *FEW, *more)
 
@@ -53,7 +53,7 @@ def test_page_token_is_renewed_and_never_stored(run: Run, dest: Path, tmp_path: 
 
 
 def test_token_is_sent_only_to_named_origin(run: Run, dest: Path, tmp_path: Path) -> None:
-    """With a list, no origin gets it, unless one is named."""
+    """With a list, no origin gets the token unless one is named."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with TokenServer(OBJECTS, tmp_path) as own, TokenServer(OBJECTS, elsewhere) as other:
@@ -74,7 +74,7 @@ def test_job_stops_when_every_token_is_rejected_and_can_resume(run: Run, dest: P
     """The job stops after three tokens, and no target has failed by then."""
     with TokenServer(OBJECTS, tmp_path, lasts=101) as server:
         command = ("get", server.url, dest, *FEW, "--commit-window", "50ms", "--bearer-command")
-        # From the second token on, it is another one.
+        # A wrong token follows the first one.
         once = f"{server.command.replace(SECRET, f'$(test -s {server.runs}.2 && echo wrong || echo {SECRET})')}"
         stopped = run(*command, f"{once}; echo x > {server.runs}.2")
 
@@ -112,7 +112,7 @@ def test_job_ends_before_requests_when_command_gives_no_token(
 
 @pytest.mark.parametrize("lasts", [0, 30], ids=["first token", "later token"])
 def test_stopped_job_ends_hung_bearer_command(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
-    """The command is ended immediately; missing objects stay pending."""
+    """The command ends immediately, and missing objects stay pending."""
     with TokenServer(OBJECTS, tmp_path, lasts=lasts) as server:
         pid = tmp_path / "pid"
         hang = f"echo $$ > {pid}; exec sleep 60"
@@ -131,7 +131,7 @@ def test_stopped_job_ends_hung_bearer_command(start: Start, dest: Path, tmp_path
 
 
 def test_bearer_command_ends_with_killed_job(start: Start, dest: Path, tmp_path: Path) -> None:
-    """A command and its child processes do not outlive a killed job."""
+    """The command and its child processes end, too."""
     with TokenServer(OBJECTS, tmp_path) as server:
         pid = tmp_path / "pid"
         job = start("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & echo $! > {pid}; wait")
@@ -148,7 +148,7 @@ def test_bearer_command_ends_with_killed_job(start: Start, dest: Path, tmp_path:
 
 
 def test_token_is_used_when_child_keeps_command_output_open(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A child that keeps the output open loses no token, because the token counts once the command has ended."""
+    """The token is complete once the command has ended, whatever its children do."""
     with TokenServer(OBJECTS, tmp_path) as server:
         ended = run("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & {server.command}")
         assert ended.code == 0, ended.err
@@ -173,7 +173,7 @@ def test_bearer_command_is_refused_with_incompatible_options(
 
 
 def test_options_file_cannot_set_bearer_command(run: Run, dest: Path, tmp_path: Path) -> None:
-    """An options file from somebody else must not run anything."""
+    """An options file from a third party must not run anything."""
     (tmp_path / "conf.toml").write_text("[get]\nbearer-command = 'touch run'\n")
     ended = run("get", "http://127.0.0.1:1", dest, "--config", "conf.toml")
 

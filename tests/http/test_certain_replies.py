@@ -1,8 +1,8 @@
-"""Unsolicited responses: no object gets another one's bytes, and no name is lost, whoever fetches.
+"""Unsolicited responses: no object gets the bytes of another, and no name is lost, however it is fetched.
 
 A server sends one unsolicited response on each connection, up to 50 ms after a real reply, whatever requests are in
-flight. A seed determines the cases and is printed if one fails; FETCHMILL_SEED repeats it. FETCHMILL_STRAY_REPLIES is
-the total number of unsolicited responses.
+flight. A seed determines the cases and is printed if one fails; FETCHMILL_SEED reproduces them. FETCHMILL_STRAY_REPLIES
+is the total number of unsolicited responses.
 """
 
 import os
@@ -97,7 +97,7 @@ def cases(way: str, service: str, wanted: int) -> Iterator[Case]:
         rounds = drawn.randrange(4, 8) if is_slow else drawn.randrange(10, 40)
         count = min(limit * rounds, 40) if size == LARGE else max(limit * rounds, 10 if way == "sync" else 20)
         if way == "pages":
-            # They are requested one after the other, whatever the limit.
+            # They are requested one after the other, whatever the limit is.
             size, count = 100, NAMES_A_PAGE * (8 if is_slow else 60)
         strays = min(wanted, 2 * limit)
         yield Case(drawn.randrange(1 << 32), limit, count, size, strays, drawn.random() < 0.4, way)
@@ -168,7 +168,7 @@ def wrong_of_stream(case: Case, server: Server, folder: Path) -> list[str]:
 @pytest.mark.parametrize("service", SERVICE_TIMES)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_object_gets_bytes_of_another_object(tmp_path: Path, run: Run, way: str, service: str) -> None:
-    """Every stored byte is the server's for that name, and every name is stored once."""
+    """Every name is stored once, with the server's bytes for that name."""
     wanted = max(1, STRAYS * WAYS[way] // sum(WAYS.values()) // len(SERVICE_TIMES))
     sent = 0
     for number, case in enumerate(cases(way, service, wanted)):
@@ -181,7 +181,7 @@ def test_no_object_gets_bytes_of_another_object(tmp_path: Path, run: Run, way: s
                 wrong = wrong_of_job(case, server, folder, run)
             stats = server.stats()
         sent += stats["faults"].get("stray", 0)
-        # If the server had to wait for a processor, an unsolicited response came later than promised.
+        # If the server had to wait for a processor, an unsolicited response was later than promised.
         is_excused = stats["strays_late"] or service == BEYOND
         assert not wrong or is_excused, f"FETCHMILL_SEED={SEED}, {case}, {service}: {wrong[:5]}"
         if sent >= wanted:

@@ -72,7 +72,7 @@ def test_all_commands_send_client_certificate(
 def test_client_certificate_is_sent_over_http2(
     run: Run, nginx: Start, certificates: Certificates, client: Leaf, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """A client without one gets a 400 from nginx."""
+    """A client without a certificate gets a 400 from nginx."""
     offer(served, {"a": b"x"})
     asks = f"ssl_client_certificate {certificates.ca_file}; ssl_verify_client on;"
     server = nginx(tls=Site(leaf=certificates.good, http2=True, directives=asks))
@@ -87,7 +87,7 @@ def test_client_certificate_is_sent_over_http2(
 def test_client_certificate_is_not_sent_to_other_origins(
     run: Run, demands: Serve, certificates: Certificates, client: Leaf, dest: Path, tmp_path: Path
 ) -> None:
-    """Another origin gets no certificate, so it cannot identify the client."""
+    """Redirects and lists lead to other origins, which must not identify the client."""
     other = demands({"/b": reply(b"b")})
     moved = bare_reply(f"Location: {other.url}/b", "Content-Length: 0", status="302 Found")
     server = demands({"/a": moved, "/c": reply(b"c")})
@@ -110,7 +110,7 @@ def test_client_certificate_is_not_sent_to_other_origins(
 def test_rejected_client_certificate_is_named_in_error(
     version: ssl.TLSVersion, run: Run, demands: Serve, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """A certificate that the server refuses is named, and the request is not tried again."""
+    """The error names the certificate, and the request is not retried."""
     server = demands({"/a": reply(b"a")}, version)
     wrong = certificates.unknown_ca
     (tmp_path / "urls.txt").write_text(f"{server.url}/a\n")
@@ -124,7 +124,7 @@ def test_rejected_client_certificate_is_named_in_error(
 def test_unusable_client_certificate_files_are_refused(
     run: Run, certificates: Certificates, client: Leaf, tmp_path: Path
 ) -> None:
-    """The error is one line, with the option and the solution."""
+    """The error is one line with the option and the remedy, and comes before any request."""
     chain, key = client.chain, client.key
     locked, older, empty, pipe = (tmp_path / name for name in ("locked.pem", "older.pem", "empty.pem", "pipe"))
     to_lock = ("openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:x", "-out", locked)

@@ -1,4 +1,4 @@
-"""--compressed: gzip, br and zstd replies are stored decoded, and undecodable ones are never stored.
+"""`--compressed`: gzip, br and zstd replies are stored decoded, and undecodable ones are never stored.
 
 The encoders are Python's zlib, the reference implementation of brotli, and pyarrow's zstd. A bomb is a reply of some
 kilobytes that decodes to gigabytes.
@@ -81,7 +81,7 @@ def failures(dest: Path) -> dict[str, tuple[str | None, str | None]]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
 def test_compressed_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """Objects of any size are stored decoded; requests for objects and pages ask for encodings."""
+    """Objects have all kinds of sizes. Requests for objects and pages ask for encodings."""
     heads: dict[str, bytes] = {}
 
     def seen(answer: Behaviour) -> Behaviour:
@@ -122,7 +122,7 @@ def test_compressed_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, f
 def test_nginx_replies_are_compressed_and_stored_decoded(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, http2: bool, certificates: Certificates
 ) -> None:
-    """Bodies are compressed over HTTP/1.1 and HTTP/2; sizes in nginx's listing are those of the stored objects."""
+    """This holds for HTTP/1.1 and HTTP/2. Sizes in nginx's listing are those of the stored objects."""
     expected = {f"{number}.txt": f"{number}, ".encode() * number * 20 for number in range(1, 200)}
     expected["large.txt"] = BODIES["shrinks"]
     for name, body in expected.items():
@@ -174,7 +174,7 @@ WRONG = {
 
 
 def test_undecodable_body_fails_and_is_not_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The detail has the reason; other objects of the same server are stored."""
+    """The detail has the reason, and other objects of the same server are stored."""
     names = [*WRONG, "right"]
     scripted: dict[str, Behaviour] = {name: answer for name, (answer, _) in WRONG.items()}
     scripted["right"] = encoded(b"right", "br")
@@ -188,10 +188,10 @@ def test_undecodable_body_fails_and_is_not_stored(run: Run, raw: Raw, dest: Path
         assert (found[name][1] or "").startswith(detail), (name, found[name])
     assert find_wrong(dest, "files", {"right": b"right"}) == []
     assert all(server.count(target) == 1 for target in server.asked())
-    # Formats that store nothing decode nevertheless.
+    # Formats that store nothing still decode.
     null = run("get", server.url, tmp_path / "null", "--compressed", "--format", "null", "--json")
     assert json.loads(null.out.splitlines()[-1])["failed"] == len(WRONG)
-    # A server that was fixed gets new requests if the user wants this.
+    # After the server is fixed, a retry requests these objects again.
     server.routes |= mirror(names, {"plain": encoded(b"mended", "gzip")})
     assert run("get", server.url, dest, "--compressed", "--retry-failed=bad-encoding").code == 0
     assert dict(read_objects_of(dest))["plain"] == b"mended"
@@ -203,7 +203,7 @@ def read_objects_of(dest: Path) -> list[tuple[str, bytes]]:
 
 
 def test_truncated_or_damaged_encoded_bodies_are_not_stored(run: Run, raw: Raw, dest: Path) -> None:
-    """The checksum of gzip finds each wrong bit, except padding bits of the last byte; brotli has no checksum."""
+    """Gzip's checksum detects each wrong bit, except padding bits of the last byte. Brotli has no checksum."""
     seeded = random.Random(3)
     scripted: dict[str, Behaviour] = {}
     for encoding, whole in {"gzip": GZIP, "br": BROTLI, "zstd": ZSTD}.items():
@@ -226,7 +226,7 @@ def test_truncated_or_damaged_encoded_bodies_are_not_stored(run: Run, raw: Raw, 
 
 
 def test_encoded_body_is_retried_when_connection_breaks(run: Run, raw: Raw, dest: Path) -> None:
-    """The end of the message is checked first: the next reply may be complete."""
+    """The end of the message is checked before the encoding, because the next reply may be complete."""
     whole = encoded(BODIES["text"], "gzip")
     scripted = {"short": in_turn(then_close(whole[:-20]), whole)}
     done = run("get", raw(mirror(scripted, scripted)).url, dest, "--compressed")
@@ -262,7 +262,7 @@ def gzip_blocks(size: int) -> bytes:
 def test_decompression_bombs_fail_in_bounded_memory(
     environment: dict[str, str], raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """There are four of each: ten gigabytes in brotli and zstd, two in gzip; and windows that are too large."""
+    """There are four bombs of each kind: 10 GiB in brotli and zstd, 2 GiB in gzip. Oversized windows fail, too."""
     frame = b"\x28\xb5\x2f\xfd"
     bombs = {"br": brotli_blocks(10 << 30), "zstd": rle_blocks(10 << 30), "gzip": gzip_blocks(2 << 30)}
     assert len(bombs["br"]) < 40_000
@@ -304,7 +304,7 @@ def test_decompression_bombs_fail_in_bounded_memory(
 
 
 def test_hashes_cover_decoded_body(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The hash of a list is compared with the decoded body, and --hash hashes it."""
+    """A listed hash is compared with the decoded body, and `--hash` hashes it."""
     names = ("text", "large")
     routes: dict[str, Behaviour] = {f"/{name}": encoded(BODIES[name], "zstd") for name in names}
     routes |= {"/plain": reply(b"plain"), "/wrong": encoded(b"another", "gzip")}
@@ -323,7 +323,7 @@ def test_hashes_cover_decoded_body(run: Run, raw: Raw, dest: Path, tmp_path: Pat
 
 
 def test_listed_size_is_compared_with_decoded_size(run: Run, raw: Raw, dest: Path) -> None:
-    """A listed size is that of the decoded object; another size means that the object was replaced."""
+    """A different size means that the object was replaced."""
     objects = {"same": BODIES["text"], "grown": BODIES["text"] + b"!"}
     listed = [{"name": name, "type": "file", "size": len(BODIES["text"])} for name in objects]
     routes: dict[str, Behaviour] = {f"/{name}": encoded(body, "gzip") for name, body in objects.items()}
@@ -338,7 +338,7 @@ def test_listed_size_is_compared_with_decoded_size(run: Run, raw: Raw, dest: Pat
 
 
 def test_bwlimit_and_max_bytes_count_encoded_bytes(run: Run, raw: Raw, dest: Path) -> None:
-    """40 KiB decode to 40 MiB: this fits into two megabytes, and into half a megabyte per second."""
+    """40 KiB that decode to 40 MiB stay within a limit of 2 MB, and take little time at 500 KB/s."""
     expected = {str(number): bytes([number]) * MIB for number in range(40)}
     scripted = {name: reply(gzip.compress(body), "Content-Encoding: gzip") for name, body in expected.items()}
     started = time.monotonic()
@@ -352,7 +352,7 @@ def test_bwlimit_and_max_bytes_count_encoded_bytes(run: Run, raw: Raw, dest: Pat
 
 
 def test_killed_job_with_compressed_bodies_resumes(run: Run, start: Start, raw: Raw, dest: Path) -> None:
-    """Large bodies are in the stage twice during decoding: each object is stored once, with the right bytes."""
+    """Large bodies are staged twice during decoding. Each object is stored once, with the right bytes."""
     expected = {str(number): BODIES["shrinks"] + str(number).encode() for number in range(60)}
     scripted = {name: encoded(body, "gzip") for name, body in expected.items()}
     server = raw(mirror(expected, scripted))
@@ -444,7 +444,7 @@ def test_compressed_is_refused_with_incompatible_options(
 
 
 def test_compressed_is_refused_for_byte_ranges(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Parts of objects are refused, because a part of an encoded object is useless."""
+    """A part of an encoded object cannot be decoded."""
     listed = write_list(tmp_path, [{"url": "http://127.0.0.1:1/x", "from": "0", "length": "1"}], "csv")
     words = ("--offset-column", "from", "--length-column", "length", "--compressed")
     done = run("get", listed, dest, *words)
@@ -454,6 +454,6 @@ def test_compressed_is_refused_for_byte_ranges(run: Run, dest: Path, tmp_path: P
 
 
 def test_check_has_no_compressed_option() -> None:
-    """A check refuses the option, because it reads no whole bodies."""
+    """A check does not read whole bodies."""
     with pytest.raises((TypeError, UsageError), match="compressed"):
         fetchmill.check([], compressed=True)  # type: ignore[call-arg]

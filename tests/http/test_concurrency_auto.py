@@ -1,4 +1,4 @@
-"""`--concurrency auto`: the number of requests in flight follows the useful number, and all else stays the same.
+"""`--concurrency auto` finds the useful number of requests in flight, and changes nothing else.
 
 The simulated origins next to the code measure how well it works (planner/concurrency/tests.rs).
 """
@@ -31,17 +31,17 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 LOG = logging.getLogger(__name__)
 AUTO = ("--concurrency", "auto")
 FIRST = 32
-# Requests in flight of a job or stream with many origins.
+# Requests in flight of a job or stream with several origins.
 USUAL = 64
 CORES = len(os.sched_getaffinity(0))
-# Number of objects for an engine if replies take 0.3 s: a climb takes some seconds.
+# Objects per engine if replies take 0.3 s: the search takes some seconds.
 OBJECTS = {"native": 4000, "sync": 10, "threads": 1000, "processes": 150, "asyncio": 1500, "combo": 2000}
-# Engines that search for the number with more requests in one process.
+# Engines that search with more requests in one process.
 TRYING = tuple(engine for engine in ENGINES if engine not in {"sync", "processes"})
 
 
 def connections_for(requests: int) -> int:
-    """Returns how many connections may be open: half as many rest, and the listing has two."""
+    """Returns how many connections may be open: half as many are resting, and the listing has two."""
     return requests + requests // 2 + 2
 
 
@@ -54,7 +54,7 @@ def most_in_flight(events: str) -> int:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_auto_concurrency_rises_for_slow_server(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """Each reply takes 0.3 s, whatever the load: more requests are faster, and nothing is lost."""
+    """Each reply takes 0.3 s under any load, so more requests are faster. Nothing is lost."""
     served = server(synthetic=OBJECTS[engine], delay=(0.3, 0.3))
 
     ended = run("get", served.url, dest, "-j", "auto", *engine_options(engine))
@@ -83,7 +83,7 @@ def test_auto_concurrency_starts_more_processes_when_useful(run: Run, server: Se
 
 @pytest.mark.skipif("sync" not in ENGINES, reason="the engine was not asked for")
 def test_auto_concurrency_keeps_sync_engine_at_one_request(run: Run, server: Serve, dest: Path) -> None:
-    """A loop with one request at a time has no number to search for."""
+    """An engine with one request at a time has no number to search for."""
     served = server(synthetic=OBJECTS["sync"])
 
     ended = run("get", served.url, dest, *AUTO, "--engine", "sync")
@@ -169,7 +169,7 @@ def test_auto_concurrency_is_bounded_by_file_descriptors(run: Run, server: Serve
 
 
 def test_job_resumes_with_different_concurrency(run: Run, server: Serve, dest: Path) -> None:
-    """A job continues with another number, which does not identify it."""
+    """The concurrency is not part of a job's identity."""
     served = server(synthetic=300, faults=[Fault("status", status=500, rate=0.1, times=1)])
     assert run("get", served.url, dest, "-j", 4, "--attempts", 1).code == 3
 
@@ -231,7 +231,7 @@ def test_stream_concurrency_rises_for_slow_server(server: Serve, manner: dict[st
 
 
 def test_async_and_batched_streams_raise_concurrency(server: Serve) -> None:
-    """Both kinds of streams share the fetching thread, and find the number."""
+    """Both kinds of streams share the fetching thread."""
     served = server(synthetic=2000, delay=(0.2, 0.2))
 
     async def all_of(client: fetchmill.Client) -> list[fetchmill.Reply]:
@@ -247,7 +247,7 @@ def test_async_and_batched_streams_raise_concurrency(server: Serve) -> None:
 
 
 def test_stream_concurrency_stays_within_maximum(raw: Raw) -> None:
-    """A stream takes only 256 items more than are in flight."""
+    """A stream takes at most 256 items in addition to those in flight."""
     in_flight, count = InFlight(0.05), 800
     served = raw({f"/{number}": in_flight.answer(str(number)) for number in range(count)})
     taken: Any = iter(range(count))
@@ -264,7 +264,7 @@ def test_stream_concurrency_stays_within_maximum(raw: Raw) -> None:
 
 
 def test_stream_over_several_origins_uses_default_concurrency(server: Serve) -> None:
-    """Several origins would each need a number; an origin that is alone again has its own."""
+    """Each origin would need its own number. An origin that is alone again gets one."""
     one, other = (server(synthetic=400, delay=(0.05, 0.05)) for _ in range(2))
     mixed = (url for pair in zip(urls_of(one, range(400)), urls_of(other, range(400)), strict=True) for url in pair)
 
@@ -281,7 +281,7 @@ def test_stream_over_several_origins_uses_default_concurrency(server: Serve) -> 
 
 
 def test_throttled_stream_returns_no_refused_replies(server: Serve) -> None:
-    """The pace limits a throttled stream, and its number stays."""
+    """The origin's pace limits the stream, and refused requests are repeated."""
     served = server(synthetic=1000, faults=[Fault("status", status=429, above=300)])
 
     with fetchmill.Client(concurrency="auto", attempts=2) as client:
@@ -300,7 +300,7 @@ def test_stream_concurrency_does_not_rise_for_slow_consumer(server: Serve) -> No
 
 
 def test_abandoned_stream_resumes_with_each_item_once(server: Serve, tmp_path: Path) -> None:
-    """Items that a stream took at a higher number fit in addition to new ones."""
+    """Items that a stream took at a higher number are kept in addition to new ones."""
     served = server(synthetic=2000, delay=(0.1, 0.1))
     options: Any = {"concurrency": "auto", "state": tmp_path / "state"}
     done = set()

@@ -1,4 +1,4 @@
-"""Conditional requests: a 304 means that nothing has changed, and is not a failure if it was requested."""
+"""Conditional requests: a 304 means that nothing has changed, and is a failure only if it was not requested."""
 
 import csv
 import json
@@ -71,7 +71,7 @@ def test_unchanged_objects_are_skipped_even_after_kill(
 
 
 def test_unrequested_304_fails(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
-    """An unrequested 304 fails, because the object would be stored nowhere."""
+    """The object would not be stored anywhere."""
     known = formatdate(WRITTEN, usegmt=True)
     rows = [("a", f"{url}/always/a", "", "", "", "", known), ("b", f"{url}/always/b", "", "", "", "", "")]
 

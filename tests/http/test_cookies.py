@@ -1,4 +1,4 @@
-"""Cookies: those of a reply along its redirects, and those of `--cookies`."""
+"""Cookies of replies, along their redirects, and cookies of `--cookies`."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def moved(to: str, *fields: str) -> bytes:
 
 
 def test_all_commands_send_redirect_cookie_onward(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Each target has its own, so each is redirected; nothing stores the value."""
+    """Each target has its own cookie, so each is redirected. No cookie is stored."""
     routes = mirror("ab", {"a": walled(b"a"), "b": walled(b"b")})
     listing = page("ab")
     routes["/list"] = lambda exchange: listing if SECRET in cookie_of(exchange) else walled(b"")(exchange)
@@ -77,7 +77,7 @@ def test_all_commands_send_redirect_cookie_onward(run: Run, raw: Raw, tmp_path: 
 
 
 def test_redirect_with_unchanged_cookie_is_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """If each redirect sets a new one, the limit of redirects ends the chain."""
+    """If each redirect sets a new cookie, the limit on redirects ends the chain."""
     routes: dict[str, Behaviour] = {
         "/same": moved("/same", "Set-Cookie: s=1"),
         "/none": moved("/none"),
@@ -98,7 +98,7 @@ def test_redirect_with_unchanged_cookie_is_loop(run: Run, raw: Raw, tmp_path: Pa
 
 
 def test_cookie_is_sent_only_to_its_host_and_path(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """On redirects to another host and back, it is sent only to its own host, with the user's field for that origin."""
+    """Redirects lead to another host and back. The user's own field is sent only to its origin."""
     seen: list[tuple[str, str]] = []
 
     def note(answer: Callable[[], bytes]) -> Behaviour:
@@ -124,7 +124,7 @@ def test_cookie_is_sent_only_to_its_host_and_path(run: Run, raw: Raw, dest: Path
 
 
 def test_cookie_file_entries_are_sent_only_to_their_hosts(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """All commands send them, for pages, objects and redirects. A reply replaces one only for its chain."""
+    """All commands send them, for pages, objects and redirects. A reply replaces a cookie only for its own chain."""
     seen: set[tuple[str, str]] = set()
 
     def look(answer: bytes) -> Behaviour:
@@ -174,7 +174,7 @@ def test_cookie_file_entries_are_sent_only_to_their_hosts(run: Run, raw: Raw, tm
 
 
 def test_cookies_are_sent_over_http2(nginx: Start, certificates: Certificates, served: Path, tmp_path: Path) -> None:
-    """Cookies of a redirect and of a file, which are for https only, are sent next to the user's field."""
+    """Cookies for https from a redirect and from a file are sent in addition to the user's field."""
     sets = 'add_header Set-Cookie "s=1; Secure; Path=/"; return 302 /wall;'
     wall = f'location = /wall {{ if ($http_cookie !~ "s=1") {{ {sets} }} return 200 $http_cookie; }}'
     offer(served, {"a": b"x"})
@@ -201,7 +201,7 @@ def test_cookies_are_sent_over_http2(nginx: Start, certificates: Certificates, s
     ],
 )
 def test_file_without_cookies_is_refused(text: str | None, said: str, run: Run, dest: Path, tmp_path: Path) -> None:
-    """The error is one line without the contents, before anything is created."""
+    """The one-line error does not show the contents, and comes before anything is created."""
     file = tmp_path / "cookies.txt"
     if text is not None:
         file.write_text(text)
@@ -216,7 +216,7 @@ def test_file_without_cookies_is_refused(text: str | None, said: str, run: Run, 
 
 
 def test_python_engines_refuse_cookie_file(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Python engines refuse the file, because their libraries make the requests."""
+    """The libraries of these engines make the requests."""
     ended = run("get", "http://127.0.0.1:1", dest, "--cookies", tmp_path / "c", "--engine", "asyncio")
     assert ended.code == 2
     assert "--cookies needs --engine native" in ended.err

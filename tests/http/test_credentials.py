@@ -48,7 +48,7 @@ ALL = pytest.mark.parametrize(
 def test_credentials_are_not_sent_to_redirect_targets(
     given: Given, http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """The listing and each object use credentials; another port of the same host is another origin."""
+    """The listing and each object use the credentials. Another port of the same host is another origin."""
     offer(served, {"a": BODY, "b": BODY})
     one = Site(leaf=certificates.good, http2=http2, directives=moved("/get/a", "@other@/get/a"))
     server = nginx(one=one, other=Site(leaf=certificates.good, http2=http2))
@@ -68,7 +68,7 @@ def test_credentials_are_not_sent_to_redirect_targets(
 def test_credentials_are_not_sent_to_other_scheme(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """A change from http to https is another origin, although nobody could read the credentials there."""
+    """After a change from http to https, the origin differs, although nobody could read the credentials there."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     options = (*given.options, "--redirects", "5", "--ca-file", certificates.ca_file)
@@ -101,7 +101,7 @@ def test_list_credentials_are_sent_only_to_named_origin(
 def test_list_credentials_are_refused_without_named_origin(
     given: Given, run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """If no origin is named, the job does not start."""
+    """The job does not start if no origin is named."""
     (served / "a").write_bytes(BODY)
     server = nginx(plain=Site())
     (tmp_path / "urls.txt").write_text(f"{server.url('plain')}/a\n")
@@ -120,7 +120,7 @@ def test_list_credentials_are_refused_without_named_origin(
 def test_credentials_are_neither_stored_nor_shown(
     given: Given, format: str, run: Run, nginx: Start, served: Path, dest: Path
 ) -> None:
-    """Credentials are not in a request record, the journal, the failures or the terminal output."""
+    """They are not in a request record, the journal, the failures or the terminal output."""
     offer(served, {"a": BODY, "refused": b""})
     server = nginx(plain=Site(directives="location = /get/refused { return 403; }"))
 

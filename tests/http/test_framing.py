@@ -1,6 +1,6 @@
-"""Replies with wrong ends, without an end, or without a request: from a scripted server, over the wire.
+"""Replies with a wrong end, without an end, or without a request, from a scripted server over the network.
 
-Each object's bytes are its own name, so that a file with its neighbour's bytes is detected. Whatever a reply does, its
+Each object's bytes are its own name, so that a file with another object's bytes is detected. Whatever a reply does, its
 target has an outcome of the right kind, and the targets around it are fetched normally.
 """
 
@@ -35,7 +35,7 @@ Run = Callable[..., Any]
 Raw = Callable[..., RawServer]
 
 ATTEMPTS = 2
-# Attempts per object: those on connections that broke later do not count.
+# Requests per object: those on connections that broke later do not count as attempts.
 REQUESTS_MAX = 6
 SIZE_MAX = 64 << 10
 HUGE = 10**15
@@ -310,7 +310,7 @@ def scripted() -> dict[str, Behaviour]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    """Runs one job; around its destination, nothing changes."""
+    """Runs one job, and checks that nothing outside its destination changes."""
     canary = Canary(tmp_path_factory.mktemp("framing"))
     names = [f"{name}{after}" for name in scripted() for after in ("", "~1", "~2", "~3")]
     with RawServer(mirror(names, scripted())) as server:
@@ -351,7 +351,7 @@ def test_empty_reply_is_stored_as_empty_file(finished: Finished, name: str) -> N
 
 @pytest.mark.parametrize(("kind", "name"), named(REFUSED_AT_ONCE))
 def test_bad_reply_fails_without_retry(finished: Finished, kind: str, name: str) -> None:
-    """One attempt counts.
+    """Only one attempt counts.
 
     Replies that are uncertain when their connection breaks are requested again without counting.
     """
@@ -366,7 +366,7 @@ def test_bad_reply_fails_without_retry(finished: Finished, kind: str, name: str)
 
 @pytest.mark.parametrize(("kind", "name"), named(TRIED_AGAIN))
 def test_broken_reply_is_retried(finished: Finished, kind: str, name: str) -> None:
-    """A broken reply fails after its attempts. One more request is free if a used connection gave no answer at all."""
+    """The target fails after its attempts. One extra request is free if a reused connection gave no answer at all."""
     failure = finished.failures[name]
 
     assert (failure.outcome, failure.kind, failure.attempts) == ("failed", kind, ATTEMPTS)
@@ -375,7 +375,7 @@ def test_broken_reply_is_retried(finished: Finished, kind: str, name: str) -> No
 
 
 def test_targets_around_bad_replies_are_fetched(finished: Finished) -> None:
-    """Each has its own bytes, and the ledger balances."""
+    """Each target has its own bytes, and the ledger balances."""
     report = finished.report
     good = [f"{name}~{number}" for name in scripted() for number in (1, 2, 3)]
 
@@ -387,7 +387,7 @@ def test_targets_around_bad_replies_are_fetched(finished: Finished) -> None:
     assert report.finished
 
 
-# --- replies that heal -------------------------------------------------------------------------------------------
+# --- transient failures ------------------------------------------------------------------------------------------
 
 HEALED: dict[str, Behaviour] = {
     "500": reply(b"oops", status="500 Oops"),
@@ -406,7 +406,7 @@ HEALED: dict[str, Behaviour] = {
 
 
 def test_target_is_fetched_after_transient_failure(raw: Raw, canary: Canary) -> None:
-    """Transient failures are tried again; the file has no bytes of the first attempt."""
+    """The file has no bytes of the first attempt."""
     server = raw(mirror(HEALED, {name: in_turn(first, reply(body_of(name))) for name, first in HEALED.items()}))
 
     report = fetchmill.get(server.url, canary.dest, head_timeout=0.5)
@@ -417,7 +417,7 @@ def test_target_is_fetched_after_transient_failure(raw: Raw, canary: Canary) -> 
 
 
 def test_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
-    """A target fails after five attempts by default, with the last status and the number of attempts."""
+    """The failure has the last status and the number of attempts."""
     names = ["bad", *(f"good-{number}" for number in range(20))]
     server = raw(mirror(names, {"bad": reply(b"oops", status="500 Oops")}))
 
@@ -430,7 +430,7 @@ def test_server_error_is_tried_five_times(raw: Raw, canary: Canary) -> None:
 
 
 def test_reply_cut_at_any_offset_is_refetched(raw: Raw, canary: Canary) -> None:
-    """After a close or a reset at any offset, the next attempt fetches the complete object."""
+    """The connection is closed or reset at the offset, and the next attempt fetches the complete object."""
     whole = len(reply(body_of("close-000"))), len(chunked_reply(body_of("chunk-000")))
     cuts: dict[str, Behaviour] = {}
     for offset in range(whole[0]):
@@ -452,7 +452,7 @@ def test_reply_cut_at_any_offset_is_refetched(raw: Raw, canary: Canary) -> None:
 
 
 def test_reply_split_at_any_offset_is_read(raw: Raw, canary: Canary) -> None:
-    """The reply is the same, wherever TCP divides it."""
+    """The reply is the same wherever TCP splits it."""
     pieces: dict[str, Behaviour] = {}
 
     def send_in_two(text: bytes, offset: int) -> Behaviour:
@@ -474,7 +474,7 @@ def test_reply_split_at_any_offset_is_read(raw: Raw, canary: Canary) -> None:
 
 
 def at(offset: float) -> str:
-    """Returns an HTTP date that many seconds from now."""
+    """Returns an HTTP date that is the given number of seconds from now."""
     return formatdate(time.time() + offset, usegmt=True)
 
 
@@ -524,7 +524,7 @@ def test_retry_after_is_respected(raw: Raw, canary: Canary) -> None:
 
 
 def test_huge_retry_after_does_not_block_stop(start: Run, raw: Raw, canary: Canary) -> None:
-    """A server cannot delay a target for years. It waits in the journal for at most 5 minutes, and a stop is quick."""
+    """The target waits in the journal, for at most 5 minutes, and the job stops quickly."""
     server = raw(mirror(["a", "b"], {"b": reply(b"", f"Retry-After: {HUGE}", status="503 Busy")}))
     process = start("get", server.url, canary.dest, "--commit-window", "50ms")
     while not (canary.dest / "a").exists() or not server.count("/get/b"):
@@ -545,7 +545,7 @@ def test_huge_retry_after_does_not_block_stop(start: Run, raw: Raw, canary: Cana
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_connection_closed_before_reply_costs_no_attempt(raw: Raw, canary: Canary, end: str, limit: int) -> None:
-    """A server may end a kept-alive connection while a request is on its way: no attempt is counted."""
+    """A server may close a kept-alive connection while a request is on its way."""
     names = [f"n{number:03}" for number in range(100)]
 
     def second_of_each_connection(name: str) -> Behaviour:
@@ -579,7 +579,7 @@ def test_connection_closed_before_reply_costs_no_attempt(raw: Raw, canary: Canar
 def test_server_closing_after_each_reply_causes_no_failures(
     raw: Raw, canary: Canary, make: Callable[[bytes], Behaviour]
 ) -> None:
-    """Each object then has its own connection, and nothing fails."""
+    """Each object has its own connection."""
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names, {name: make(body_of(name)) for name in names}))
 
@@ -608,7 +608,7 @@ def test_allow_eof_bodies_accepts_bodies_without_length(raw: Raw, canary: Canary
 
 
 def test_job_ends_when_outage_uses_up_attempts(raw: Raw, canary: Canary) -> None:
-    """With one attempt while the origin rests, every target ends, and nothing waits for ever."""
+    """With one attempt per target, every target fails while the origin is down, and nothing waits forever."""
     names = [f"n{number:02}" for number in range(40)]
     server = raw(mirror(names, dict.fromkeys(names, then_close(b""))))
 
@@ -637,7 +637,7 @@ def paced(names: list[str], scripted: dict[str, Behaviour], count: int, pause: f
 
 
 def assert_own_bytes(dest: Path, names: list[str]) -> None:
-    """Checks that no file has another one's bytes."""
+    """Checks that each file has its own bytes."""
     wrong = {name: found for name in names if (found := (dest / name).read_bytes()) != body_of(name)}
     assert wrong == {}
 
@@ -646,8 +646,8 @@ def assert_own_bytes(dest: Path, names: list[str]) -> None:
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("every", [1, 3])
 def test_second_reply_in_same_segment_is_dropped(raw: Raw, canary: Canary, every: int, limit: int) -> None:
-    """A second reply in the same segment is dropped, and its connection is not used again."""
-    # After the first second reply, fetchmill listens for 50 ms after each reply.
+    """The connection is not used again."""
+    # After the first unsolicited response, fetchmill listens for 50 ms after each reply.
     names = [f"n{number:04}" for number in range(1000 if every == 1 else 40 * limit)]
     second = {
         name: reply(body_of(name)) + reply(body_of(names[number - 1]))
@@ -663,14 +663,14 @@ def test_second_reply_in_same_segment_is_dropped(raw: Raw, canary: Canary, every
 
 @pytest.mark.parametrize("limit", [1, 8])
 def test_second_reply_on_idle_connection_is_dropped(raw: Raw, canary: Canary, limit: int) -> None:
-    """A second reply up to 50 ms after the first one is dropped; the connection is idle meanwhile."""
+    """The second reply is up to 50 ms late, and the connection is idle meanwhile."""
     names = [f"n{number:03}" for number in range(252)]
     delays = [0.005, 0.0, 0.002, 0.01, 0.02, 0.03, 0.05]
     sent: list[str] = []
 
     def with_a_second(number: int) -> Behaviour:
         def behave(exchange: Exchange) -> None:
-            # It is the last one of its page: the next request comes only with the next page.
+            # The object is the last one of its page, so the next request comes only with the next page.
             is_last = number % 3 == 2
             exchange.send(reply(body_of(names[number])))
             if is_last and not exchange.client_speaks(delays[number // 3 % len(delays)]):
@@ -693,7 +693,7 @@ def test_second_reply_on_idle_connection_is_dropped(raw: Raw, canary: Canary, li
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("delay", [None, 0.001, 0.01], ids=["at-once", "1ms", "10ms"])
 def test_second_reply_on_busy_connection_is_detected(raw: Raw, canary: Canary, delay: float | None, limit: int) -> None:
-    """A second reply in its own segment is detected even on a busy connection, once there was an earlier one."""
+    """The second reply is in its own segment. An earlier one has made fetchmill listen for more."""
     names = [f"n{number:03}" for number in range(200)]
 
     def with_a_second(number: int) -> Behaviour:
@@ -722,7 +722,7 @@ def test_second_reply_on_busy_connection_is_detected(raw: Raw, canary: Canary, d
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("pause", [0.0, 0.002, 0.02])
 def test_extra_bytes_after_body_cause_no_failures(raw: Raw, canary: Canary, pause: float, limit: int) -> None:
-    """The rest of a body that is longer than its length arrives late and is not taken for the next reply."""
+    """The bytes exceed the declared length, arrive late, and are not taken for the next reply."""
     names = [f"n{number:03}" for number in range(150)]
 
     def longer(name: str) -> Behaviour:

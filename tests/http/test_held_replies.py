@@ -1,4 +1,4 @@
-"""Connections that hold replies end or continue: the replies are stored or requested again, and are never another's.
+"""Connections with held replies end or continue: replies are stored or requested again, and never mixed up.
 
 The server knows the requests of a connection by their order: at limit 1, they come one after the other.
 """
@@ -51,9 +51,9 @@ def fetched(server: RawServer, dest: Path, engine: str) -> dict[str, bytes]:
 
 
 def ending_with(end: Ending, size: int = 0) -> dict[str, Behaviour]:
-    """Returns routes of objects that are their names, padded to a size.
+    """Returns routes of objects whose bodies are their names, padded to a size.
 
-    On each connection, `end` sends the third one.
+    The third reply of each connection is sent by `end`.
     """
 
     def behaviour(name: str) -> Behaviour:
@@ -71,19 +71,19 @@ def ending_with(end: Ending, size: int = 0) -> dict[str, Behaviour]:
 
 
 def close(exchange: Exchange, body: bytes) -> None:
-    """Works like servers that end a connection after a number of requests."""
+    """Announces the end, like servers that end a connection after a number of requests."""
     exchange.send(reply(body, "Connection: close"))
     exchange.close()
 
 
 def close_unsaid(exchange: Exchange, body: bytes) -> None:
-    """The next request may already be on its way."""
+    """Closes without notice, when the next request may already be on its way."""
     exchange.send(reply(body))
     exchange.close()
 
 
 def close_late(exchange: Exchange, body: bytes) -> None:
-    """The end comes some time after the reply."""
+    """Announces the end, and closes some time after the reply."""
     exchange.send(reply(body, "Connection: close"), b"", pause=0.03)
     exchange.close()
 
@@ -102,7 +102,7 @@ def test_held_replies_are_certain_when_server_ends_connection(
 
 @engines
 def test_unannounced_connection_end_loses_no_replies(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """An unannounced end loses nothing, whether or not it meets the next request."""
+    """The connection may end before or after the next request is sent."""
     server = raw(ending_with(close_unsaid))
 
     assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
@@ -123,7 +123,7 @@ def test_held_replies_are_refetched_when_connection_breaks(raw: Raw, tmp_path: P
     server = raw(ending_with(reset))
 
     assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
-    # The broken request and the one before it come twice.
+    # The reset request and the one before it are sent twice.
     assert len(server.asked()) >= len(NAMES) + 2
 
 
@@ -131,7 +131,7 @@ def test_held_replies_are_refetched_when_connection_breaks(raw: Raw, tmp_path: P
 @pytest.mark.parametrize("size", [0, LARGE])
 @pytest.mark.parametrize("pieces", ["whole", "in halves", "before the end"])
 def test_unsolicited_response_drops_held_replies(raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str) -> None:
-    """A second reply may come in one piece with the last one, in part, or after the connection's last reply."""
+    """It may come in one piece with the last reply, in two parts, or just before the connection ends."""
     strays: list[int] = []
 
     def end(exchange: Exchange, body: bytes) -> None:
@@ -155,7 +155,7 @@ def test_unsolicited_response_drops_held_replies(raw: Raw, tmp_path: Path, engin
 
 @engines
 def test_bytes_after_last_reply_make_held_replies_doubtful(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Bytes that are not a reply also make the held replies doubtful."""
+    """This includes bytes that are not a reply."""
     sent: list[int] = []
 
     def last(exchange: Exchange) -> None:
@@ -173,7 +173,7 @@ def test_bytes_after_last_reply_make_held_replies_doubtful(raw: Raw, tmp_path: P
 
 @pytest.mark.timing
 def test_rested_connections_are_reused(run: Run, server: Serve, dest: Path) -> None:
-    """A thousand replies come at a time, and half of their connections rest meanwhile and are used next."""
+    """Up to 1,000 requests are in flight. Half as many connections rest meanwhile, and are used next."""
     limit = 1000
     source = server(synthetic=10_000, delay=(0.2, 0.2))
     open_at_once: list[int] = []
@@ -202,7 +202,7 @@ def test_rested_connections_are_reused(run: Run, server: Serve, dest: Path) -> N
 @pytest.mark.timing
 @engines
 def test_late_reply_after_announced_close_is_detected(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """The third reply announces the end but is the second request's; its own comes later than fast replies would."""
+    """The third reply announces the end but belongs to the second request. The right one comes later than usual."""
     own: list[bytes] = []
     strays: list[int] = []
 
@@ -228,7 +228,7 @@ def test_late_reply_after_announced_close_is_detected(raw: Raw, tmp_path: Path, 
 
 @pytest.mark.parametrize("engine", ["asyncio", "combo"])
 def test_server_ignoring_connection_close_gets_few_repeats(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """After an unsolicited response, the replies of such a connection become certain by its silence."""
+    """After an unsolicited response, replies become certain when their connection stays silent."""
     names = [f"o{number:05}" for number in range(400)]
     strays: list[str] = []
 
@@ -254,7 +254,7 @@ def test_server_ignoring_connection_close_gets_few_repeats(raw: Raw, tmp_path: P
 
 
 def test_resting_connections_are_bounded_when_listing_is_slow(raw: Raw, tmp_path: Path) -> None:
-    """One slow reply makes each rest long; a task that waits for the listing leaves its connection."""
+    """One slow reply makes each rest long, and a task that waits for the listing releases its connection."""
     limit, pages, at_first = 2, 50, 100
     names = [["slow", *(f"first-{number}" for number in range(at_first))]]
     names += [[f"name-{number}-{part}" for part in range(4)] for number in range(1, pages)]
@@ -281,7 +281,7 @@ def test_resting_connections_are_bounded_when_listing_is_slow(raw: Raw, tmp_path
 
 
 def test_rest_detects_unsolicited_response_during_thread_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may pause for a second between two lines, and an unsolicited response may arrive meanwhile."""
+    """On a busy machine, a thread may pause for a second between two lines, and the response may arrive meanwhile."""
     ours, theirs = socket.socketpair()
     now = [0.0]
 

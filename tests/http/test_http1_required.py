@@ -47,7 +47,7 @@ def test_origin_refusing_http2_is_requested_over_http1(
     certificates: Certificates,
     tmp_path: Path,
 ) -> None:
-    """Each object comes once; only requests that were already in flight used HTTP/2."""
+    """Each object is fetched once, and only requests that were already in flight used HTTP/2."""
     with Http1OnlyServer(certificates.good, refusal) as server:
         urls = [f"{server.url}/{number}" for number in range(COUNT)]
         found = fetch(urls, tmp_path, str(certificates.ca_file))
@@ -57,7 +57,7 @@ def test_origin_refusing_http2_is_requested_over_http1(
 
 
 def test_unrepeatable_request_fails_when_http1_is_required(certificates: Certificates) -> None:
-    """The server may have acted on it. The next one uses HTTP/1.1."""
+    """The server may have acted on the request. The next request uses HTTP/1.1."""
     ca_file = str(certificates.ca_file)
     with Http1OnlyServer(certificates.good, "stream") as server, fetchmill.Client(ca_file=ca_file) as client:
         posted = client.get(fetchmill.Request(f"{server.url}/a", method="POST"))

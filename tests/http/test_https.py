@@ -132,7 +132,7 @@ class Spoken:
 def test_folder_is_mirrored_over_best_protocol(
     spoken: Spoken, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The best protocol of the server is used; each file is identical and was requested once."""
+    """Each file is identical and was requested once."""
     fill(served)
     server = nginx(tls=Site(leaf=certificates.good, protocols=spoken.protocols, http2=spoken.http2))
 
@@ -152,7 +152,7 @@ def test_folder_is_mirrored_over_best_protocol(
 def test_api_is_listed_and_fetched_over_https(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The listing uses TLS as well; a certificate may have an address instead of a name."""
+    """A certificate may be for an address instead of a name."""
     offer(served, {"a": b"a", "b/c": b"b/c"})
     server = nginx(api=Site(leaf=certificates.good, http2=http2))
 
@@ -185,7 +185,7 @@ def test_tls_sessions_are_resumed(
 def test_bad_certificate_of_only_server_stops_job(
     fault: str, kind: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """The exit code is 6, and one line has the fault; no request was sent."""
+    """The exit code is 6, the one-line error has the fault, and no request is sent."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=getattr(certificates, fault)))
 
@@ -204,7 +204,7 @@ def test_bad_certificate_of_only_server_stops_job(
 def test_good_certificate_is_refused_without_its_authority(
     run: Run, nginx: Start, certificates: Certificates, dest: Path
 ) -> None:
-    """A good certificate without its authority is refused by the system's authorities."""
+    """The system's authorities do not know the authority of the tests."""
     server = nginx(tls=Site(leaf=certificates.good))
 
     ended = run("get", server.url("tls"), dest, *MIRROR)
@@ -218,7 +218,7 @@ def test_good_certificate_is_refused_without_its_authority(
 def test_insecure_host_may_have_any_certificate(
     fault: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Any certificate of a host that the user names as insecure is accepted."""
+    """The user must name the host as insecure."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=getattr(certificates, fault)))
     insecure = ("--insecure-host", "localhost")
@@ -232,7 +232,7 @@ def test_insecure_host_may_have_any_certificate(
 def test_insecure_host_applies_only_to_that_host(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """An insecure host makes no other host insecure, not even its own address."""
+    """Even the same server under its IP address is still checked."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=certificates.expired))
     insecure = ("--insecure-host", "127.0.0.1", "--insecure-host", "host")
@@ -276,9 +276,9 @@ def test_bad_certificate_fails_only_targets_of_its_host(
 def test_self_signed_certificate_in_ca_file_is_accepted(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """A self-signed authority in the file is accepted, as by curl.
+    """As in curl, a self-signed certificate in the CA file is trusted.
 
-    Its name and its dates still count; another one is refused.
+    Its name and dates are still checked, and any other certificate is refused.
     """
     fill(served, 5)
     own, expired = certificates.own_authority, certificates.expired_authority
@@ -298,9 +298,9 @@ def test_self_signed_certificate_in_ca_file_is_accepted(
 def test_untrusted_host_is_reported_once(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """One notice names each untrusted host of many.
+    """One notice names each untrusted host of several.
 
-    With only one host, the job ends, whatever the number of its targets.
+    If it is the only host, the job ends, whatever the number of its targets.
     """
     fill(served, 20)
     server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.self_signed))
@@ -322,7 +322,7 @@ def test_untrusted_host_is_reported_once(
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])
 def test_ca_file_without_certificates_is_refused(content: bytes | None, run: Run, dest: Path, tmp_path: Path) -> None:
-    """The error comes before anything is changed: a file that trusts nobody is a mistake."""
+    """The error comes before anything is changed, because a file that trusts nobody is a mistake."""
     if content is not None:
         (tmp_path / "ca.pem").write_bytes(content)
 
@@ -334,7 +334,7 @@ def test_ca_file_without_certificates_is_refused(content: bytes | None, run: Run
 
 
 def test_listing_from_server_without_tls_fails_by_kind(run: Run, nginx: Start, dest: Path) -> None:
-    """The listing of a server without TLS fails with the kind for this."""
+    """The failure kind says that the server has no TLS."""
     server = nginx(plain=Site())
 
     ended = run("get", server.url("plain").replace("http:", "https:"), dest)

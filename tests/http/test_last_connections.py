@@ -1,4 +1,4 @@
-"""At the end of a job, connections that would rest for long end with one more request instead.
+"""At the end of a job, connections that would rest for long are ended by one more request instead.
 
 One object takes over a second. After that, several replies on a connection are certain only after twice that time, or
 when the server has closed the connection.
@@ -61,7 +61,7 @@ def test_last_object_is_repeated_to_close_its_connection(raw: Raw, tmp_path: Pat
 
 
 def test_unsolicited_response_is_detected_at_job_end(raw: Raw, tmp_path: Path) -> None:
-    """After it, each reply belongs to the request before its own. The last request shows this."""
+    """After such a response, each reply belongs to the previous request. The last request reveals this."""
 
     def too_many(exchange: Exchange) -> None:
         extra = [reply(b"of nobody")] if exchange.number == 1 else []

@@ -1,4 +1,4 @@
-"""An unsolicited response that comes too late to be detected in time: the doubtful objects are named."""
+"""Unsolicited responses that come too late to be detected in time: the doubtful objects are named."""
 
 import contextlib
 import json
@@ -66,7 +66,7 @@ def test_check_rows_doubtful_after_late_reply_are_named(raw: Raw, run: Run, tmp_
 
 
 def test_doubtful_objects_are_reported_by_later_runs(raw: Raw, tmp_path: Path) -> None:
-    """The journal has the doubtful objects, not the memory of one run."""
+    """The doubtful objects are in the journal, not only in the memory of one run."""
     server = scripted_server(raw)
     first = fetchmill.get(server.url, tmp_path / "out", limit=2, threads=1)
 
@@ -94,7 +94,7 @@ def test_export_reports_doubtful_objects_of_source(raw: Raw, run: Run, tmp_path:
 
 
 def test_many_doubtful_objects_are_counted_and_partly_named(raw: Raw, run: Run, tmp_path: Path) -> None:
-    """The number of names in a report is bounded, the count is not."""
+    """The number of names in a report is limited, but the count is not."""
     server = raw(mirror(NAMES))
     fetchmill.get(server.url, tmp_path / "out")
     with contextlib.closing(sqlite3.connect(tmp_path / "out" / ".fetchmill" / "job.sqlite")) as journal, journal:
@@ -110,7 +110,7 @@ def test_many_doubtful_objects_are_counted_and_partly_named(raw: Raw, run: Run, 
 
 
 def test_no_object_is_doubtful_without_unsolicited_response(raw: Raw, tmp_path: Path) -> None:
-    """Usually nothing is doubtful."""
+    """This is the usual case."""
     server = raw(mirror(NAMES))
 
     report = fetchmill.get(server.url, tmp_path / "out")

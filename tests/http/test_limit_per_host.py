@@ -23,7 +23,7 @@ def host() -> Iterator[Observed]:
 def test_limit_per_host_is_reached_by_only_host(
     limit: int, options: tuple[str, ...], host: Observed, run: Run, tmp_path: Path
 ) -> None:
-    """The number of requests in flight reaches the limit and never exceeds it, however it is set."""
+    """The number of requests in flight reaches the limit and never exceeds it, whatever the other options are."""
     (tmp_path / "urls.txt").write_text("".join(f"{host.url}/{number}\n" for number in range(60)))
 
     ended = run("get", "urls.txt", "out", "--allow-private", "--limit-per-host", str(limit), *options)

@@ -1,4 +1,4 @@
-"""Jobs over many hosts, in a world of sites with known answers: every host gets its share, and no more."""
+"""Jobs over many hosts, in a simulated world of sites with known answers: every host gets its share, and no more."""
 
 import random
 import threading
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 TIMEOUT = 3
 # Hosts with so few requests that no limit per host matters.
 COUNT = 1500
-# Failure kinds that no site of a check can cause, and their causes.
+# Failure kinds that no site of a check can cause, with their causes.
 ELSEWHERE = {
     "checksum": "tests/s3/test_s3_checksums.py: of a store of S3",
     "dns": "look-ups that are malformed: crates/fetchmill-net/src/dns/tests",
@@ -85,7 +85,7 @@ def begun(rows: list[Row]) -> list[float]:
 
 @pytest.mark.one_in(3)
 def test_check_reports_every_site_behaviour(run: Run, tmp_path: Path) -> None:
-    """A check reports every behaviour correctly over both schemes."""
+    """This holds for http and https."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when it fails
     with world(timeout=TIMEOUT) as whole:
@@ -115,7 +115,7 @@ def test_every_failure_kind_is_covered() -> None:
 
 
 def test_retry_after_pauses_only_its_host(run: Run, tmp_path: Path) -> None:
-    """After a 429 with Retry-After, the host gets no request for that time, and then all; other hosts continue."""
+    """After a 429 with `Retry-After`, the host gets no request for that time, and then all. Other hosts continue."""
     names = ("busy-000001.test", "good-000001.test")
     with world(timeout=TIMEOUT, retry_after=2, watched=names) as whole:
         busy, good = ([f"http://{name}:{whole.http_port}/?{n}" for n in range(30)] for name in names)
@@ -134,7 +134,7 @@ def test_retry_after_pauses_only_its_host(run: Run, tmp_path: Path) -> None:
 
 
 def test_dead_host_costs_few_attempts(run: Run, tmp_path: Path) -> None:
-    """Other targets of a dead host fail without an attempt, with the kind that showed that it is dead."""
+    """Other targets of a dead host fail without an attempt, with the kind that revealed the dead host."""
     with world(timeout=TIMEOUT) as whole:
         dead, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("dead", "good"))
         started = time.monotonic()
@@ -150,7 +150,7 @@ def test_dead_host_costs_few_attempts(run: Run, tmp_path: Path) -> None:
 
 
 def test_targets_of_dead_host_wait_and_then_fail(tmp_path: Path) -> None:
-    """With more attempts, the host is probed again; each target has its outcome in the end."""
+    """The host is probed again, because two attempts are allowed. Each target has its outcome in the end."""
     with world() as whole:
         refusing, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("refusing", "good"))
         urls = [f"{url}?{n}" for n in range(50) for url in (refusing, good)]
@@ -180,7 +180,7 @@ def test_host_connections_and_rate_stay_within_limits(run: Run, tmp_path: Path) 
 
 
 def test_large_host_does_not_delay_other_hosts(run: Run, tmp_path: Path) -> None:
-    """Targets of the large host continue at their rate, including those that did not fit into memory."""
+    """The large host keeps its rate, too, even for targets that did not fit into memory."""
     with world(timeout=TIMEOUT) as whole:
         hot = f"http://good-999999.test:{whole.http_port}/"
         others = [site.url for site in whole.sites(30, mix={"good": 1}, https=0.5)]
@@ -197,7 +197,7 @@ def test_large_host_does_not_delay_other_hosts(run: Run, tmp_path: Path) -> None
 
 
 def test_unresolved_names_do_not_delay_other_hosts(run: Run, tmp_path: Path) -> None:
-    """Silent names do not delay others, even if they come first and outnumber the fast slots."""
+    """Silent names do not cause delays even if they come first and outnumber the fast slots."""
     with world(timeout=TIMEOUT) as whole:
         silent = [site.url for site in whole.sites(1000, mix={"nodns": 1})]
         good = [site.url for site in whole.sites(300, mix={"good": 1}, https=0)]
@@ -211,7 +211,7 @@ def test_unresolved_names_do_not_delay_other_hosts(run: Run, tmp_path: Path) -> 
 
 
 def test_recheck_finds_recovered_sites(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Sites that seem dead are checked again later, including those that a circuit breaker had closed."""
+    """This includes sites whose circuit breaker was open."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/get/file-000000000000"
     back: list[Server] = []
@@ -229,13 +229,13 @@ def test_recheck_finds_recovered_sites(run: Run, server: Serve, tmp_path: Path) 
     dead = rows.pop("http://127.0.0.1:9/")
     assert (dead["kind"], dead["second_look"], dead["attempts"]) == ("refused", True, 2)
     assert {(row.get("status"), row["second_look"]) for row in rows.values()} == {(200, True)}
-    # The circuit breaker closed the last ones without an attempt.
+    # The last targets were not attempted, because the circuit breaker was open.
     assert {row["attempts"] for row in rows.values()} == {1, 2}
 
 
 @pytest.mark.parametrize("options", [{}, {"resolver": ["system"]}])
 def test_public_only_restricts_urls_of_program(server: Serve, options: dict[str, Any]) -> None:
-    """A program may restrict its URLs to public addresses; names are looked up in both cases."""
+    """Names are looked up with and without this option."""
     source = server(synthetic=1)
     url = source.url.replace("127.0.0.1", "localhost") + "/get/file-000000000000"
 

@@ -100,7 +100,7 @@ def serve_names(raw: Callable[..., RawServer]) -> Callable[[Origin, list[str]], 
 def test_only_broken_objects_fail_during_outage(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str, outage: bool
 ) -> None:
-    """The exit code is 3; every good object is there, every broken one has failed, and the ledger balances."""
+    """The exit code is 3, every good object is stored, every broken one has failed, and the ledger balances."""
     count = OBJECTS if engine == "native" else OBJECTS // 4
     broken = max(count // 100, 5)
     origin = Origin(delay=0.01)
@@ -116,7 +116,7 @@ def test_only_broken_objects_fail_during_outage(
         while origin.is_down:
             time.sleep(0.02)
         # Requests in flight and a few probes, not five attempts at every object. A process learns of the outage at its
-        # next turn, and resets come immediately.
+        # next report, and resets come immediately.
         assert len(served.asked()) - asked < 400
     _, err = command.communicate(timeout=PATIENCE + 3 * OUTAGE_SECONDS)
 
@@ -138,7 +138,7 @@ def test_only_broken_objects_fail_during_outage(
 def test_consecutive_broken_objects_fail_without_long_delay(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], dest: Path, order: str
 ) -> None:
-    """Enough consecutive ones to look like an outage fail, without a long delay."""
+    """There are enough of them in a row to look like an outage."""
     served = serve_names(Origin(), names_of(600, {"status": 120}, order))
 
     ended = run("get", served.url, dest, "--format", "jsonl", "--concurrency", "16", timeout=PATIENCE)
@@ -175,7 +175,7 @@ def test_outage_loses_none_of_last_objects(
 def test_failing_page_is_reported_and_abandoned(
     raw: Callable[..., RawServer], start: Callable[..., Any], run: Callable[..., Any], dest: Path, how: str
 ) -> None:
-    """The exit code is 5 in time; progress and `status` say what the job waits for, since when and until when."""
+    """The exit code is 5 in time. Progress and `status` say what the job waits for, since when and until when."""
 
     def list_pages(exchange: Exchange) -> bytes | None:
         if "next-marker" not in exchange.target:
@@ -216,7 +216,7 @@ def test_failing_page_is_reported_and_abandoned(
 def test_outage_is_reported_and_abandoned(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path
 ) -> None:
-    """The exit code is 5; waiting targets keep their attempts for the next run."""
+    """The exit code is 5, and waiting targets keep their attempts for the next run."""
     origin = Origin()
     served = serve_names(origin, names_of(300, {}))
     command = start(

@@ -1,8 +1,8 @@
-"""Requests that are sent together on a connection: `--pipeline`. Each object is its own, whatever the server does.
+"""`--pipeline` sends requests together on a connection. Each object has its own bytes, whatever the server does.
 
-A seed determines the batches and is printed if one fails; FETCHMILL_SEED repeats it. FETCHMILL_BATCHES is the total
-number of batches (`make hostile-batches`: 100,000), and FETCHMILL_PIPELINE_KILLS the number of kills for each format
-(`make contract-pipelined`: 50).
+A seed determines the batches and is printed if one fails; FETCHMILL_SEED reproduces them. FETCHMILL_BATCHES is the
+total number of batches (`make hostile-batches`: 100,000), and FETCHMILL_PIPELINE_KILLS the number of kills for each
+format (`make contract-pipelined`: 50).
 """
 
 import os
@@ -30,7 +30,7 @@ Serve = Callable[..., Server]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 BATCHES = int(os.environ.get("FETCHMILL_BATCHES") or 2000)
-# Jobs wait for servers that stall nearly all of the time: many batches are divided among parallel tests.
+# Servers stall nearly all of the time, and jobs wait for them, so many batches are divided among parallel tests.
 PARTS = -(-BATCHES // 12_500)
 # The second of them ends pipelining.
 BROKEN_MAX = 2
@@ -64,9 +64,9 @@ def names_of(drawn: random.Random, count: int) -> list[str]:
 @pytest.mark.timeout(120 + BATCHES // PARTS // 20)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hostile_batches_never_corrupt_stored_bytes(tmp_path: Path, part: int) -> None:
-    """Replies are missing, additional, doubled or malformed.
+    """Replies are missing, additional, duplicated or malformed.
 
-    There are closes, resets, stalls, chunks and preceding 100s.
+    There are also closes, resets, stalls, chunks and preceding 100s.
     """
     drawn = random.Random(f"{SEED}-{part}")
     batches = 0
@@ -92,7 +92,7 @@ def test_hostile_batches_never_corrupt_stored_bytes(tmp_path: Path, part: int) -
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_second_broken_batch_ends_pipelining(tmp_path: Path, wrong: str) -> None:
-    """Requests are then sent one by one, and the job says so."""
+    """Requests are then sent one by one, and a notice says so."""
     names = names_of(random.Random(1), 2000)
     with PipelinedServer(names, "1", wrong=1000, kinds=(wrong,), share=0.2) as server:
         # A batch that times out on a busy machine would also be broken.
@@ -119,7 +119,7 @@ def test_good_server_gets_pipelined_batches_to_job_end(tmp_path: Path) -> None:
 
 
 def test_plan_pipelines_requests_like_job(tmp_path: Path) -> None:
-    """The sample of a plan is requested one by one, because it has a rate."""
+    """The sample of a plan is requested one by one, because it has a rate. Other probes are pipelined."""
     with PipelinedServer(names_of(random.Random(SEED), 20_000), str(SEED)) as server:
         plan = fetchmill.plan(server.url, tmp_path / "out", pipeline=16, concurrency=2, probe_seconds=2)
 
@@ -128,7 +128,7 @@ def test_plan_pipelines_requests_like_job(tmp_path: Path) -> None:
 
 
 def test_pipelining_continues_when_server_limits_connections(tmp_path: Path) -> None:
-    """Connections of nginx end after 1,000 requests: the first end breaks a batch, and is not an error."""
+    """nginx, for example, ends connections after 1,000 requests. The first end breaks a batch but is not an error."""
     with PipelinedServer(names_of(random.Random(3), 3000), "3", replies_max=100) as server:
         report = get(server, tmp_path / "out", limit=1)
 
@@ -139,7 +139,7 @@ def test_pipelining_continues_when_server_limits_connections(tmp_path: Path) -> 
 
 
 def test_large_reply_ends_pipelining(tmp_path: Path) -> None:
-    """A reply that is too large for a batch ends pipelining, and is fetched alone."""
+    """The reply is too large for a batch, and is fetched alone."""
     names = names_of(random.Random(4), 1000)
     with PipelinedServer(names, "4", large=names[500]) as server:
         report = get(server, tmp_path / "out", limit=1)
@@ -151,7 +151,7 @@ def test_large_reply_ends_pipelining(tmp_path: Path) -> None:
 
 
 def test_failure_in_batch_belongs_to_its_target(server: Serve, dest: Path) -> None:
-    """An absent or failed target is first requested alone, and retried as usual."""
+    """An absent or failed target is first requested alone, and then retried as usual."""
     faults = [
         Fault("status", status=404, match="file-00000000012*"),
         Fault("status", status=403, match="file-00000000034*"),
@@ -173,7 +173,7 @@ def test_failure_in_batch_belongs_to_its_target(server: Serve, dest: Path) -> No
 def test_nginx_objects_are_fetched_in_batches(
     nginx: Callable[..., Nginx], served: Path, certificates: Certificates, tmp_path: Path, *, is_tls: bool
 ) -> None:
-    """Files of different sizes come from a real nginx: each is stored with its own bytes and time."""
+    """Files have different sizes, and each is stored with its own bytes and time."""
     objects = {f"f{number:05}": f"{number};".encode() * (number % 40) for number in range(5000)}
     offer(served, objects)
     leaf = certificates.good if is_tls else None
@@ -193,7 +193,7 @@ def test_nginx_objects_are_fetched_in_batches(
 def test_killed_pipelined_job_completes_correctly(
     server: Serve, environment: dict[str, str], tmp_path: Path, format: str
 ) -> None:
-    """A killed job with pipelining loses, doubles and leaves nothing."""
+    """Nothing is lost, duplicated or left over."""
     numbers = iter(range(100))
 
     def make_case() -> Case:
@@ -233,7 +233,7 @@ def test_pipeline_is_refused_with_incompatible_options(
 
 
 def test_pipeline_is_refused_for_url_list(run: Run, tmp_path: Path, dest: Path) -> None:
-    """URLs of a list may have any origin, so they are not pipelined."""
+    """URLs of a list may have any origin."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:1/a\n")
 
     done = run("get", tmp_path / "list.txt", dest, "--pipeline", "32")

@@ -1,4 +1,4 @@
-"""All local ports to a server are in use: a job waits for one."""
+"""A job waits if all local ports to a server are in use."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ time.sleep(float(sys.argv[3]))
 
 
 def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
-    """Uses up all ports until it ends."""
+    """Starts a process that occupies all ports until it ends."""
     few = f"echo {PORTS.start} {PORTS.stop - 1} > /proc/sys/net/ipv4/ip_local_port_range"
     subprocess.run(area.near.command("sh", "-ec", few), check=True, timeout=10)
     command = area.near.command(sys.executable, "-c", HOLDER, area.hosts[SITE], len(PORTS), HELD_SECONDS)
@@ -30,7 +30,7 @@ def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
 
 
 def test_listing_waits_for_free_local_port(tmp_path: Path) -> None:
-    """A listing without a free port waits.
+    """A listing waits for a port.
 
     It used to fail within seconds, and to ask whether the server was running.
     """

@@ -30,7 +30,7 @@ VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROX
 def test_https_proxy_tunnel_hides_contents(
     http2: bool, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """The proxy learns host, port and user, but nothing of the contents; the origin does not learn of the proxy."""
+    """The proxy learns host, port and user, but nothing of the contents. The origin does not learn of the proxy."""
     offer(served, OBJECTS)
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
     tunnels = proxy(USER)
@@ -54,7 +54,7 @@ def test_https_proxy_tunnel_hides_contents(
 def test_http_proxy_request_is_in_absolute_form(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path
 ) -> None:
-    """According to RFC 9112, 3.2.2, the request has the whole URL, and the Host of the origin."""
+    """As RFC 9112, 3.2.2, requires, the request has the whole URL, and the `Host` of the origin."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
     forwards = proxy(USER)
@@ -76,7 +76,7 @@ def test_http_proxy_request_is_in_absolute_form(
 def test_redirect_goes_through_proxy(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """A redirect leads from absolute form to a tunnel; the other origin gets no credentials of either."""
+    """The redirect leads from absolute form to a tunnel. The other origin gets nobody's credentials."""
     offer(served, {"a": b"found"})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     both = proxy(USER)
@@ -94,9 +94,9 @@ def test_redirect_goes_through_proxy(
 def test_proxied_redirect_to_private_address_is_refused(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The proxy does not reveal addresses, so the name counts as public.
+    """The proxy does not reveal addresses, so a name counts as public.
 
-    A private address is not even requested from it.
+    A private address is not even requested from the proxy.
     """
     offer(served, {"a": b"", "b": b"", "stays": b"here"})
     moves = moved("/get/a", "http://127.0.0.1:1/x") + moved("/get/b", "@plain@/get/stays")
@@ -152,7 +152,7 @@ def test_refusing_proxy_is_not_bypassed(
 def test_environment_proxy_is_used_only_on_request(
     run: Run, nginx: Start, proxy: StartProxy, served: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """Only `--proxy env` uses it; otherwise, the variables have no effect."""
+    """Without `--proxy env`, the variables have no effect."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
     forwards = proxy(USER)
@@ -178,7 +178,7 @@ def test_each_scheme_uses_its_own_environment_proxy(
     environment: dict[str, str],
     engine: str,
 ) -> None:
-    """As with curl, a token for an http origin never reaches the https proxy, and no_proxy is read in the same way."""
+    """As with curl, a token for an http origin never reaches the https proxy. Rules of `no_proxy` agree, too."""
     offer(served, OBJECTS)
     server = nginx(plain=Site(), tls=Site(leaf=certificates.good))
     plain, tls = proxy(), proxy()
@@ -203,7 +203,7 @@ def test_each_scheme_uses_its_own_environment_proxy(
 
 
 def test_proxy_credentials_are_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
-    """The journal does not have the proxy's user: the next run needs the option again."""
+    """The next run needs the option again."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
 

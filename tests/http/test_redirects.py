@@ -16,14 +16,14 @@ Start = Callable[..., Nginx]
 Tree = Callable[..., dict[str, bytes | None]]
 
 BODY = b"found"
-# A server that lists its objects has them itself, so its redirects are followed only on request.
+# Redirects of a server that lists its objects are followed only on request.
 FOLLOW = ("--redirects", "5")
 
 
 def test_redirects_of_listed_objects_fail_by_default(
     run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Redirected objects of a server that lists them fail, and nothing else does."""
+    """Other objects of the same server are fetched."""
     offer(served, {"a": BODY, "stays": b"here"})
     server = nginx(plain=Site(directives=moved("/get/a", "/get/stays")))
 
@@ -38,7 +38,7 @@ def test_redirects_of_listed_objects_fail_by_default(
 def test_redirected_object_keeps_listed_name(
     status: int, run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The object is stored under its listed name, without the place where it was found."""
+    """The destination of the redirect is not stored."""
     offer(served, {"a": b"", "stays": b"here"})
     (served / "elsewhere").write_bytes(BODY)
     server = nginx(plain=Site(directives=moved("/get/a", "/elsewhere", status)))
@@ -54,7 +54,7 @@ def test_redirected_object_keeps_listed_name(
 def test_redirect_from_http_to_https_is_followed(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Many sites do this; the certificate is checked as usual."""
+    """Many sites redirect in this way. The certificate is checked as usual."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
 
@@ -68,7 +68,7 @@ def test_redirect_from_http_to_https_is_followed(
 def test_redirect_to_bad_certificate_fails_only_its_target(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The job continues, because the bad certificate does not belong to its only server."""
+    """The job continues, because the certificate does not belong to its only server."""
     offer(served, {"a": BODY, "stays": b"here"})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.expired))
 
@@ -97,7 +97,7 @@ def test_redirect_from_https_to_http_is_refused(
     "location", ["file:///etc/passwd", "ftp://localhost/x", "http://user:word@localhost/", "data:,x"]
 )
 def test_redirect_to_invalid_url_is_refused(location: str, run: Run, nginx: Start, served: Path, dest: Path) -> None:
-    """A server cannot choose a scheme or a user."""
+    """A redirect cannot choose another scheme or a user."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", location)))
 
@@ -137,7 +137,7 @@ def test_redirects_beyond_limit_are_not_requested(run: Run, nginx: Start, served
 
 
 def test_growing_redirect_chain_ends_at_limit(run: Run, nginx: Start, served: Path, dest: Path) -> None:
-    """Each one leads to a new URL, so it is not a loop."""
+    """Each redirect leads to a new URL, so there is no loop."""
     offer(served, {"a": b""})
     server = nginx(plain=Site(directives="location = /get/a { return 302 /get/a?x$args; }"))
 
@@ -151,7 +151,7 @@ def test_growing_redirect_chain_ends_at_limit(run: Run, nginx: Start, served: Pa
 def test_redirected_list_url_keeps_its_name(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """A redirected object is stored under its own URL; two URLs that lead to one place are two objects."""
+    """Two URLs that lead to the same place are two objects."""
     (served / "end").write_bytes(BODY)
     plain = Site(directives=moved("/a", "@tls@/end", 301) + moved("/b", "@tls@/end", 308))
     server = nginx(plain=plain, tls=Site(leaf=certificates.good))

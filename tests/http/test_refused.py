@@ -19,7 +19,7 @@ REFUSED = 12
 
 
 def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> RawServer:
-    """A list/get server that lists for anybody, but returns objects only with a valid token."""
+    """A list/get server that lists for every client, but returns objects only with a valid token."""
 
     def answer(exchange: Exchange) -> bytes:
         return reply(b"x") if valid(exchange) else reply(b"no", status=status)
@@ -32,7 +32,7 @@ def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> Ra
 def test_job_stops_when_all_targets_are_refused_and_resumes(
     run: Run, raw: Raw, dest: Path, status: str, engine: str
 ) -> None:
-    """About 200 targets are used up; the same command with a valid token fetches all others."""
+    """The job stops after about 200 targets. A valid token and `--retry-failed` fetch everything."""
     server = token_server(raw, status, lambda exchange: b"bearer right" in exchange.head.lower())
     words = ("get", server.url, dest, "--format", "jsonl", "--engine", engine, "-j", "16")
     ended = run(*words, "--bearer", "wrong")
@@ -47,7 +47,7 @@ def test_job_stops_when_all_targets_are_refused_and_resumes(
 
 
 def test_expired_token_stops_job(run: Run, raw: Raw, dest: Path) -> None:
-    """A fetched object is requested again, and is refused as well."""
+    """An object that was fetched before is requested again, and is refused, too."""
     given: list[str] = []
     lock = threading.Lock()
 
@@ -69,7 +69,7 @@ def test_expired_token_stops_job(run: Run, raw: Raw, dest: Path) -> None:
 def test_individually_forbidden_targets_do_not_stop_job(
     run: Run, raw: Raw, dest: Path, options: tuple[str, ...]
 ) -> None:
-    """A fetched object is still returned; or the user sets a limit on failures."""
+    """A fetched object can still be fetched, or the user sets a limit on failures."""
     limit = "/get/f00100"
     server = token_server(raw, "403 Forbidden", lambda exchange: not options and exchange.target < limit)
     ended = run("get", server.url, dest, "--format", "jsonl", "-j", "16", *options)
@@ -80,7 +80,7 @@ def test_individually_forbidden_targets_do_not_stop_job(
 
 
 def test_404_does_not_stop_job(run: Run, raw: Raw, dest: Path) -> None:
-    """A 404 never stops a job, and neither does a refusal in a check."""
+    """Neither does a refusal in a check."""
     server = token_server(raw, "404 Not Found", lambda _: False)
     assert run("get", server.url, dest, "--format", "jsonl").code == 3
     assert fetchmill.status(dest).absent == len(NAMES)
@@ -93,7 +93,7 @@ def test_404_does_not_stop_job(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_python_raises_access_error_for_exit_code_12(raw: Raw, dest: Path) -> None:
-    """Python raises `AccessError` for exit code 12."""
+    """`AccessError` corresponds to exit code 12."""
     server = token_server(raw, "403 Forbidden", lambda _: False)
     with pytest.raises(fetchmill.errors.AccessError, match="answered 403 to 200 targets"):
         fetchmill.get(server.url, dest, format="jsonl")

@@ -33,7 +33,7 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps its requests."""
+    """A server that records its requests."""
     with MethodsServer() as server:
         yield server
 
@@ -55,7 +55,7 @@ def counts(server: MethodsServer) -> Counter[bytes]:
 
 
 def begun(dest: Path) -> set[int]:
-    """Returns the targets that the journal has as begun or settled."""
+    """Returns the targets that the journal has as begun or finished."""
     with closing(open_journal(dest)) as db:
         return begun_in(db)
 
@@ -84,7 +84,7 @@ def test_posts_are_not_repeated_after_kills_and_stops(
     with MethodsServer(delay=0.004) as server:
         options = ("--concurrency", 4, "--commit-window", "100ms")
         command = post_ids(listed, dest, server.url + "/echo", *options, format=format)
-        # A stop comes soon after a kill: that run has not yet reached the killed one's leftovers.
+        # This stop comes soon after a kill: the run has not yet reached the leftovers of the killed one.
         for ending in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
             process = start(*command)
             until = time.monotonic() + 10
@@ -111,7 +111,7 @@ def test_posts_are_not_repeated_after_kills_and_stops(
 
 
 def test_journal_records_post_before_server_sees_request(run: Run, dest: Path, tmp_path: Path) -> None:
-    """For each request, the server reads the journal and finds the target begun."""
+    """On each request, the server reads the journal and finds the target begun."""
     unknown: list[bytes] = []
 
     def look(request: Received) -> None:
@@ -128,7 +128,7 @@ def test_journal_records_post_before_server_sees_request(run: Run, dest: Path, t
 def test_journal_is_synced_before_post_is_sent(
     traced: Callable[..., Traced], methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """The system calls show it: the journal of the last sync has the target of each request."""
+    """System calls show that the last synced journal has the target of each request."""
     ended = traced(*post_ids(ids(tmp_path, 40), dest, methods.url + "/echo", "--concurrency", 4))
     assert ended.code == 0
     journal = JournalCopy(tmp_path / "copy")
@@ -155,7 +155,7 @@ def test_journal_is_synced_before_post_is_sent(
 def test_redirected_post_changes_method_like_browsers(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int, method: str
 ) -> None:
-    """A `GET` has neither the body nor its type."""
+    """After a change to `GET`, there is neither the body nor its type."""
     listed = ids(tmp_path, 1)
     done = run(*post_ids(listed, dest, f"{methods.url}/to-{status}//echo"))
 
@@ -186,7 +186,7 @@ def test_post_is_not_repeated_when_redirect_target_fails(
 def test_post_waiting_for_redirect_is_not_repeated_after_stop(
     start: Start, run: Run, dest: Path, tmp_path: Path
 ) -> None:
-    """Targets that wait for a redirect's host have failed at the end of the run, because their request was made."""
+    """Such targets have failed at the end of the run, because their request was made."""
     with MethodsServer() as first, MethodsServer(delay=0.5) as second:
         rows = [{"id": str(index), "url": f"{first.url}/to-307/{second.url}/echo"} for index in range(30)]
         rows.append({"id": "30", "url": second.url + "/echo"})
@@ -224,7 +224,7 @@ def test_unsent_post_is_retried(start: Start, dest: Path, tmp_path: Path) -> Non
 def test_bad_connection_does_not_repeat_post(
     run: Run, dest: Path, tmp_path: Path, stray_every: int, close_after: int, options: tuple[str, ...]
 ) -> None:
-    """With unsolicited responses or silent ends, nothing is stored under another name or repeated."""
+    """There are unsolicited responses or silent ends. Nothing is repeated or stored under another name."""
     with MethodsServer(stray_every=stray_every, close_after=close_after) as server:
         done = run(*post_ids(ids(tmp_path, 200), dest, server.url + "/echo", "--concurrency", 4, *options))
         posted = counts(server)
@@ -246,7 +246,7 @@ def test_bad_connection_does_not_repeat_post(
 def test_refused_post_fails_without_retry(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
 ) -> None:
-    """A refused POST fails immediately and is sent once, despite `Retry-After`. Other requests to its origin wait."""
+    """The POST is sent once, despite `Retry-After`. Other requests to its origin wait."""
     paths = [f"/{status}?after=1", "/echo", "/echo"]
     rows = [{"id": str(index), "url": methods.url + path} for index, path in enumerate(paths)]
     start = ("get", write_list(tmp_path, rows, "csv"), dest, "--format", "jsonl", "--key-column", "id")
@@ -260,7 +260,7 @@ def test_refused_post_fails_without_retry(
 def test_retry_after_failed_transform_repeats_original_request(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """The row of a failed transform has the request, and the URL of the list instead of the redirect's."""
+    """The journal has the original request, and the URL of the list instead of the redirect's."""
     listed = ids(tmp_path, 3)
     (tmp_path / "failing.py").write_text("def f(replies):\n    return [ValueError('no') for _ in replies]\n")
     options = ("--header", "X-Id: {id}", "--transform", "failing:f")
@@ -275,7 +275,7 @@ def test_retry_after_failed_transform_repeats_original_request(
 
 
 def test_retry_after_name_taken_repeats_original_request(methods: MethodsServer, tmp_path: Path) -> None:
-    """With `files`, the name belongs to somebody else's file, or to that of an earlier target."""
+    """With `files`, another file or an earlier target may already have the name."""
     dest = tmp_path / "out"
     items = [
         (fetchmill.Request(methods.url + path, "POST", {"X-Id": "1"}, b"b%d" % index), "same")
@@ -296,7 +296,7 @@ def test_retry_after_name_taken_repeats_original_request(methods: MethodsServer,
 
 
 def test_retry_failed_repeats_requests_of_program_unchanged(methods: MethodsServer, tmp_path: Path) -> None:
-    """Failed requests keep the method, body and fields of a `fetchmill.Request`. A plain URL stays one."""
+    """Failed requests keep the method, body and fields of a `fetchmill.Request`. A plain URL stays plain."""
     items: list[GetItem] = [
         fetchmill.Request(methods.url + "/error", "PUT", {"X-Id": "1"}, b"\0\xff"),
         fetchmill.Request(methods.url + "/error?plain"),
@@ -315,7 +315,7 @@ def test_retry_failed_repeats_requests_of_program_unchanged(methods: MethodsServ
 def test_repair_reports_objects_of_unrepeatable_requests(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """A name does not show its request: nothing is sent, and the damage is reported."""
+    """The name of an object does not show its request. Nothing is sent, and the damage is reported."""
     command = post_ids(ids(tmp_path, 3), dest, methods.url + "/echo", format="files")
     assert run(*command).code == 0
     (dest / "1").write_bytes(b"damaged")

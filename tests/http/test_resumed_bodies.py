@@ -1,6 +1,6 @@
-"""A large object that breaks off is continued or requested as a whole: its bytes are never wrong.
+"""An interrupted large object is resumed, or requested as a whole, and its bytes are never wrong.
 
-A seed determines the random values and is printed if a case fails; FETCHMILL_SEED repeats it.
+A seed determines the random values and is printed if a case fails; FETCHMILL_SEED reproduces them.
 """
 
 import gzip
@@ -50,7 +50,7 @@ def get(run: Run, server: RawServer, dest: Path, *options: object) -> Any:  # no
 
 
 def reset(exchange: Exchange) -> None:
-    """Resets the connection after the sent data has arrived, because a reset drops data on its way."""
+    """Resets the connection after the sent data has arrived, because a reset drops data in transit."""
     time.sleep(0.2)
     exchange.reset()
 
@@ -61,7 +61,7 @@ def reset(exchange: Exchange) -> None:
 def test_repeatedly_interrupted_object_is_stored_whole(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, format: str, end: Callable[[Exchange], None]
 ) -> None:
-    """The object breaks off more often than there are attempts, at random places, and its hash is that of its list."""
+    """The object breaks off at random offsets, more often than there are attempts. Its listed hash is correct."""
     seed = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
     draw = random.Random(seed)
     body = bytes_of(seed, 16 * MIB + draw.randrange(1000))
@@ -82,7 +82,7 @@ def test_repeatedly_interrupted_object_is_stored_whole(
 
 
 def test_sync_resumes_interrupted_object(run: Run, raw: Raw, dest: Path) -> None:
-    """A pass of a sync continues broken-off objects, too."""
+    """Passes of a sync resume objects like other jobs."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = run("sync", raw(mirror(["large"], {"large": large})).url, dest)
 
@@ -91,7 +91,7 @@ def test_sync_resumes_interrupted_object(run: Run, raw: Raw, dest: Path) -> None
 
 
 def test_stalled_body_is_resumed(run: Run, raw: Raw, dest: Path) -> None:
-    """An attempt that a deadline has abandoned is continued, too."""
+    """The attempt ends at a deadline, and the next one requests the rest."""
     large = BrokenObject(BODY, [BROKEN_AT], end=Exchange.stall)
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--idle-timeout", 1)
 
@@ -100,7 +100,7 @@ def test_stalled_body_is_resumed(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_resumed_object_has_metadata_of_first_reply(run: Run, raw: Raw, dest: Path) -> None:
-    """A resumed object has the status and the fields of its first reply."""
+    """The status and the header fields are those of the first reply."""
     large = BrokenObject(BODY, [BROKEN_AT], fields=["Content-Type: a/b", "X-Own: first"])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--format", "warc")
 
@@ -122,7 +122,7 @@ def replaced(large: BrokenObject) -> None:
 
 
 def test_object_replaced_meanwhile_is_fetched_from_start(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A replaced object starts with the reply to the request for the rest; its hash starts at its first byte."""
+    """The reply to the request for the rest has the new object. Its hash starts at its first byte."""
 
     def end(exchange: Exchange) -> None:
         replaced(large)
@@ -138,7 +138,7 @@ def test_object_replaced_meanwhile_is_fetched_from_start(run: Run, raw: Raw, des
 
 
 def test_body_is_fetched_whole_when_server_ignores_ranges(run: Run, raw: Raw, dest: Path) -> None:
-    """If that body breaks off as well, it counts as an attempt."""
+    """If that body breaks off, too, it counts as an attempt."""
     breaking = then_close(head_of(0, len(BODY), 'ETag: "v1"') + BODY[:BROKEN_AT])
     whole = head_of(0, len(BODY), 'ETag: "v1"') + BODY
     server = raw(mirror(["large"], {"large": in_turn(breaking, breaking, breaking, whole)}))
@@ -147,7 +147,7 @@ def test_body_is_fetched_whole_when_server_ignores_ranges(run: Run, raw: Raw, de
     assert done.code == 0, done.err
     assert only(dest) == BODY
     assert server.count("/get/large") == 4
-    # A start, and the body that replaced its rest, are one attempt each.
+    # The start, and the body that replaced the rest, are one attempt each.
     endless = raw(mirror(["large"], {"large": breaking}))
     failed = get(run, endless, dest.with_name("failed"), "--attempts", 2)
     assert failed.code == FINISHED_WITH_FAILURES, failed.err
@@ -201,7 +201,7 @@ def test_mismatched_partial_reply_is_not_appended(run: Run, raw: Raw, dest: Path
 
 
 def test_wrong_bytes_in_partial_reply_are_found_by_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The head of a wrong rest is correct, so only the object's hash reveals it."""
+    """The head of the partial reply is correct, so only the object's hash reveals the error."""
     large = BrokenObject(BODY, [BROKEN_AT], rests=partial(f"bytes {BROKEN_AT}-{LAST}/{len(BODY)}", SAME))
     url = f"{raw({'/large': large}).url}/large"
     listed = write_list(tmp_path, [{"url": url, "sha256": hashlib.sha256(BODY).hexdigest()}], "csv")
@@ -244,7 +244,7 @@ def test_small_partial_body_is_not_resumed(run: Run, raw: Raw, dest: Path) -> No
 
 
 def test_object_arriving_byte_by_byte_is_abandoned(run: Run, raw: Raw, dest: Path) -> None:
-    """Both the attempts and their waiting time are bounded."""
+    """Both the number of attempts and the time between them are limited."""
     large = BrokenObject(BODY, [RESUMED_BYTES_MIN, 1, 1, 1, 1] * 2)
     began = time.monotonic()
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 2)
@@ -258,7 +258,7 @@ def test_object_arriving_byte_by_byte_is_abandoned(run: Run, raw: Raw, dest: Pat
 
 
 def test_attempts_with_progress_do_not_count(run: Run, raw: Raw, dest: Path) -> None:
-    """A link that sends single bytes, and sometimes 1 MiB, transfers the whole object with two attempts."""
+    """With two attempts, a link that sends single bytes, and sometimes 1 MiB, transfers the whole object."""
     large = BrokenObject(bytes_of(3, 6 * MIB), [MIB, 1, 1, MIB, 1, 1, 1, MIB, 1, MIB])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 2)
 
@@ -267,7 +267,7 @@ def test_attempts_with_progress_do_not_count(run: Run, raw: Raw, dest: Path) -> 
 
 
 def test_single_attempt_makes_single_request(run: Run, raw: Raw, dest: Path) -> None:
-    """With one attempt, the rest is not requested."""
+    """The rest is not requested."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 1)
 
@@ -275,9 +275,9 @@ def test_single_attempt_makes_single_request(run: Run, raw: Raw, dest: Path) -> 
 
 
 def test_partial_body_from_used_connection_is_not_resumed(run: Run, raw: Raw, dest: Path) -> None:
-    """A reply on a used connection may be another's: the object is requested on a fresh one, without counting."""
+    """The reply may belong to another request: the object is requested on a fresh connection, without counting."""
     large = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT])
-    # Objects before it, so that its first request is not the first on its connection.
+    # These objects precede it, so that its first request is not the first on its connection.
     server = raw(mirror(["1", "2", "large"], {"large": large}))
     done = get(run, server, dest, "-j", 1, "--attempts", 2)
 
@@ -287,7 +287,7 @@ def test_partial_body_from_used_connection_is_not_resumed(run: Run, raw: Raw, de
 
 
 def test_interrupted_byte_range_is_requested_again_unchanged(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A byte range that breaks off is requested again, without a condition."""
+    """The same range is requested again, without a condition."""
     asked: list[bytes] = []
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -317,7 +317,7 @@ def partial_of_body(first: int, length: int) -> bytes:
 
 
 def test_interrupted_post_is_not_resumed(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A POST is not continued, because the rest of its reply cannot be requested."""
+    """The rest of a reply to a POST cannot be requested."""
     heads: list[dict[str, str]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -349,7 +349,7 @@ def test_interrupted_post_is_not_resumed(run: Run, dest: Path, tmp_path: Path) -
 
 
 def test_rest_is_requested_at_redirect_target(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """If that place refuses it, the whole object is requested at the listed URL."""
+    """If the redirect's destination refuses it, the whole object is requested at the listed URL."""
     expired = reply(b"expired", status="403 Forbidden")
     # The redirect used the same connection, so the first reply is not certain.
     first = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT], rests=expired)
@@ -366,7 +366,7 @@ def test_rest_is_requested_at_redirect_target(run: Run, raw: Raw, dest: Path, tm
 
 
 def test_resume_request_keeps_header_fields(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Fields of a request, which may grant access, and its condition also apply to the request for the rest."""
+    """The fields, which may grant access, and the condition also apply to the request for the rest."""
     heads: list[bytes] = []
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -390,7 +390,7 @@ def test_resume_request_keeps_header_fields(run: Run, raw: Raw, dest: Path, tmp_
 def test_nginx_download_resumes_over_unreliable_link(
     run: Run, nginx: Callable[..., Nginx], certificates: Certificates, served: Path, dest: Path, over: str
 ) -> None:
-    """Over a slow link that is reset every 1.5 to 3 MiB, little more is transferred than the object has."""
+    """The link is slow and is reset every 1.5 to 3 MiB. Little more is transferred than the object has."""
     body = bytes_of(4, 8 * MIB)
     (served / "large").write_bytes(body)
     leaf = None if over == "http" else certificates.good
@@ -480,7 +480,7 @@ class AnyServer:
         if draw.random() < 0.2:
             first = 0
         exchange.send(head_of(first, len(body), etag))
-        # No reply breaks off for ever.
+        # Interruptions end at some point.
         breaks = draw.randrange(MIB, len(body)) if exchange.number < 5 else len(body)
         exchange.send(body[first : first + breaks])
         if first + breaks < len(body):

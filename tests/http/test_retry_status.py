@@ -1,4 +1,4 @@
-"""Retried statuses: those of `--retry-status`, and a 403 with `Retry-After`."""
+"""Retried statuses: those of `--retry-status`, and 403 with `Retry-After`."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def once(status: str, *fields: str) -> Behaviour:
 def test_named_statuses_and_403_with_retry_after_are_retried(
     engine: str, run: Run, raw: Raw, dest: Path, tree: Tree
 ) -> None:
-    """Another 403 is final, because the server does not say that it will send the object later."""
+    """A 403 without `Retry-After` is final: the server does not say that it will send the object later."""
     scripted = {"a": once(DENIED), "b": once(FORBIDDEN), "c": once(FORBIDDEN, "Retry-After: 1")}
     server = raw(mirror("abc", scripted))
 

@@ -20,7 +20,7 @@ HEAD_TIMEOUT = 4.0
 
 @contextlib.contextmanager
 def trickling(hosts: list[str]) -> Iterator[int]:
-    """Runs servers at these addresses, on one port, that send a head byte by byte, for ever. Returns the port."""
+    """Runs servers at these addresses, on one port, that endlessly send a head byte by byte. Returns the port."""
     stopped = threading.Event()
     open_sockets: list[socket.socket] = []
     threads: list[threading.Thread] = []
@@ -64,7 +64,7 @@ def trickling(hosts: list[str]) -> Iterator[int]:
 def test_slow_hosts_do_not_delay_prompt_host(
     raw: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """With forty endless replies and sixteen places, a good host's objects do not wait for their timeouts."""
+    """With forty slow hosts and sixteen slots, a good host's objects do not wait for their timeouts."""
     served_at: list[float] = []
 
     def get(exchange: Exchange) -> bytes:
@@ -95,5 +95,5 @@ def test_slow_hosts_do_not_delay_prompt_host(
     assert ended.code == 3, ended.err
     ledger = read_ledger(tmp_path / "out")
     assert (ledger.fetched, ledger.failed) == (GOOD, GOOD // 3)
-    # 200 slow ones in sixteen places take fifty seconds: this is the time of the good ones.
+    # 200 slow requests in sixteen slots take fifty seconds. This is the time of the good ones.
     assert max(served_at) - min(served_at) < 3 * HEAD_TIMEOUT

@@ -46,7 +46,7 @@ def test_job_does_not_wait_for_hung_requests(server: Serve, dest: Path, stall: s
 
 @pytest.mark.parametrize("stall", STALLS)
 def test_stream_does_not_wait_for_hung_requests(server: Serve, stall: str) -> None:
-    """A stream stays fast although some of its requests hang."""
+    """The stream stays fast although some of its requests hang."""
     served = stalling(server, STALLS[stall])
     bodies = {f"{served.url}/get/{name}": body for name, body in synthetic(OBJECTS).bodies.items()}
 
@@ -66,7 +66,7 @@ def hangs_on_new_connections(exchange: Exchange) -> bytes | None:
 
 @pytest.mark.parametrize("position", [300, 600])
 def test_second_repeat_of_hung_request_uses_proven_connection(dest: Path, position: int) -> None:
-    """In the middle and at the end of a job, an object arrives although no new connection is answered."""
+    """No new connection is answered, in the middle or at the end of a job. The object still arrives."""
     plain = [f"/{number}" for number in range(600)]
     routes: dict[str, Behaviour] = {**dict.fromkeys(plain, reply(b"ok")), "/hangs": hangs_on_new_connections}
     with RawServer(routes) as server:
@@ -78,7 +78,7 @@ def test_second_repeat_of_hung_request_uses_proven_connection(dest: Path, positi
 
 
 def test_hung_post_is_not_repeated() -> None:
-    """A request that writes has the full time of the options."""
+    """The request has the full time of the options."""
     plain = {f"/{number}": reply(b"ok") for number in range(300)}
     with RawServer({**plain, "/hangs": then_stall(b"")}) as server:
         urls = [f"{server.url}{path}" for path in [*plain, "/hangs"]]

@@ -1,4 +1,4 @@
-"""`--proxy socks5://` and `socks5h://`: who resolves names, who uses the proxy, and that no request bypasses it."""
+"""`--proxy socks5://` and `socks5h://`: which side resolves names, and that no request bypasses the proxy."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def port_of(url: str) -> int:
 
 
 def test_socks5h_proxy_resolves_names(run: Run, raw: Raw, dest: Path, tree: Tree, tmp_path: Path) -> None:
-    """With socks5h, the proxy gets the origin's name unchanged; requests are those of a direct connection."""
+    """The proxy gets the origin's name and the password. The origin sees the requests of a direct connection."""
     heads: list[bytes] = []
 
     def look(exchange: Exchange) -> bytes:
@@ -57,7 +57,7 @@ def test_socks5h_proxy_resolves_names(run: Run, raw: Raw, dest: Path, tree: Tree
 
 
 def test_socks5_proxy_gets_locally_resolved_address(run: Run, raw: Raw, dest: Path, tree: Tree) -> None:
-    """With socks5, the rule for private addresses applies; the proxy itself may have a private address."""
+    """The rule for private addresses applies to the origin, but not to the proxy."""
     server = raw(mirror("a"))
     with SocksProxy(port_of(server.url)) as proxy:
         ended = run("get", "http://localhost:81", dest, "--proxy", proxy.url("socks5"), "--resolver", "system")
@@ -74,7 +74,7 @@ def test_socks5_proxy_gets_locally_resolved_address(run: Run, raw: Raw, dest: Pa
 def test_tls_works_through_socks_proxy(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Certificates are the origin's, and the proxy learns host and port."""
+    """The origin's certificate is checked, and the proxy learns host and port."""
     offer(served, {"a": b"x"})
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
     with SocksProxy(server.ports["tls"]) as proxy:
@@ -88,7 +88,7 @@ def test_tls_works_through_socks_proxy(
 def test_all_commands_and_environment_accept_socks_proxy(
     run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Sync, list, check and streams use it, and so does ALL_PROXY with `--proxy env`."""
+    """Sync, list, check and streams use the proxy, also from `ALL_PROXY` with `--proxy env`."""
     server = raw({**mirror("a"), "/b": in_turn(reply(b"b")), "/list": page("a")})
     with SocksProxy(port_of(server.url)) as proxy:
         through = ("--proxy", proxy.url("socks5h"))
@@ -121,7 +121,7 @@ def test_all_commands_and_environment_accept_socks_proxy(
     ],
 )
 def test_unknown_proxy_scheme_gets_one_line_error(proxy: str, words: str, run: Run, dest: Path) -> None:
-    """An unknown proxy is refused in one line, without the possible password."""
+    """The error does not show the password of the URL."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", proxy)
     assert ended.code == 2
     assert words in ended.err
@@ -129,7 +129,7 @@ def test_unknown_proxy_scheme_gets_one_line_error(proxy: str, words: str, run: R
 
 
 def test_python_engines_refuse_socks_proxy(run: Run, dest: Path) -> None:
-    """Python engines refuse SOCKS, for which their libraries would need additional ones."""
+    """Their libraries would need additional ones for SOCKS."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", "socks5://127.0.0.1:1", "--engine", "threads")
     assert ended.code == 2
     assert "--proxy socks5:// needs --engine native" in ended.err

@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 def replies(server: Server) -> tuple[float, int, int]:
-    """Returns for each moment the number of requests for objects, and how many were refused."""
+    """Returns the time, the number of requests for objects, and how many were refused."""
     stats = server.stats()
     return time.monotonic(), stats["get"], stats["faults"].get("status", 0)
 
@@ -31,7 +31,7 @@ def replies(server: Server) -> tuple[float, int, int]:
 def test_throttled_origin_is_used_near_its_rate(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, engine: str, status: int
 ) -> None:
-    """In one of the first seconds, the rate is at least half, and at most a tenth is refused: four windows of three."""
+    """In one of four windows after a few seconds, the rate is at least half, and at most a tenth is refused."""
     rate = RATES[engine]
     served = server(synthetic=100_000, faults=[Fault("status", status=status, above=rate)])
     limit = ("--concurrency", "4" if engine == "processes" else "32")
@@ -79,7 +79,7 @@ def test_throttled_job_ends_promptly_and_complete(
 def test_origin_sending_retry_after_is_used_near_its_rate(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, seconds: int
 ) -> None:
-    """`Retry-After` applies to the refused target. One of three windows counts, from the tenth second on."""
+    """`Retry-After` applies to the refused target only. One of three windows after the tenth second is enough."""
     rate = 200
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=rate, retry_after=seconds)])
     command = start("get", served.url, tmp_path / "out", "--format", "null")
@@ -105,7 +105,7 @@ def test_origin_sending_retry_after_is_used_near_its_rate(
 def test_resumed_job_starts_at_known_pace(
     server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """After a kill, it gets no more refusals than at its end."""
+    """After a kill, at most a tenth of the requests is refused."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=300, retry_after=(1, 1))])
     arguments = ("get", served.url, tmp_path / "out", "--format", "null")
     command = start(*arguments)

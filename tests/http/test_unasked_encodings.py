@@ -1,4 +1,4 @@
-"""Unrequested Content-Encoding: objects are stored as received, with its name, and listings are decoded."""
+"""Unrequested `Content-Encoding`: objects are stored as received, with its name, and listings are decoded."""
 
 import gzip
 import json
@@ -72,7 +72,7 @@ def test_unrequested_encoding_is_stored_as_sent_and_recorded(
 
 
 def test_parquet_encoding_column_follows_body(run: Run, encoded: RawServer, dest: Path) -> None:
-    """The column follows the body even if every target has a row."""
+    """This holds even if every target has a row."""
     assert run("get", encoded.url, dest, "--format", "parquet", "--keep-failed").code == 0
 
     for shard in dest.glob("*.parquet"):
@@ -106,7 +106,7 @@ def listing(way: str) -> tuple[bytes, list[str]]:
 @pytest.mark.parametrize("encoding", ENCODED)
 @pytest.mark.parametrize("way", ["api", "index", "nginx-json", "sitemap"])
 def test_encoded_listing_pages_are_decoded(run: Run, dest: Path, way: str, encoding: str) -> None:
-    """One encoding is decoded, and an unknown one is ignored. Two encodings are an error in one line."""
+    """A single encoding is decoded, an unknown one is ignored, and two encodings give a one-line error."""
     encode = ENCODED[encoding]
     text, options = listing(way)
     with RawServer({}) as server:
@@ -128,7 +128,7 @@ def test_encoded_listing_pages_are_decoded(run: Run, dest: Path, way: str, encod
 
 
 def test_listing_with_damaged_encoding_fails(run: Run, dest: Path) -> None:
-    """The part that was decoded before does not count as a listing."""
+    """The part that could be decoded does not count as a listing."""
     whole = gzip.compress(page(NAMES).split(b"\r\n\r\n", 1)[1], mtime=0)
     for damaged in (whole[:-9], whole[:-3] + b"xyz", b""):
         behaviours: dict[str, Behaviour] = {"/list": reply(damaged, "Content-Encoding: gzip")}

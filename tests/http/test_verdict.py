@@ -1,4 +1,4 @@
-"""Conclusions from a reply on every engine: contradicting clocks, and sizes from a source."""
+"""Conclusions of every engine from a reply: contradictory clocks, and sizes from a source."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def test_store_clock_is_taken_from_date_header(get: Callable[..., Ended], dest: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_contradictory_store_clocks_fail_objects(get: Callable[..., Ended], dest: Path, engine: str) -> None:
-    """Each object is requested a bounded number of times, and the report has the store's message."""
+    """Each object is requested a limited number of times, and the report has the store's message."""
     with RawServer({"/bkt": list_keys} | {f"/bkt/{key}": never_right for key in KEYS}) as store:
         ended = get(store, *engine_options(engine), *limit_options(engine, 2))
         asked = [store.count(f"/bkt/{key}") for key in KEYS]
@@ -104,7 +104,7 @@ def test_contradictory_store_clocks_fail_objects(get: Callable[..., Ended], dest
 def test_stream_returns_error_of_store_with_changing_clocks(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream gives up after the usual number of requests."""
+    """The stream stops after the usual number of requests."""
     for name, value in (environment | FOREVER).items():
         monkeypatch.setenv(name, value)
     with RawServer({"/bkt/key": never_right}) as store:
@@ -117,7 +117,7 @@ def test_stream_returns_error_of_store_with_changing_clocks(
 
 @pytest.mark.parametrize("first_wrong", [1, 2])
 def test_listing_with_contradictory_clocks_gets_one_line_error(get: Callable[..., Ended], first_wrong: int) -> None:
-    """A listing ends with one line that names the cause, at the first contact and later."""
+    """The error names the cause, at the first contact and later."""
     pages = []
 
     def answer(exchange: Exchange) -> bytes:
@@ -141,7 +141,7 @@ def folder(names: list[str], size: object = LISTED) -> bytes:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_size_different_from_folder_listing_fails(run: Run, dest: Path, engine: str) -> None:
-    """A file that has grown is failed(changed); an encoded reply may have another length."""
+    """A file that has grown fails with kind `changed`. An encoded reply may have another length."""
     whole = b"w" * LISTED
     encoded = reply(BODY, "Content-Encoding: gzip")
     routes = {"/": folder(KEYS), "/key-00": reply(BODY), "/key-01": reply(whole + b"more"), "/key-02": encoded}
@@ -156,7 +156,7 @@ def test_size_different_from_folder_listing_fails(run: Run, dest: Path, engine: 
 
 
 def test_retry_failed_accepts_changed_object(run: Run, dest: Path) -> None:
-    """`--retry-failed` accepts it; a second run of the job does nothing more."""
+    """The object is stored as it is now."""
     with RawServer({"/": folder(["a"]), "/a": reply(BODY)}) as server:
         words = ("get", server.url, str(dest), "--listing", "autoindex")
         assert run(*words).code == FINISHED_WITH_FAILURES
@@ -167,7 +167,7 @@ def test_retry_failed_accepts_changed_object(run: Run, dest: Path) -> None:
 
 
 def test_non_numeric_folder_size_is_ignored(run: Run, dest: Path) -> None:
-    """A size that is not a number is ignored."""
+    """The object is fetched as if the folder had no size for it."""
     with RawServer({"/": folder(["a"], "68 bytes"), "/a": reply(BODY)}) as server:
         assert run("get", server.url, str(dest), "--listing", "autoindex").code == 0
 
@@ -175,7 +175,7 @@ def test_non_numeric_folder_size_is_ignored(run: Run, dest: Path) -> None:
 
 
 def test_manifest_of_folders_has_sizes(run: Run, tmp_path: Path) -> None:
-    """Sizes of folders are in manifests, and are compared when the objects are fetched, also by a Python engine."""
+    """These sizes are compared when the objects are fetched, even by a Python engine."""
     manifest = tmp_path / "m.csv"
     with RawServer({"/": folder(["a", "b"]), "/a": reply(BODY), "/b": reply(b"w" * LISTED)}) as server:
         assert run("list", server.url, str(manifest), "--listing", "autoindex").code == 0
