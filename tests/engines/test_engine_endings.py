@@ -141,7 +141,7 @@ def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `ser
 def test_ctrl_c_ends_job_after_checkpoint(
     environment: dict[str, str], memory_path: Path, engine: str, reached: str
 ) -> None:
-    """The exit code is 130, nothing is left over, and the job resumes. One process or all of them get the signal."""
+    """The exit code is 130, nothing is left over, and the job resumes. The command or all processes get the signal."""
     rng = random.Random(f"{SEED}-{engine}-{reached}")
     with serve(**paced(engine)) as source:
         case = Case(source, memory_path / "out", environment)
@@ -353,7 +353,7 @@ def test_job_resumes_with_another_engine(environment: dict[str, str], memory_pat
 def test_killed_job_with_custom_fetch_function_resumes(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
-    """All processes of the job are killed. Its results are stored once, and committed targets are not repeated."""
+    """Results of the function are stored once, and committed targets are not repeated."""
     rng = random.Random(f"{SEED}-{engine}-function")
     dest = memory_path / "out"
     expected = Expected({f"n{index}": engine_functions.body_of(f"n{index}") for index in range(COUNT)})

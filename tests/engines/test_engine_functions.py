@@ -155,7 +155,7 @@ def test_requests_response_is_accepted(server: Serve, dest: Path, engine: str) -
 
 @of_blocking_engines
 def test_urllib3_response_is_accepted(server: Serve, dest: Path, engine: str) -> None:
-    """A `urllib3` response is accepted, although its body is called `data`."""
+    """A `urllib3` response, whose body is called `data`, is accepted."""
     source = server(synthetic=20)
 
     report = get(engine, source.url, dest, fetch=engine_functions.get_with_urllib3)
@@ -285,7 +285,7 @@ def test_function_killing_its_process_fails_only_its_target(dest: Path, engine: 
 def test_on_start_and_on_done_run_once_per_worker(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Each worker passes the result of `on_start` with each target, and to `on_done`."""
+    """The result of `on_start` is passed with each target, and to `on_done`, in the same worker."""
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv("NOTES", str(notes))

@@ -148,7 +148,7 @@ def test_private_name_check_finds_planted_uses(source: str, found: str) -> None:
 
 
 def test_package_metadata_declares_tested_version_ranges(root: Path) -> None:
-    """The extra `engines`, the module and the test environment, which has the newest versions, agree."""
+    """The extra `engines` and the module have the same ranges. The test environment has the newest tested versions."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["optional-dependencies"]["engines"]
     pinned = (root / "requirements-dev.txt").read_text().splitlines()

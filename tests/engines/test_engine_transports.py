@@ -285,7 +285,7 @@ def test_odd_host_gets_failure_not_exception(opened: Open, host: str, monkeypatc
 
 
 def test_request_has_only_its_targets_header_fields(opened: Open, listener: Listener) -> None:
-    """The exceptions are `Host`, and `Connection` if the library sends one."""
+    """The only other fields are `Host`, and `Connection` if the library sends it."""
     fields = (*FIELDS, ("X-Token", "one"), ("X-Token", "two"))
 
     body_of(opened()(f"{listener.url}/a", *fields))
@@ -298,7 +298,7 @@ def test_request_has_only_its_targets_header_fields(opened: Open, listener: List
 
 
 def test_request_has_no_header_fields_by_default(opened: Open, listener: Listener) -> None:
-    """Without fields of its target, a request has none, not even `User-Agent`."""
+    """If a target has no header fields, its request has none, not even `User-Agent`."""
     body_of(opened()(f"{listener.url}/a", ("X-Only", "this")))
     names = [line.partition(b":")[0] for line in listener.heads[0].split(b"\r\n")[1:]]
 
@@ -459,7 +459,7 @@ def test_chunked_body_is_reassembled(opened: Open, raw: Callable[..., RawServer]
 
 
 def test_interim_responses_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
-    """Otherwise, the next target would get this target's reply."""
+    """Interim responses are not taken for final ones. Otherwise, the next target would get this target's reply."""
     interim = bare_reply(status="100 Continue") + bare_reply("Link: <a>", status="103 Early Hints")
     server = raw({"/a": lambda exchange: exchange.send(interim + reply(b"a")), "/b": reply(b"b")})
     ask = opened()
@@ -841,7 +841,7 @@ def test_https_origin_is_reached_through_proxy_tunnel(
     ],
 )
 def test_failed_proxy_tunnel_is_reported_by_kind(opened: Open, answer: bytes, kind: str) -> None:
-    """The proxy cannot open the tunnel, or refuses it."""
+    """The proxy either cannot or will not open the tunnel."""
 
     def serve() -> None:
         with closing.accept()[0] as connection:
@@ -912,7 +912,7 @@ def test_private_address_gets_no_connection_with_public_only(opened: Open, judge
 def test_name_with_public_and_private_address_is_refused(
     opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, the name could be public when it is checked and private when it is used."""
+    """Such a name could be public when it is checked and private when it is used."""
     _look_up_as(monkeypatch, "127.0.0.2", "127.0.0.3")
 
     assert kind_of(opened(public_only=True)("http://name.test/")) == "private-address"
@@ -940,7 +940,7 @@ def test_connection_goes_to_checked_address(opened: Open, judged: list[str], mon
 
 
 def test_untested_aiohttp_cannot_bypass_address_check(monkeypatch: pytest.MonkeyPatch, judged: list[str]) -> None:
-    """A string that aiohttp treats as an address never reaches the resolver, so each socket is checked as well."""
+    """A string that aiohttp treats as an address never reaches the resolver, so each socket is checked, too."""
     monkeypatch.setattr(aiohttp, "__version__", "99.0")
     monkeypatch.setattr(address_policy, "check_host", lambda _host: None)
     with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as listening:
@@ -956,7 +956,7 @@ def test_untested_aiohttp_cannot_bypass_address_check(monkeypatch: pytest.Monkey
 def test_job_ends_when_untested_aiohttp_keeps_connection(
     monkeypatch: pytest.MonkeyPatch, raw: Callable[..., RawServer]
 ) -> None:
-    """The job ends, because the next reply on a kept connection could belong to another request."""
+    """The next reply on a kept connection could belong to another request."""
 
     class Connector(aiohttp.TCPConnector):
         def __init__(self, *, force_close: bool, **options: Any) -> None:  # noqa: ANN401

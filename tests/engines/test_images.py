@@ -94,7 +94,7 @@ def test_image_is_rotated_and_its_metadata_removed() -> None:
 
 
 def test_transparent_areas_become_white_in_jpeg() -> None:
-    """Transparent areas do not become black."""
+    """Transparent areas become white instead of black."""
     made = io.BytesIO()
     Image.new("RGBA", (100, 100), (200, 0, 0, 0)).save(made, "PNG")
     assert min(picture(result_of(made.getvalue(), format="jpeg")).tobytes()) > 250
@@ -120,7 +120,7 @@ def test_bad_images_raise_with_reason() -> None:
 
 
 def test_small_image_is_skipped() -> None:
-    """The shorter side decides."""
+    """An image is skipped if its shorter side is too short."""
     assert result_of(encoded("PNG", (640, 99)), min_side=100) is None
     assert result_of(encoded("PNG", (640, 100)), min_side=100) is not None
 

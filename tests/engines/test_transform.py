@@ -237,7 +237,7 @@ def test_transform_columns_follow_list_columns(server: Serve, dest: Path, tmp_pa
 
 
 def test_transform_batch_is_filled_up_to_maximum(server: Serve, dest: Path) -> None:
-    """Every reply of a full batch gets a result."""
+    """The largest batch has as many replies as allowed, and each reply gets a result."""
     source = server(synthetic=COUNT)
 
     fetchmill.get(source.url, dest, transform=transforms.sizes_of_batches, transform_batch=7, format="tar")
@@ -433,7 +433,7 @@ fetchmill.get(sys.argv[1], sys.argv[2], transform={text})
 
 
 def test_returned_exception_does_not_repeat_transform_call(server: Serve, dest: Path) -> None:
-    """Only a raised exception causes another call."""
+    """A returned exception is a result. Only a raised exception causes another call."""
     report = fetchmill.get(server(synthetic=20).url, dest, transform=transforms.refuse_the_seventh)
 
     assert (report.fetched, report.failures) == (19, {"transform": 1})

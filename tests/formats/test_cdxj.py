@@ -99,7 +99,7 @@ def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
 
 
 def test_cdxj_index_equals_reference_indexer(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """This includes chunked, empty and oddly typed replies. Each line points to its record."""
+    """The replies include chunked, empty and oddly typed ones. Each line of the index points to its record."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: a/b ;c=d\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     sites: dict[str, Behaviour] = {
         "/plain": reply(200, b"plain", "Content-Type: text/plain; charset=utf-8"),
@@ -136,7 +136,7 @@ def test_cdxj_index_equals_reference_indexer(run: Run, raw: Raw, tmp_path: Path)
 
 
 def test_cdxj_keys_of_random_urls_equal_reference(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Paths and queries of the URLs are random."""
+    """Keys of random paths and queries equal those of other tools."""
     rng = random.Random(f"{SEED}-urls")
     site = raw({"": reply(200, b"x")})
     made = {"/" + "".join(rng.choices(PIECES, k=rng.randint(0, 7))) for _ in range(3000)}

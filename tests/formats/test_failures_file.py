@@ -120,7 +120,7 @@ def test_failures_file_lists_every_failed_and_absent_target(run: Run, raw: Raw, 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_python_engines_write_same_failures_file(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
-    """Every Python engine writes the file that the native engine writes."""
+    """The failures file does not depend on the engine."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
 
@@ -187,7 +187,7 @@ def test_jq_and_duckdb_read_failures_file(run: Run, raw: Raw, tmp_path: Path) ->
 def test_failures_file_is_not_written_when_not_needed(
     run: Run, raw: Raw, tmp_path: Path, format: str, more: tuple[str, ...], paths: tuple[str, ...]
 ) -> None:
-    """This is so if nothing failed, if each target has a row anyway, or if there are no shards."""
+    """There is no file if nothing failed, if each target has a row anyway, or if there are no shards."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in paths])
 

@@ -228,7 +228,7 @@ def test_fsspec_info_has_all_stored_metadata(fs: FetchmillFileSystem, format: st
 
 
 def test_fsspec_missing_path_is_not_found(fs: FetchmillFileSystem) -> None:
-    """This includes paths that seem to lead outside, and other spellings of an escape."""
+    """Paths that seem to lead outside, and other spellings of an escape, are not found either."""
     for path in ("nothing", "deep/e", "many/000/x", "../etc/passwd", "%bytes:top.csv", "deep/%252E%2E/top.csv"):
         assert not fs.exists(path)
         assert (fs.isfile(path), fs.isdir(path), fs.find(path), fs.glob(path)) == (False, False, [], [])
@@ -315,7 +315,7 @@ def test_fsspec_finds_directories_beyond_cache_limit(
 
 
 def test_fsspec_names_and_paths_map_one_to_one() -> None:
-    """This holds for any segments. A path that is escaped again stays unchanged."""
+    """Each name has one path and each path one name. Escaping a path again does not change it."""
     segments = ["", ".", "..", "a", "%", "%2E", "%2e", "%25", "%empty", "%25empty", "%2E%2E", "%252E", "%bytes:x"]
     segments += ["%bytes:", "%25bytes:\n", "\udcff", "é\udce9%2F", "...", "a b", "\n", "*?[", "%bytes:%FF"]
     names = [*segments, *(f"{one}/{other}" for one in segments for other in segments)]
@@ -334,7 +334,7 @@ def test_fsspec_names_and_paths_map_one_to_one() -> None:
 
 
 def test_fsspec_accepts_unescaped_names(packed: FetchmillFileSystem) -> None:
-    """The exceptions are a slash at the end of a name, a fetchmill URL, and segments that look like an escape."""
+    """The exceptions are names that end with a slash, fetchmill URLs, and segments that look like an escape."""
     for name, body in AWKWARD.items():
         assert packed.path_of(name) == ESCAPED[name]
         assert packed.name_of(ESCAPED[name]) == name
@@ -495,7 +495,7 @@ def test_fsspec_refuses_every_write(packed: FetchmillFileSystem, tmp_path: Path)
 def test_fsspec_damage_raises_os_error_naming_object(
     stores: Callable[[str], Path], tmp_path: Path, format: str
 ) -> None:
-    """Damage to a shard or manifest raises an OSError with the object, which is never reported as missing."""
+    """Damage to a shard or manifest raises an OSError with the object, which is not reported as missing."""
     dest = tmp_path / "damaged"
     shutil.copytree(stores(format), dest)
     for shard in dest.glob("shard-*[!j]"):

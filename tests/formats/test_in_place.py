@@ -109,7 +109,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_opened_destination_is_mapping(store: Path, format: str) -> None:
-    """A destination maps names to bytes."""
+    """An opened destination maps names to bytes."""
     expected = contents(format)
     with fetchmill.open(store) as objects:
         assert objects.format == format
@@ -308,7 +308,7 @@ def test_closed_destination_raises_usage_error(store: Path) -> None:
 
 
 def test_ls_lists_names(run: Run, run_bytes: Callable[..., bytes], store: Path, format: str) -> None:
-    """Each name is on a line, with escaped control characters. With -0, names are unchanged."""
+    """Each name has a line with escaped control characters. With -0, names are unchanged."""
     expected = contents(format)
 
     shown = run("ls", store)
@@ -350,7 +350,7 @@ def test_ls_prints_metadata(run: Run, store: Path, format: str) -> None:
 
 @pytest.mark.parametrize("name", ["body/empty", "body/text", "body/all-bytes", "l\nf"])
 def test_cat_writes_exact_bytes(run_bytes: Callable[..., bytes], store: Path, name: str) -> None:
-    """Nothing else is written."""
+    """The bytes are unchanged, and nothing else is written."""
     wanted = BODIES.get(name, name.encode())
 
     assert run_bytes("cat", store, name, name) == wanted * 2
@@ -429,7 +429,7 @@ def test_damaged_manifest_is_reported(run: Run, dest: Path, format: str) -> None
 
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_damaged_objects_are_reported_and_not_returned(run: Run, dest: Path, format: str) -> None:
-    """A missing shard is reported, too."""
+    """No damaged byte is returned. A missing shard is reported, too."""
     make_packs(dest, format)
     (shard, *_) = sorted(dest.glob("shard-*[!j]"))
     with fetchmill.open(dest) as objects:

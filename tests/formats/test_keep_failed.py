@@ -291,7 +291,7 @@ def test_foreign_file_with_row_file_name_is_left_untouched(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_retry_run_leaves_one_row_per_target(run: Run, start: Start, raw: Raw, tmp_path: Path, format: str) -> None:
-    """This includes targets that are now fetched, that still fail, and that are not tried.
+    """Targets that are now fetched, that still fail, or that are not tried have one row each.
 
     During the run, no target appears twice.
     """
@@ -400,7 +400,7 @@ def test_job_without_targets_has_empty_table(run: Run, tmp_path: Path, format: s
 
 
 def test_fully_fetched_job_has_only_shards(raw: Raw, tmp_path: Path) -> None:
-    """This holds for a Python iterable, too."""
+    """A complete job has no other files, even if its targets are from a Python iterable."""
     site = serve_sites(raw)
     urls = [f"{site.url}/fetched?{number}" for number in range(20)]
 
@@ -515,7 +515,7 @@ def test_keep_failed_is_refused_for_bucket_destination(run: Run) -> None:
 
 
 def test_keep_failed_is_part_of_job_identity(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The option changes the columns of shards."""
+    """The option changes the columns of shards, so it cannot change during a job."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/fetched", f"{site.url}/absent"])
     arguments = ("get", listed, "out", "--format", "jsonl", *HASTE)

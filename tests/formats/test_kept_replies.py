@@ -301,7 +301,7 @@ def replies_of(dest: Path) -> list[tuple[str, str, str]]:
 
 
 def test_sync_keep_failed_writes_revisits_for_unchanged(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """These records are those of the last pass, and objects stay unchanged."""
+    """The kept records are those of the last pass. Stored objects stay unchanged."""
     pages = {"/a": Page(b"one"), "/b": Page(b"two"), "/c": Page(b"three")}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, *pages, "/gone")

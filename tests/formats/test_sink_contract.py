@@ -403,7 +403,7 @@ def test_shards_are_numbered_without_gaps(job: Job) -> None:
 
 @formats_of("many", *SUFFIXES)
 def test_shards_have_requested_size(job: Job) -> None:
-    """The last shard of each worker is the exception."""
+    """Only the last shard of each worker may be smaller."""
     low, high = SHARD_SHARE[job.format]
     sizes = [shard.stat().st_size for shard in find_shards(job.dest, job.format)]
     small = [size for size in sizes if size < SHARD_BYTES * low]
@@ -478,7 +478,7 @@ def test_retry_run_adds_failed_objects(run: Run, server: Serve, memory_path: Pat
 
 
 def test_tar_unpacks_to_same_files_as_files_format(raw: Raw, memory_path: Path) -> None:
-    """Names on disk are the same."""
+    """Names and bytes on disk are those of `files`."""
     names = [name for name, _ in STORED.values()]
     fetch(raw(mirror(names)).url, memory_path / "out", "tar", Expected({}))
     folder = memory_path / "unpacked"
@@ -565,7 +565,7 @@ def test_each_warc_record_is_one_gzip_member(job: Job) -> None:
 
 @formats_of("odd", "warc")
 def test_warc_has_request_and_response_of_each_object(job: Job) -> None:
-    """Both have the URL. The response has the head as sent, and a chunked body is one chunk."""
+    """Both records have the URL. The response has the head as sent, and a chunked body is one chunk."""
     blocks: dict[tuple[str, str], bytes] = {}
     for shard in find_shards(job.dest, job.format):
         for fields, block in read_warc_blocks(shard):

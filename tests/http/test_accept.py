@@ -131,7 +131,7 @@ def test_accept_applies_to_pipelined_and_synced_objects(run: Run, raw: Raw, tmp_
 
 
 def test_check_rows_report_unexpected_type(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """This includes a body that is read only in part. `--fail-on` accepts the kind."""
+    """A row has the failure even if the body is read only in part. `--fail-on` accepts the kind."""
     server = raw({f"/{name}": reply for name, reply in (("page", reply(LARGE_PAGE)), ("image", reply(PNG)))})
     (tmp_path / "urls.txt").write_text(f"{server.url}/page\n{server.url}/image\n")
     words = ("--allow-private", "--accept", "image/*", "--fail-on", "unexpected-type")

@@ -107,7 +107,7 @@ def moved(to: str) -> bytes:
 
 
 def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """This includes several redirects in a row."""
+    """Several redirects in a row are followed, too."""
     server = raw(routes(moved("/next"), next=moved("there"), there=reply(page())))
 
     assert ask(who, run, server, tmp_path) == whole(who, page())
@@ -151,7 +151,7 @@ def test_unfollowed_redirect_reports_reason(
 
 
 def test_redirects_option_limits_redirects(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """One redirect more than the limit is a failure."""
+    """`--redirects` limits the number of redirects."""
     hops = {f"hop{number}": moved(f"/hop{number + 1}") for number in range(5)}
     server = raw(routes(moved("/hop0"), **hops))
 
@@ -172,7 +172,7 @@ def test_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> 
 
 
 def test_replaced_object_is_fetched_whole_on_resume(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Bytes of the two objects are never mixed."""
+    """An object that replaces the first one is stored whole. Bytes of the two are never mixed."""
     large, other = BrokenObject(page(3 * MIB), [2 * MIB]), page(2 * MIB)
     large.rests = reply(other, 'ETag: "v2"')
 
@@ -193,7 +193,7 @@ def test_encoded_bodies_are_requested_and_decoded(who: str, run: Run, raw: Raw, 
 
 
 def test_damaged_encoding_fails(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Bytes of a body with a damaged encoding are never returned."""
+    """A body with a damaged encoding fails, and its bytes are never returned."""
     damaged = reply(gzip.compress(page())[:-4], "Content-Encoding: gzip")
 
     came = ask(who, run, raw(routes(damaged)), tmp_path, "--compressed")

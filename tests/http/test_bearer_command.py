@@ -131,7 +131,7 @@ def test_stopped_job_ends_hung_bearer_command(start: Start, dest: Path, tmp_path
 
 
 def test_bearer_command_ends_with_killed_job(start: Start, dest: Path, tmp_path: Path) -> None:
-    """The command and its child processes end, too."""
+    """The command and its child processes do not outlive the job."""
     with TokenServer(OBJECTS, tmp_path) as server:
         pid = tmp_path / "pid"
         job = start("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & echo $! > {pid}; wait")
@@ -148,7 +148,7 @@ def test_bearer_command_ends_with_killed_job(start: Start, dest: Path, tmp_path:
 
 
 def test_token_is_used_when_child_keeps_command_output_open(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The token is complete once the command has ended, whatever its children do."""
+    """The token counts once the command has ended, even if a child keeps the output open."""
     with TokenServer(OBJECTS, tmp_path) as server:
         ended = run("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & {server.command}")
         assert ended.code == 0, ended.err

@@ -122,7 +122,7 @@ def test_compressed_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, f
 def test_nginx_replies_are_compressed_and_stored_decoded(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, http2: bool, certificates: Certificates
 ) -> None:
-    """This holds for HTTP/1.1 and HTTP/2. Sizes in nginx's listing are those of the stored objects."""
+    """The protocol is HTTP/1.1 or HTTP/2. Sizes in nginx's listing are those of the stored objects."""
     expected = {f"{number}.txt": f"{number}, ".encode() * number * 20 for number in range(1, 200)}
     expected["large.txt"] = BODIES["shrinks"]
     for name, body in expected.items():
@@ -338,7 +338,7 @@ def test_listed_size_is_compared_with_decoded_size(run: Run, raw: Raw, dest: Pat
 
 
 def test_bwlimit_and_max_bytes_count_encoded_bytes(run: Run, raw: Raw, dest: Path) -> None:
-    """40 KiB that decode to 40 MiB stay within a limit of 2 MB, and take little time at 500 KB/s."""
+    """40 KiB that decode to 40 MiB fit into 2 MB, and into 500 KB/s."""
     expected = {str(number): bytes([number]) * MIB for number in range(40)}
     scripted = {name: reply(gzip.compress(body), "Content-Encoding: gzip") for name, body in expected.items()}
     started = time.monotonic()
@@ -444,7 +444,7 @@ def test_compressed_is_refused_with_incompatible_options(
 
 
 def test_compressed_is_refused_for_byte_ranges(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A part of an encoded object cannot be decoded."""
+    """A part of an encoded object would be useless."""
     listed = write_list(tmp_path, [{"url": "http://127.0.0.1:1/x", "from": "0", "length": "1"}], "csv")
     words = ("--offset-column", "from", "--length-column", "length", "--compressed")
     done = run("get", listed, dest, *words)

@@ -231,7 +231,7 @@ def test_stream_concurrency_rises_for_slow_server(server: Serve, manner: dict[st
 
 
 def test_async_and_batched_streams_raise_concurrency(server: Serve) -> None:
-    """Both kinds of streams share the fetching thread."""
+    """Both kinds of streams share the fetching thread, and find the useful number."""
     served = server(synthetic=2000, delay=(0.2, 0.2))
 
     async def all_of(client: fetchmill.Client) -> list[fetchmill.Reply]:

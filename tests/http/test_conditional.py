@@ -71,7 +71,7 @@ def test_unchanged_objects_are_skipped_even_after_kill(
 
 
 def test_unrequested_304_fails(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
-    """The object would not be stored anywhere."""
+    """Otherwise, the object would not be stored anywhere."""
     known = formatdate(WRITTEN, usegmt=True)
     rows = [("a", f"{url}/always/a", "", "", "", "", known), ("b", f"{url}/always/b", "", "", "", "", "")]
 

@@ -77,7 +77,7 @@ def test_all_commands_send_redirect_cookie_onward(run: Run, raw: Raw, tmp_path: 
 
 
 def test_redirect_with_unchanged_cookie_is_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """If each redirect sets a new cookie, the limit on redirects ends the chain."""
+    """If each redirect sets a new cookie, there is no loop, but the redirect limit ends the chain."""
     routes: dict[str, Behaviour] = {
         "/same": moved("/same", "Set-Cookie: s=1"),
         "/none": moved("/none"),
@@ -216,7 +216,7 @@ def test_file_without_cookies_is_refused(text: str | None, said: str, run: Run, 
 
 
 def test_python_engines_refuse_cookie_file(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The libraries of these engines make the requests."""
+    """Python engines refuse the file, because their libraries make the requests."""
     ended = run("get", "http://127.0.0.1:1", dest, "--cookies", tmp_path / "c", "--engine", "asyncio")
     assert ended.code == 2
     assert "--cookies needs --engine native" in ended.err

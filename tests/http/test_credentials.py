@@ -68,7 +68,7 @@ def test_credentials_are_not_sent_to_redirect_targets(
 def test_credentials_are_not_sent_to_other_scheme(
     given: Given, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """After a change from http to https, the origin differs, although nobody could read the credentials there."""
+    """A change from http to https is a change of origin, although nobody could read the credentials."""
     offer(served, {"a": BODY})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     options = (*given.options, "--redirects", "5", "--ca-file", certificates.ca_file)
@@ -120,7 +120,7 @@ def test_list_credentials_are_refused_without_named_origin(
 def test_credentials_are_neither_stored_nor_shown(
     given: Given, format: str, run: Run, nginx: Start, served: Path, dest: Path
 ) -> None:
-    """They are not in a request record, the journal, the failures or the terminal output."""
+    """Credentials are not in a request record, the journal, the failures or the terminal output."""
     offer(served, {"a": BODY, "refused": b""})
     server = nginx(plain=Site(directives="location = /get/refused { return 403; }"))
 
@@ -139,7 +139,7 @@ def test_credentials_are_neither_stored_nor_shown(
 def test_netrc_is_read_only_on_request(
     run: Run, nginx: Start, served: Path, dest: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """~/.netrc is read only on request."""
+    """By default, `~/.netrc` is not read."""
     offer(served, {"a": BODY})
     (tmp_path / ".netrc").write_text(f"machine localhost login me password {SECRET}\n")
     server = nginx(plain=Site())

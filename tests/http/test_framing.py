@@ -579,7 +579,7 @@ def test_connection_closed_before_reply_costs_no_attempt(raw: Raw, canary: Canar
 def test_server_closing_after_each_reply_causes_no_failures(
     raw: Raw, canary: Canary, make: Callable[[bytes], Behaviour]
 ) -> None:
-    """Each object has its own connection."""
+    """Each object has its own connection, and all are fetched."""
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names, {name: make(body_of(name)) for name in names}))
 
@@ -646,7 +646,7 @@ def assert_own_bytes(dest: Path, names: list[str]) -> None:
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("every", [1, 3])
 def test_second_reply_in_same_segment_is_dropped(raw: Raw, canary: Canary, every: int, limit: int) -> None:
-    """The connection is not used again."""
+    """The second reply is dropped, and its connection is not used again."""
     # After the first unsolicited response, fetchmill listens for 50 ms after each reply.
     names = [f"n{number:04}" for number in range(1000 if every == 1 else 40 * limit)]
     second = {
@@ -693,7 +693,7 @@ def test_second_reply_on_idle_connection_is_dropped(raw: Raw, canary: Canary, li
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("delay", [None, 0.001, 0.01], ids=["at-once", "1ms", "10ms"])
 def test_second_reply_on_busy_connection_is_detected(raw: Raw, canary: Canary, delay: float | None, limit: int) -> None:
-    """The second reply is in its own segment. An earlier one has made fetchmill listen for more."""
+    """After a first unsolicited response, one in its own segment is detected even on a busy connection."""
     names = [f"n{number:03}" for number in range(200)]
 
     def with_a_second(number: int) -> Behaviour:

@@ -131,7 +131,7 @@ def test_held_replies_are_refetched_when_connection_breaks(raw: Raw, tmp_path: P
 @pytest.mark.parametrize("size", [0, LARGE])
 @pytest.mark.parametrize("pieces", ["whole", "in halves", "before the end"])
 def test_unsolicited_response_drops_held_replies(raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str) -> None:
-    """It may come in one piece with the last reply, in two parts, or just before the connection ends."""
+    """The response comes in one piece with the last reply, in two parts, or just before the connection ends."""
     strays: list[int] = []
 
     def end(exchange: Exchange, body: bytes) -> None:
@@ -155,7 +155,7 @@ def test_unsolicited_response_drops_held_replies(raw: Raw, tmp_path: Path, engin
 
 @engines
 def test_bytes_after_last_reply_make_held_replies_doubtful(raw: Raw, tmp_path: Path, engine: str) -> None:
-    """This includes bytes that are not a reply."""
+    """Even bytes that are not a reply make the held replies doubtful."""
     sent: list[int] = []
 
     def last(exchange: Exchange) -> None:

@@ -152,7 +152,7 @@ def test_folder_is_mirrored_over_best_protocol(
 def test_api_is_listed_and_fetched_over_https(
     http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """A certificate may be for an address instead of a name."""
+    """The listing uses TLS, too. A certificate may be for an address instead of a name."""
     offer(served, {"a": b"a", "b/c": b"b/c"})
     server = nginx(api=Site(leaf=certificates.good, http2=http2))
 
@@ -204,7 +204,7 @@ def test_bad_certificate_of_only_server_stops_job(
 def test_good_certificate_is_refused_without_its_authority(
     run: Run, nginx: Start, certificates: Certificates, dest: Path
 ) -> None:
-    """The system's authorities do not know the authority of the tests."""
+    """The system's authorities do not include that of the tests."""
     server = nginx(tls=Site(leaf=certificates.good))
 
     ended = run("get", server.url("tls"), dest, *MIRROR)
@@ -218,7 +218,7 @@ def test_good_certificate_is_refused_without_its_authority(
 def test_insecure_host_may_have_any_certificate(
     fault: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The user must name the host as insecure."""
+    """A host that the user names as insecure may have any certificate."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=getattr(certificates, fault)))
     insecure = ("--insecure-host", "localhost")
@@ -232,7 +232,7 @@ def test_insecure_host_may_have_any_certificate(
 def test_insecure_host_applies_only_to_that_host(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
 ) -> None:
-    """Even the same server under its IP address is still checked."""
+    """Other hosts are still checked, even the same server under its IP address."""
     fill(served, 3)
     server = nginx(bad=Site(leaf=certificates.expired))
     insecure = ("--insecure-host", "127.0.0.1", "--insecure-host", "host")
@@ -334,7 +334,7 @@ def test_ca_file_without_certificates_is_refused(content: bytes | None, run: Run
 
 
 def test_listing_from_server_without_tls_fails_by_kind(run: Run, nginx: Start, dest: Path) -> None:
-    """The failure kind says that the server has no TLS."""
+    """The failure kind says that the server does not use TLS."""
     server = nginx(plain=Site())
 
     ended = run("get", server.url("plain").replace("http:", "https:"), dest)

@@ -110,7 +110,7 @@ def test_many_doubtful_objects_are_counted_and_partly_named(raw: Raw, run: Run, 
 
 
 def test_no_object_is_doubtful_without_unsolicited_response(raw: Raw, tmp_path: Path) -> None:
-    """This is the usual case."""
+    """A normal job has no doubtful objects."""
     server = raw(mirror(NAMES))
 
     report = fetchmill.get(server.url, tmp_path / "out")

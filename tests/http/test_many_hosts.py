@@ -85,7 +85,7 @@ def begun(rows: list[Row]) -> list[float]:
 
 @pytest.mark.one_in(3)
 def test_check_reports_every_site_behaviour(run: Run, tmp_path: Path) -> None:
-    """This holds for http and https."""
+    """Every behaviour is reported correctly, over http and https."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when it fails
     with world(timeout=TIMEOUT) as whole:
@@ -211,7 +211,7 @@ def test_unresolved_names_do_not_delay_other_hosts(run: Run, tmp_path: Path) -> 
 
 
 def test_recheck_finds_recovered_sites(run: Run, server: Serve, tmp_path: Path) -> None:
-    """This includes sites whose circuit breaker was open."""
+    """Sites that seem dead are checked again later, even those whose circuit breaker was open."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/get/file-000000000000"
     back: list[Server] = []
@@ -235,7 +235,7 @@ def test_recheck_finds_recovered_sites(run: Run, server: Serve, tmp_path: Path) 
 
 @pytest.mark.parametrize("options", [{}, {"resolver": ["system"]}])
 def test_public_only_restricts_urls_of_program(server: Serve, options: dict[str, Any]) -> None:
-    """Names are looked up with and without this option."""
+    """A program may restrict its URLs to public addresses. Names are looked up in both cases."""
     source = server(synthetic=1)
     url = source.url.replace("127.0.0.1", "localhost") + "/get/file-000000000000"
 

@@ -152,7 +152,7 @@ def test_documented_client_table_matches_measurement(
 
 @pytest.mark.parametrize("name", ODD)
 def test_get_and_stream_accept_same_odd_replies(odd: RawServer, tmp_path: Path, name: str) -> None:
-    """They refuse the same replies, too."""
+    """`get` and streams accept the same replies and refuse the others."""
     is_taken, _ = ODD[name]
     url = f"{odd.url}/{list(ODD).index(name)}"
 
@@ -161,7 +161,7 @@ def test_get_and_stream_accept_same_odd_replies(odd: RawServer, tmp_path: Path, 
 
 @pytest.mark.parametrize("name", [name for name in ODD if name != "status 999"])
 def test_listing_accepts_same_odd_replies(tmp_path: Path, name: str) -> None:
-    """A page that is refused ends the listing."""
+    """A listing accepts the same pages. A page that is refused ends the listing."""
     is_taken, make = ODD[name]
     text = page(["a"]).partition(b"\r\n\r\n")[2]
     routes = mirror(["a"]) | {"/list": then_close(make(text)), "/caf%E9": page(["a"])}
@@ -196,7 +196,7 @@ def test_suspect_reply_is_refetched_on_used_connection(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("name", SUSPECT)
 def test_suspect_reply_fails_post_on_used_connection(tmp_path: Path, name: str) -> None:
-    """Nobody knows whether the server acted on the request."""
+    """The POST is not repeated, because the server may have acted on it."""
     routes: dict[str, Behaviour] = {"/plain": reply(BODY), "/suspect": ODD[name][1](BODY)}
     with RawServer(routes) as server:
         urls = [f"{server.url}/{path}" for path in ("plain", "suspect")]
@@ -217,7 +217,7 @@ def test_suspect_reply_fails_post_on_used_connection(tmp_path: Path, name: str) 
 
 
 def test_header_fields_of_odd_head_are_read(tmp_path: Path) -> None:
-    """Folds are read as blanks, and lines that are not fields are dropped. A WARC record has the head as sent."""
+    """Folds are read as spaces, and lines that are not fields are dropped. A WARC record has the head as sent."""
     head = bare_reply("Content-Length: 2", "X-A: b;\r\n\tc: d", "not a field", 'ETag : "e"', "X-E: f\x01")
     with RawServer({"/a": head + BODY}) as server:
         (answer,) = fetchmill.stream([f"{server.url}/a"])

@@ -72,7 +72,7 @@ def test_connections_opened_together_rest_in_turn(server: Callable[..., Server],
 
 @pytest.mark.timing
 def test_surplus_connections_close_when_concurrency_falls(dest: Path) -> None:
-    """The search tries more than this server can handle, and goes back. The final number does not matter here."""
+    """The search tries more than this server can handle, and goes back. The final number does not matter."""
     with crowded() as url:
         job = WatchedJob(url, dest, "--concurrency", "auto", seconds=16)
 

@@ -138,7 +138,7 @@ def test_only_broken_objects_fail_during_outage(
 def test_consecutive_broken_objects_fail_without_long_delay(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], dest: Path, order: str
 ) -> None:
-    """There are enough of them in a row to look like an outage."""
+    """There are enough broken objects in a row to look like an outage."""
     served = serve_names(Origin(), names_of(600, {"status": 120}, order))
 
     ended = run("get", served.url, dest, "--format", "jsonl", "--concurrency", "16", timeout=PATIENCE)

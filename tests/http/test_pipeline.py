@@ -233,7 +233,7 @@ def test_pipeline_is_refused_with_incompatible_options(
 
 
 def test_pipeline_is_refused_for_url_list(run: Run, tmp_path: Path, dest: Path) -> None:
-    """URLs of a list may have any origin."""
+    """URLs of a list may have different origins."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:1/a\n")
 
     done = run("get", tmp_path / "list.txt", dest, "--pipeline", "32")

@@ -76,7 +76,7 @@ def test_http_proxy_request_is_in_absolute_form(
 def test_redirect_goes_through_proxy(
     run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """The redirect leads from absolute form to a tunnel. The other origin gets nobody's credentials."""
+    """The redirect leads from absolute form to a tunnel. The other origin gets neither user nor proxy credentials."""
     offer(served, {"a": b"found"})
     server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
     both = proxy(USER)
@@ -203,7 +203,7 @@ def test_each_scheme_uses_its_own_environment_proxy(
 
 
 def test_proxy_credentials_are_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
-    """The next run needs the option again."""
+    """The journal has no proxy user, so the next run needs the option again."""
     offer(served, OBJECTS)
     server = nginx(plain=Site())
 

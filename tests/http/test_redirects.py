@@ -23,7 +23,7 @@ FOLLOW = ("--redirects", "5")
 def test_redirects_of_listed_objects_fail_by_default(
     run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
 ) -> None:
-    """Other objects of the same server are fetched."""
+    """Redirected objects fail, and other objects of the server are fetched."""
     offer(served, {"a": BODY, "stays": b"here"})
     server = nginx(plain=Site(directives=moved("/get/a", "/get/stays")))
 
@@ -151,7 +151,7 @@ def test_growing_redirect_chain_ends_at_limit(run: Run, nginx: Start, served: Pa
 def test_redirected_list_url_keeps_its_name(
     run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Two URLs that lead to the same place are two objects."""
+    """An object is stored under its own URL. Two URLs that lead to one place are two objects."""
     (served / "end").write_bytes(BODY)
     plain = Site(directives=moved("/a", "@tls@/end", 301) + moved("/b", "@tls@/end", 308))
     server = nginx(plain=plain, tls=Site(leaf=certificates.good))

@@ -69,7 +69,7 @@ def test_expired_token_stops_job(run: Run, raw: Raw, dest: Path) -> None:
 def test_individually_forbidden_targets_do_not_stop_job(
     run: Run, raw: Raw, dest: Path, options: tuple[str, ...]
 ) -> None:
-    """A fetched object can still be fetched, or the user sets a limit on failures."""
+    """The job continues if a fetched object can still be fetched, or if the user limits failures."""
     limit = "/get/f00100"
     server = token_server(raw, "403 Forbidden", lambda exchange: not options and exchange.target < limit)
     ended = run("get", server.url, dest, "--format", "jsonl", "-j", "16", *options)
@@ -80,7 +80,7 @@ def test_individually_forbidden_targets_do_not_stop_job(
 
 
 def test_404_does_not_stop_job(run: Run, raw: Raw, dest: Path) -> None:
-    """Neither does a refusal in a check."""
+    """A 404 never stops a job, and neither does a refusal in a check."""
     server = token_server(raw, "404 Not Found", lambda _: False)
     assert run("get", server.url, dest, "--format", "jsonl").code == 3
     assert fetchmill.status(dest).absent == len(NAMES)
@@ -93,7 +93,7 @@ def test_404_does_not_stop_job(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_python_raises_access_error_for_exit_code_12(raw: Raw, dest: Path) -> None:
-    """`AccessError` corresponds to exit code 12."""
+    """Python raises `AccessError` for exit code 12."""
     server = token_server(raw, "403 Forbidden", lambda _: False)
     with pytest.raises(fetchmill.errors.AccessError, match="answered 403 to 200 targets"):
         fetchmill.get(server.url, dest, format="jsonl")

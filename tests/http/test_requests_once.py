@@ -155,7 +155,7 @@ def test_journal_is_synced_before_post_is_sent(
 def test_redirected_post_changes_method_like_browsers(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int, method: str
 ) -> None:
-    """After a change to `GET`, there is neither the body nor its type."""
+    """If the method becomes `GET`, the request has neither the body nor its type."""
     listed = ids(tmp_path, 1)
     done = run(*post_ids(listed, dest, f"{methods.url}/to-{status}//echo"))
 
@@ -186,7 +186,7 @@ def test_post_is_not_repeated_when_redirect_target_fails(
 def test_post_waiting_for_redirect_is_not_repeated_after_stop(
     start: Start, run: Run, dest: Path, tmp_path: Path
 ) -> None:
-    """Such targets have failed at the end of the run, because their request was made."""
+    """Targets that wait for a redirect's host fail at the end of the run, because their POST was sent."""
     with MethodsServer() as first, MethodsServer(delay=0.5) as second:
         rows = [{"id": str(index), "url": f"{first.url}/to-307/{second.url}/echo"} for index in range(30)]
         rows.append({"id": "30", "url": second.url + "/echo"})
@@ -224,7 +224,7 @@ def test_unsent_post_is_retried(start: Start, dest: Path, tmp_path: Path) -> Non
 def test_bad_connection_does_not_repeat_post(
     run: Run, dest: Path, tmp_path: Path, stray_every: int, close_after: int, options: tuple[str, ...]
 ) -> None:
-    """There are unsolicited responses or silent ends. Nothing is repeated or stored under another name."""
+    """After unsolicited responses and silent ends, nothing is repeated or stored under another name."""
     with MethodsServer(stray_every=stray_every, close_after=close_after) as server:
         done = run(*post_ids(ids(tmp_path, 200), dest, server.url + "/echo", "--concurrency", 4, *options))
         posted = counts(server)
@@ -315,7 +315,7 @@ def test_retry_failed_repeats_requests_of_program_unchanged(methods: MethodsServ
 def test_repair_reports_objects_of_unrepeatable_requests(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """The name of an object does not show its request. Nothing is sent, and the damage is reported."""
+    """The request is not known from the name, so nothing is sent, and the damage is reported."""
     command = post_ids(ids(tmp_path, 3), dest, methods.url + "/echo", format="files")
     assert run(*command).code == 0
     (dest / "1").write_bytes(b"damaged")

@@ -82,7 +82,7 @@ def test_repeatedly_interrupted_object_is_stored_whole(
 
 
 def test_sync_resumes_interrupted_object(run: Run, raw: Raw, dest: Path) -> None:
-    """Passes of a sync resume objects like other jobs."""
+    """A sync pass resumes an interrupted object, too."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = run("sync", raw(mirror(["large"], {"large": large})).url, dest)
 
@@ -138,7 +138,7 @@ def test_object_replaced_meanwhile_is_fetched_from_start(run: Run, raw: Raw, des
 
 
 def test_body_is_fetched_whole_when_server_ignores_ranges(run: Run, raw: Raw, dest: Path) -> None:
-    """If that body breaks off, too, it counts as an attempt."""
+    """If the whole body breaks off, too, it counts as an attempt."""
     breaking = then_close(head_of(0, len(BODY), 'ETag: "v1"') + BODY[:BROKEN_AT])
     whole = head_of(0, len(BODY), 'ETag: "v1"') + BODY
     server = raw(mirror(["large"], {"large": in_turn(breaking, breaking, breaking, whole)}))
@@ -267,7 +267,7 @@ def test_attempts_with_progress_do_not_count(run: Run, raw: Raw, dest: Path) -> 
 
 
 def test_single_attempt_makes_single_request(run: Run, raw: Raw, dest: Path) -> None:
-    """The rest is not requested."""
+    """With one attempt, the rest is not requested."""
     large = BrokenObject(BODY, [BROKEN_AT])
     done = get(run, raw(mirror(["large"], {"large": large})), dest, "--attempts", 1)
 
@@ -349,7 +349,7 @@ def test_interrupted_post_is_not_resumed(run: Run, dest: Path, tmp_path: Path) -
 
 
 def test_rest_is_requested_at_redirect_target(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """If the redirect's destination refuses it, the whole object is requested at the listed URL."""
+    """If the redirect's destination refuses the request, the whole object is requested at the listed URL."""
     expired = reply(b"expired", status="403 Forbidden")
     # The redirect used the same connection, so the first reply is not certain.
     first = BrokenObject(BODY, [BROKEN_AT, BROKEN_AT], rests=expired)
@@ -366,7 +366,7 @@ def test_rest_is_requested_at_redirect_target(run: Run, raw: Raw, dest: Path, tm
 
 
 def test_resume_request_keeps_header_fields(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The fields, which may grant access, and the condition also apply to the request for the rest."""
+    """Header fields, which may grant access, and the condition also apply to the request for the rest."""
     heads: list[bytes] = []
 
     def behave(exchange: Exchange) -> bytes | None:

@@ -78,7 +78,7 @@ def test_second_repeat_of_hung_request_uses_proven_connection(dest: Path, positi
 
 
 def test_hung_post_is_not_repeated() -> None:
-    """The request has the full time of the options."""
+    """A request that writes has the full time of the options."""
     plain = {f"/{number}": reply(b"ok") for number in range(300)}
     with RawServer({**plain, "/hangs": then_stall(b"")}) as server:
         urls = [f"{server.url}{path}" for path in [*plain, "/hangs"]]

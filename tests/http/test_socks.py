@@ -31,7 +31,7 @@ def port_of(url: str) -> int:
 
 
 def test_socks5h_proxy_resolves_names(run: Run, raw: Raw, dest: Path, tree: Tree, tmp_path: Path) -> None:
-    """The proxy gets the origin's name and the password. The origin sees the requests of a direct connection."""
+    """The proxy gets the origin's name and the password. Requests to the origin are those of a direct connection."""
     heads: list[bytes] = []
 
     def look(exchange: Exchange) -> bytes:
@@ -129,7 +129,7 @@ def test_unknown_proxy_scheme_gets_one_line_error(proxy: str, words: str, run: R
 
 
 def test_python_engines_refuse_socks_proxy(run: Run, dest: Path) -> None:
-    """Their libraries would need additional ones for SOCKS."""
+    """Python libraries would need additional packages for SOCKS."""
     ended = run("get", "http://127.0.0.1:1", dest, "--proxy", "socks5://127.0.0.1:1", "--engine", "threads")
     assert ended.code == 2
     assert "--proxy socks5:// needs --engine native" in ended.err

@@ -72,7 +72,7 @@ def test_unrequested_encoding_is_stored_as_sent_and_recorded(
 
 
 def test_parquet_encoding_column_follows_body(run: Run, encoded: RawServer, dest: Path) -> None:
-    """This holds even if every target has a row."""
+    """The column follows the body even if every target has a row."""
     assert run("get", encoded.url, dest, "--format", "parquet", "--keep-failed").code == 0
 
     for shard in dest.glob("*.parquet"):

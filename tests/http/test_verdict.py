@@ -104,7 +104,7 @@ def test_contradictory_store_clocks_fail_objects(get: Callable[..., Ended], dest
 def test_stream_returns_error_of_store_with_changing_clocks(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream stops after the usual number of requests."""
+    """The stream stops after the usual number of requests, and returns the store's error."""
     for name, value in (environment | FOREVER).items():
         monkeypatch.setenv(name, value)
     with RawServer({"/bkt/key": never_right}) as store:
@@ -156,7 +156,7 @@ def test_size_different_from_folder_listing_fails(run: Run, dest: Path, engine: 
 
 
 def test_retry_failed_accepts_changed_object(run: Run, dest: Path) -> None:
-    """The object is stored as it is now."""
+    """The object is stored as it is at the time of the retry."""
     with RawServer({"/": folder(["a"]), "/a": reply(BODY)}) as server:
         words = ("get", server.url, str(dest), "--listing", "autoindex")
         assert run(*words).code == FINISHED_WITH_FAILURES
@@ -175,7 +175,7 @@ def test_non_numeric_folder_size_is_ignored(run: Run, dest: Path) -> None:
 
 
 def test_manifest_of_folders_has_sizes(run: Run, tmp_path: Path) -> None:
-    """These sizes are compared when the objects are fetched, even by a Python engine."""
+    """Sizes of folders are compared when the objects are fetched, even by a Python engine."""
     manifest = tmp_path / "m.csv"
     with RawServer({"/": folder(["a", "b"]), "/a": reply(BODY), "/b": reply(b"w" * LISTED)}) as server:
         assert run("list", server.url, str(manifest), "--listing", "autoindex").code == 0
