@@ -109,7 +109,7 @@ def killed_and_finished(
 @pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path, format: str, number: int) -> None:
+def test_distant_job_resumes_after_kills(tmp_path: Path, memory_path: Path, format: str, number: int) -> None:
     """The job is killed with SIGKILL, and there are resets and short replies as well."""
     dest = memory_path / "out"
     serving: dict[str, Any] = {"content": content(), "page_size": 250, "faults": FOR_A_MOMENT}
@@ -124,7 +124,7 @@ def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path
 @pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("engine", [name for name in IN_PYTHON if name in ("threads", "asyncio") or ROUNDS > 1])
-def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number: int) -> None:
+def test_every_engine_stores_distant_objects_once(tmp_path: Path, engine: str, number: int) -> None:
     """Every engine stores each distant object once, with its bytes."""
     count = 60 * limit_of(engine, 16)
     dest = tmp_path / "out"
@@ -137,7 +137,7 @@ def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number:
 
 @pytest.mark.thorough
 @in_rounds
-def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, number: int) -> None:
+def test_outage_and_rising_latency_lose_no_object(tmp_path: Path, number: int) -> None:
     """Nothing arrives for three seconds; each round trip then takes 0.3 s, and later the same as before."""
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=250) as site:
@@ -158,9 +158,7 @@ def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, numb
 
 @in_rounds
 @pytest.mark.parametrize("limit", [8, 64])
-def test_stray_replies_from_far_away_give_no_object_the_bytes_of_another(
-    tmp_path: Path, limit: int, number: int
-) -> None:
+def test_unsolicited_responses_never_mix_distant_bodies(tmp_path: Path, limit: int, number: int) -> None:
     """Unsolicited responses come up to 20 ms after a real reply, on a line without loss.
 
     docs/reference/http-support.md has the limit, 50 ms, which a lost packet would exceed. A run does not count if the
@@ -186,7 +184,7 @@ def test_stray_replies_from_far_away_give_no_object_the_bytes_of_another(
 
 
 @in_rounds
-def test_a_listing_of_many_pages_is_taken_from_far_away(tmp_path: Path, number: int) -> None:
+def test_distant_listing_of_many_pages_is_complete(tmp_path: Path, number: int) -> None:
     """A distant listing of many pages has one row per name."""
     manifest = tmp_path / "manifest.csv"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=100) as site:
@@ -207,7 +205,7 @@ with fetchmill.stream(urls, ca_file={ca_file!r}, limit=64, certain=True) as repl
 
 
 @in_rounds
-def test_a_stream_takes_each_reply_once_from_far_away(tmp_path: Path, number: int) -> None:
+def test_distant_stream_yields_each_reply_once(tmp_path: Path, number: int) -> None:
     """Each reply has the bytes of its URL."""
     with far_away(tmp_path, number) as area, area.serving(content=content(2000)) as site:
         program = STREAM.format(url=site.url, count=2000, ca_file=str(area.ca_file))
@@ -232,7 +230,7 @@ def store_folder(memory_path: Path) -> Path:
 @pytest.mark.thorough
 @in_rounds
 @pytest.mark.needs_versitygw
-def test_a_bucket_is_fetched_far_away_at_its_own_name(tmp_path: Path, store_folder: Path, number: int) -> None:
+def test_distant_bucket_is_fetched_by_its_aws_name(tmp_path: Path, store_folder: Path, number: int) -> None:
     """A third-party store has AWS's name; the job is also killed."""
     dest = tmp_path / "out"
     keys = {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}

@@ -65,7 +65,7 @@ def tree_names(dest: Path) -> list[str]:
 # --- the source cannot be reached --------------------------------------------------------------------------------
 
 
-def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
+def test_unreachable_host_is_reported(run: Run, canary: Canary) -> None:
     """The connection is refused: exit code 4 after a few attempts, with the address and the next step."""
     with closed_port() as port:
         ended = run("get", f"http://127.0.0.1:{port}", canary.dest)
@@ -77,7 +77,7 @@ def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
     )
 
 
-def test_a_host_that_is_not_found_is_told(run: Run, canary: Canary) -> None:
+def test_unresolved_host_is_reported(run: Run, canary: Canary) -> None:
     """The look-up failed, and the message has the name."""
     ended = run("get", "http://no-such-host.invalid", canary.dest)
 
@@ -134,7 +134,9 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "message"), NO_LISTINGS.values(), ids=NO_LISTINGS)
-def test_what_gives_no_listing_is_told(run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, message: str) -> None:
+def test_unlistable_source_is_reported_with_its_url(
+    run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, message: str
+) -> None:
     """The exit code is 4, with the URL of the page and the reason; no object is requested."""
     server = raw({"/list": behaviour})
 
@@ -157,9 +159,7 @@ SLOW_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "kind"), SLOW_LISTINGS.values(), ids=SLOW_LISTINGS)
-def test_a_listing_that_is_too_slow_is_told(
-    run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, kind: str
-) -> None:
+def test_slow_listing_ends_by_timeout(run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, kind: str) -> None:
     """A server that stalls or sends single bytes delays a job only for the time of the timeouts."""
     server = raw({"/list": behaviour})
 
@@ -170,7 +170,7 @@ def test_a_listing_that_is_too_slow_is_told(
     assert "attempts: 5" in error_of(ended)
 
 
-def test_a_page_that_failed_is_asked_for_again(run: Run, raw: Raw, canary: Canary) -> None:
+def test_failed_page_is_requested_again(run: Run, raw: Raw, canary: Canary) -> None:
     """A truncated, reset, closed or 500 page does not count; the next attempt does, and nothing is lost."""
     first, second = page(["a", "b"], "m"), page(["c"])
     server = raw(
@@ -192,7 +192,7 @@ def test_a_page_that_failed_is_asked_for_again(run: Run, raw: Raw, canary: Canar
     assert server.count("/list?next-marker=m") == 4
 
 
-def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Canary) -> None:
+def test_page_is_retried_after_retry_after(run: Run, raw: Raw, canary: Canary) -> None:
     """A page is requested again after the server's Retry-After."""
     asked: list[float] = []
 
@@ -206,7 +206,7 @@ def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Ca
     assert asked[1] - asked[0] >= 2
 
 
-def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_all_http_date_formats_are_parsed(run: Run, raw: Raw, tmp_path: Path) -> None:
     """RFC 9110, 5.6.7, requires three formats. A sync uses each of them in a condition."""
     forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
     forms += ["Sun, 6 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000", "Thu, 31 Feb 2027 08:49:37 GMT"]
@@ -243,7 +243,7 @@ def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_p
     ],
     ids=["chunks", "to-the-end", "http-1.0", "last-field", "trickle"],
 )
-def test_a_page_may_come_in_many_ways(raw: Raw, canary: Canary, behaviour: Behaviour) -> None:
+def test_page_is_read_with_any_framing(raw: Raw, canary: Canary, behaviour: Behaviour) -> None:
     """A page may come in chunks, end with the connection (JSON shows its own end), or come byte by byte."""
     report = fetchmill.get(raw(mirror(["a", "b"]) | {"/list": behaviour}).url, canary.dest)
 
@@ -252,7 +252,7 @@ def test_a_page_may_come_in_many_ways(raw: Raw, canary: Canary, behaviour: Behav
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "end"])
-def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framing: str) -> None:
+def test_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framing: str) -> None:
     """A page above 16 MiB is refused with any framing, so that memory is bounded."""
     body = json.dumps({"FileNames": ["a"], "more": "x" * PAGE_BYTES_MAX}).encode()
     behaviours: dict[str, Behaviour] = {
@@ -275,7 +275,7 @@ def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, fram
 
 
 @pytest.mark.parametrize("circle", [["A"], ["A", "B"], ["A", "B", "C", "D", "E"]], ids="".join)
-def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Canary, circle: list[str]) -> None:
+def test_repeated_marker_ends_listing(run: Run, raw: Raw, canary: Canary, circle: list[str]) -> None:
     """With A,A and A,B,A,B, the exit code is 4, with the marker; listed targets are fetched once, and not again."""
     routes: dict[str, Behaviour] = {"/list": page(["first"], circle[0])}
     for index, marker in enumerate(circle):
@@ -298,7 +298,7 @@ def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Cana
     assert not status.finished
 
 
-def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, canary: Canary) -> None:
+def test_endless_empty_pages_end_listing(run: Run, raw: Raw, canary: Canary) -> None:
     """After a thousand of them, the exit code is 4; earlier targets are fetched."""
 
     def next_page(exchange: Exchange) -> bytes:
@@ -330,7 +330,7 @@ AWAY = {
 
 
 @pytest.mark.parametrize("marker", AWAY.values(), ids=AWAY)
-def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary: Canary, marker: str) -> None:
+def test_marker_to_another_origin_is_security_error(run: Run, raw: Raw, canary: Canary, marker: str) -> None:
     """A marker to another origin is not followed: exit code 6. Earlier targets are fetched."""
     server = raw(mirror(["a"]))
     authority = server.url.removeprefix("http://")
@@ -346,7 +346,7 @@ def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary:
     assert tree_names(canary.dest) == ["a"]
 
 
-def test_a_marker_that_is_a_url_may_stay(run: Run, raw: Raw, canary: Canary) -> None:
+def test_marker_may_be_url_of_same_origin(run: Run, raw: Raw, canary: Canary) -> None:
     """A marker may be the whole URL of the next page, with any path of the same origin."""
     server = raw(mirror(["a", "b", "c"]) | {"/elsewhere/page?n=2&x=%2F": page(["c"])})
     server.routes["/list"] = page(["a", "b"], f"{server.url}/elsewhere/page?n=2&x=%2F#fragment")
@@ -360,7 +360,7 @@ def test_a_marker_that_is_a_url_may_stay(run: Run, raw: Raw, canary: Canary) -> 
 ODD_MARKERS = ["a b&c=d", "\x1b[2J", "../..", "x\r\nHost: y", "größe", "//192.0.2.1/list", "%2e", "0" * 8000]
 
 
-def test_a_marker_is_opaque(run: Run, raw: Raw, canary: Canary) -> None:
+def test_marker_is_sent_verbatim(run: Run, raw: Raw, canary: Canary) -> None:
     """A marker is sent as a query parameter, whatever its text, and used nowhere else."""
     seen: list[str] = []
 
@@ -376,7 +376,7 @@ def test_a_marker_is_opaque(run: Run, raw: Raw, canary: Canary) -> None:
     assert all(re.fullmatch(r"/list(\?next-marker=[\w.%+*-]+)?", target, re.ASCII) for target in seen)
 
 
-def test_a_marker_may_not_be_endless(run: Run, raw: Raw, canary: Canary) -> None:
+def test_marker_above_64_kib_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
     """A marker above 64 KiB is invalid."""
     ended = run("get", raw({"/list": page(["a"], "m" * 70_000)}).url, canary.dest)
 
@@ -388,7 +388,7 @@ def test_a_marker_may_not_be_endless(run: Run, raw: Raw, canary: Canary) -> None
 # --- the server goes away during the job -------------------------------------------------------------------------
 
 
-def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary) -> None:
+def test_job_ends_after_give_up_after_when_server_is_gone(run: Run, raw: Raw, canary: Canary) -> None:
     """The exit code is 5 after --give-up-after.
 
     Nothing fails, and the same command finishes once the server is back.
@@ -416,7 +416,7 @@ def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary)
 # --- what failed, again ------------------------------------------------------------------------------------------
 
 
-def test_only_what_failed_is_fetched_again(run: Run, raw: Raw, canary: Canary) -> None:
+def test_rerun_fetches_only_failed_targets(run: Run, raw: Raw, canary: Canary) -> None:
     """Each run requests only targets that still fail, until none is left."""
     names = [f"n{number:02}" for number in range(40)]
     broken: dict[str, Behaviour] = {
@@ -498,7 +498,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), UNUSABLE.values(), ids=UNUSABLE)
-def test_unusable_arguments_are_told(run: Run, canary: Canary, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_get_one_line_error(run: Run, canary: Canary, arguments: list[str], message: str) -> None:
     """The exit code is 2, and the error is one line, before anything is changed."""
     ended = run("get", arguments[0], canary.dest, *arguments[1:])
 
@@ -510,7 +510,7 @@ def test_unusable_arguments_are_told(run: Run, canary: Canary, arguments: list[s
     assert list(canary.dest.iterdir()) == []
 
 
-def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
+def test_file_as_destination_is_refused(run: Run, canary: Canary) -> None:
     """A file cannot be one, and nothing can be created below it: exit code 2, and nothing is replaced."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
@@ -524,7 +524,7 @@ def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
 
 
 @pytest.mark.parametrize("name", ["file", ".hidden", "folder/", ".git/"])
-def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, name: str) -> None:
+def test_non_empty_destination_is_refused(run: Run, canary: Canary, name: str) -> None:
     """A destination with other files is refused with exit code 2, and none of their bytes change."""
     found = canary.dest / name
     if name.endswith("/"):
@@ -542,7 +542,7 @@ def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, na
     assert (found.stat(), [path.name for path in canary.dest.iterdir()]) == (before, [found.name])
 
 
-def test_a_state_must_be_a_folder(run: Run, canary: Canary) -> None:
+def test_state_folder_below_file_is_refused(run: Run, canary: Canary) -> None:
     """Below a file there can be none: a storage error with the path."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
@@ -566,7 +566,7 @@ OTHER_JOBS: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("arguments", "differs"), OTHER_JOBS.values(), ids=OTHER_JOBS)
-def test_the_destination_of_another_job_is_refused(
+def test_destination_of_another_job_is_refused(
     run: Run, raw: Raw, canary: Canary, arguments: list[str], differs: str
 ) -> None:
     """The exit code is 2, with the difference; the existing job is unchanged and can continue."""
@@ -583,7 +583,7 @@ def test_the_destination_of_another_job_is_refused(
     assert len(server.requests) == 2
 
 
-def test_the_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
+def test_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
     """The destination of another source is refused, and the message has both sources."""
     mine, other = raw(mirror(["a"])), raw(mirror(["a"]))
     assert run("get", mine.url, canary.dest).code == 0
@@ -595,7 +595,7 @@ def test_the_destination_of_another_source_is_refused(run: Run, raw: Raw, canary
     assert other.requests == []
 
 
-def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary) -> None:
+def test_concurrent_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary) -> None:
     """The exit code is 9 while another run is active, which continues."""
     names = [f"n{number}" for number in range(10)]
     server = raw(mirror(names, {"n5": in_turn(then_stall(b""), reply(b"n5"))}))
@@ -615,7 +615,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary)
     assert tree_names(canary.dest) == names
 
 
-def test_a_stop_while_the_source_stalls_is_quick(start: Run, raw: Raw, canary: Canary) -> None:
+def test_sigint_stops_run_quickly_when_listing_stalls(start: Run, raw: Raw, canary: Canary) -> None:
     """A listing that never arrives does not delay SIGINT."""
     server = raw({"/list": then_stall(b"")})
     process = start("get", server.url, canary.dest)
@@ -652,7 +652,7 @@ def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, floa
 
 
 @pytest.mark.timing
-def test_a_slow_target_stops_nothing(server: Serve, tmp_path: Path) -> None:
+def test_throttled_target_does_not_slow_others(server: Serve, tmp_path: Path) -> None:
     """If 1 of 1,000 targets answers Retry-After, the others keep at least 90 % of their rate."""
     slow_names = [
         Fault("status", status=503, retry_after=RETRY_AFTER, times=1, match=f"file-{index:012}")

@@ -81,7 +81,7 @@ def assert_balanced(dest: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
-def test_a_name_that_cannot_be_a_file_is_refused(finished: Finished, name: str) -> None:
+def test_name_unusable_as_file_is_refused(finished: Finished, name: str) -> None:
     """A name that cannot be a file fails (`name`), without a request."""
     shown = [failure for failure in finished.failures.values() if failure.name == name]
 
@@ -90,7 +90,7 @@ def test_a_name_that_cannot_be_a_file_is_refused(finished: Finished, name: str) 
 
 
 @pytest.mark.parametrize(("name", "path"), STORED.values(), ids=STORED)
-def test_a_name_becomes_a_path(finished: Finished, name: str, path: str) -> None:
+def test_name_is_encoded_once_and_escaped_on_disk(finished: Finished, name: str, path: str) -> None:
     """A name is requested once, percent-encoded once, and stored below DEST with unusual characters escaped."""
     assert finished.asked.count(get_target(name)) == 1
     assert os.lstat(finished.dest / path).st_mode & 0o170000 == 0o100000
@@ -98,7 +98,7 @@ def test_a_name_becomes_a_path(finished: Finished, name: str, path: str) -> None
     assert name not in finished.failures
 
 
-def test_every_name_has_an_outcome(finished: Finished) -> None:
+def test_every_name_has_outcome(finished: Finished) -> None:
     """The ledger balances, and each file belongs to a listed name."""
     report = finished.report
 
@@ -110,14 +110,14 @@ def test_every_name_has_an_outcome(finished: Finished) -> None:
     assert_balanced(finished.dest)
 
 
-def test_requests_are_one_line_of_unreserved_characters(finished: Finished) -> None:
+def test_request_lines_have_only_unreserved_characters(finished: Finished) -> None:
     """A name never reaches a header field, a query or a parent folder."""
     for target in finished.asked:
         assert re.fullmatch(r"/get/(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+", target), target
         assert not {".", ".."} & set(target.split("/"))
 
 
-def test_names_do_not_reach_the_terminal_as_they_are(run: Run, raw: Raw, canary: Canary) -> None:
+def test_names_are_escaped_in_terminal_output(run: Run, raw: Raw, canary: Canary) -> None:
     """No stream of any command has control bytes or characters that change the text direction. The exit code is 3."""
     names = ["\x1b]0;owned\x07", "\x1b[2Ja\r\nb", "\x9b31m", "a\u202eb", "c\x08\x7f\t", "../\x1b[1m", "d\0\x1b[0m"]
     forbidden = reply(b"\x1b[31m", "X-Y: \x80", status="403 Forbidden\x80")
@@ -142,7 +142,7 @@ def test_names_do_not_reach_the_terminal_as_they_are(run: Run, raw: Raw, canary:
     assert {len(row) for row in rows} == {6}
 
 
-def test_refused_names_show_in_the_exit_code(run: Run, raw: Raw, canary: Canary) -> None:
+def test_refused_names_set_exit_code_3(run: Run, raw: Raw, canary: Canary) -> None:
     """A job with only such names ends with 3, names the kind, and says how to list them."""
     server = raw(mirror(REFUSED.values()))
 
@@ -173,7 +173,7 @@ MEETINGS = {
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at-once", "apart"])
 @pytest.mark.parametrize("names", MEETINGS.values(), ids=MEETINGS)
-def test_of_two_names_that_meet_one_stays(raw: Raw, canary: Canary, names: list[str], apart: bool) -> None:
+def test_colliding_names_keep_one_file(raw: Raw, canary: Canary, names: list[str], apart: bool) -> None:
     """The others are failed(name-taken): in one window or separate ones, with one or many requests in flight."""
     others = [f"other-{number}" for number in range(20)]
     routes = mirror([*names, *others]) | {"/list": page([names[0], *others], "m")}
@@ -198,7 +198,7 @@ def _after(seconds: float, exchange: Exchange, text: bytes) -> bytes:
     return text
 
 
-def test_names_that_are_alike_do_not_meet(raw: Raw, canary: Canary) -> None:
+def test_similar_names_do_not_collide(raw: Raw, canary: Canary) -> None:
     """Upper and lower case, and composed and decomposed letters, differ; escaping keeps different names apart."""
     names = ["A", "a", "é", "e\u0301", "%41", "A%", "\x01", "%01", "%2501", "x ", "x", "x.", ".x"]
 
@@ -286,7 +286,7 @@ def picture(dest: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
-def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
+def test_file_planted_during_job_is_kept(start: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
     """The target is failed(name-taken): the file is not replaced, followed or written to, and others are fetched."""
     (canary.dest / "trial").mkdir()
     name = plant(canary.dest / "trial", canary)
@@ -320,7 +320,7 @@ def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
-def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
+def test_file_planted_between_runs_is_kept(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
     """Planted files also stay in a resumed job: here a retry run."""
     server = raw(mirror(["first", "taken", "folder/taken", "far/folder/deep/taken", "last"]))
     good = dict(server.routes)
@@ -342,7 +342,7 @@ def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Cana
     assert_balanced(canary.dest)
 
 
-def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw: Raw, canary: Canary) -> None:
+def test_file_planted_while_job_is_stopped_is_kept(start: Run, run: Run, raw: Raw, canary: Canary) -> None:
     """After a kill, a planted file and a resume, the target is failed(name-taken), and earlier objects count once."""
     names = [f"n{number:02}" for number in range(30)]
     scripted: dict[str, Behaviour] = {name: in_turn(then_stall(b""), reply(name.encode())) for name in names[20:]}
@@ -364,7 +364,7 @@ def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw:
     assert stored(canary.dest) == {name: b"planted" if name == "n25" else name.encode() for name in names}
 
 
-def test_a_place_that_has_become_free_is_taken(run: Run, raw: Raw, canary: Canary) -> None:
+def test_retry_run_stores_object_when_its_path_is_free_again(run: Run, raw: Raw, canary: Canary) -> None:
     """After failed(name-taken), the file is moved away; --retry-failed fetches its target and nothing else."""
     server = raw(mirror(["a", "b"], {"b": in_turn(reply(status="403 Forbidden"), reply(b"b"))}))
     run("get", server.url, canary.dest)
@@ -380,7 +380,7 @@ def test_a_place_that_has_become_free_is_taken(run: Run, raw: Raw, canary: Canar
     assert_balanced(canary.dest)
 
 
-def test_files_are_not_more_open_than_the_umask_says(run: Run, raw: Raw, canary: Canary) -> None:
+def test_files_follow_umask(run: Run, raw: Raw, canary: Canary) -> None:
     """Objects follow the umask; the job's state is readable only by its owner."""
     ended = run("get", raw(mirror(["a", "b/c"])).url, canary.dest, umask=0o027)
 

@@ -57,7 +57,7 @@ class Site:
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
-def test_job_loses_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
+def test_job_loses_nothing_when_page_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
     """A job exits with 0 only if each object is there, and can always be finished."""
     site = Site(raw, way)
     site.breaks(fault)
@@ -79,7 +79,7 @@ def test_job_loses_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, 
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
-def test_sync_removes_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
+def test_sync_removes_nothing_when_page_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
     """Objects of the source stay, and the next pass over a healthy server finds everything unchanged."""
     site = Site(raw, way)
     command = site.command("sync", dest, "--delete", "--max-delete", "100%")

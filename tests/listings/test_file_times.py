@@ -34,7 +34,7 @@ ROUTES = {
 
 
 @pytest.mark.parametrize("engine", ["native", "sync"])
-def test_a_file_has_the_server_s_time(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+def test_files_have_server_times(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """If it is missing, invalid or in the future, the time of fetching stays; sub-second digits make it invalid."""
     began = time.time()
 
@@ -47,7 +47,7 @@ def test_a_file_has_the_server_s_time(run: Run, raw: Raw, dest: Path, engine: st
     assert all(began - 5 < modified < time.time() + 5 for modified in times.values())
 
 
-def test_a_file_has_the_time_of_its_fetching_where_that_is_asked_for(run: Run, raw: Raw, dest: Path) -> None:
+def test_files_keep_fetch_times_with_no_server_times(run: Run, raw: Raw, dest: Path) -> None:
     """`--no-server-times` keeps the time of fetching.
 
     An export into files uses the server's times, which a pack has kept.

@@ -163,18 +163,18 @@ def check_table(dest: Path, items: int) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_items_are_stored_once_when_the_job_is_killed(tmp_path: Path, format: str) -> None:
+def test_items_are_stored_once_when_job_is_killed(tmp_path: Path, format: str) -> None:
     """There are 20,000 items, several kills and an expired token."""
     check_job(tmp_path, 20_000, 100, format, kills=2)
 
 
 @pytest.mark.thorough
-def test_a_million_items_are_stored_once_when_the_job_is_killed(tmp_path: Path) -> None:
+def test_million_items_are_stored_once_when_job_is_killed(tmp_path: Path) -> None:
     """1,000,000 items are stored once."""
     check_job(tmp_path, 1_000_000, 1000, "parquet", kills=10)
 
 
-def test_hostile_items_lose_nothing(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_hostile_items_are_stored_or_failed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Items of any shape become rows, verbatim; values that do not fit are named; large items fail."""
     texts = [
         '{"id":1,"name":"a","x":1.50}',
@@ -222,7 +222,7 @@ def test_hostile_items_lose_nothing(run: Run, raw: Raw, dest: Path, tmp_path: Pa
     [b'{"data":[NaN]}', b'{"data":["\xff"]}', b'{"data":[{"id":1},{"i', b'{"data":7}', b'{"data":[1],"data":[2]}'],
 )
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_a_page_that_is_not_json_ends_the_listing(run: Run, raw: Raw, dest: Path, format: str, body: bytes) -> None:
+def test_non_json_page_ends_item_listing(run: Run, raw: Raw, dest: Path, format: str, body: bytes) -> None:
     """No item of the invalid page is stored, and the job is not complete."""
     server = raw({"/v1": reply(body)})
 
@@ -231,7 +231,7 @@ def test_a_page_that_is_not_json_ends_the_listing(run: Run, raw: Raw, dest: Path
     assert (ended.code, "cannot be read" in ended.err) == (4, True), ended.err
 
 
-def test_options_that_make_no_sense_are_refused(run: Run, dest: Path) -> None:
+def test_inconsistent_item_options_are_refused(run: Run, dest: Path) -> None:
     """The error has their names and comes before any request."""
     url = "http://127.0.0.1:9/v1"
     for words, message in [

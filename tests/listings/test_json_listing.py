@@ -87,7 +87,9 @@ def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("engine", "format"), [("native", "jsonl"), ("native", "files"), ("asyncio", "jsonl")])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_leads_to_all_pages(run: Run, raw: Raw, dest: Path, way: str, format: str, engine: str) -> None:
+def test_every_pagination_method_reaches_all_pages(
+    run: Run, raw: Raw, dest: Path, way: str, format: str, engine: str
+) -> None:
     """Each page is requested once, and each object is stored once, under its own URL."""
     server = raw({**listing(way), **objects(OBJECTS)})
     command = ("get", f"{server.url}/v1/photos?per=3", dest, *way_options(way), "--format", format)
@@ -102,7 +104,7 @@ def test_every_way_leads_to_all_pages(run: Run, raw: Raw, dest: Path, way: str, 
     assert (again.code, "already complete" in again.err) == (0, True)
 
 
-def test_python_has_the_same(raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_python_has_same_json_listing_options(raw: Raw, dest: Path, tmp_path: Path) -> None:
     """`get` and `list` have the same checks; names and sizes come from fields."""
     items = [{"key": f"n{n}", "size": len(body), "href": path} for n, (path, body) in enumerate(OBJECTS.items())]
     items.append({"key": "longer", "size": 99, "href": "/img/0"})
@@ -135,7 +137,7 @@ def test_python_has_the_same(raw: Raw, dest: Path, tmp_path: Path) -> None:
             fetchmill.get(f"{server.url}/list", tmp_path / "wrong", **(keywords | wrong))
 
 
-def test_an_array_of_strings_is_a_page(run: Run, raw: Raw, dest: Path) -> None:
+def test_array_of_strings_is_read_as_page(run: Run, raw: Raw, dest: Path) -> None:
     """An array of strings is a page without field options; filters match URLs."""
     body = json.dumps([*OBJECTS, "/img/5?x"]).encode()
     server = raw({"/all": reply(body), **objects(OBJECTS)})
@@ -158,7 +160,7 @@ def asked_with(into: list[bytes], body: bytes) -> Behaviour:
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
-def test_another_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+def test_other_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """Only the source's own origin may have a private address and gets the user's headers."""
     there: list[bytes] = []
     here: list[bytes] = []
@@ -206,7 +208,7 @@ def stall_once(answer: bytes) -> Behaviour:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Raw, dest: Path, way: str) -> None:
+def test_killed_listing_resumes_at_its_last_page(run: Run, start: Run, raw: Raw, dest: Path, way: str) -> None:
     """Pages that the journal has are not requested again; each object is stored once."""
     pages = listing(way)
     first, second, third = list(pages)[:3]
@@ -284,7 +286,7 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
         ({"/v1": reply(b'{"data": {"photos": [')}, BY_PAGE, 4, "EOF"),
     ],
 )
-def test_hostile_pages_end_the_listing(
+def test_hostile_pages_end_listing(
     run: Run, raw: Raw, dest: Path, routes: dict[str, Behaviour], options: tuple[str, ...], code: int, message: str
 ) -> None:
     """One line has the page and the reason; earlier targets are fetched nevertheless."""
@@ -298,7 +300,7 @@ def test_hostile_pages_end_the_listing(
     assert sorted(bodies) == sorted(set(bodies))
 
 
-def test_pages_without_an_item_have_an_end(run: Run, raw: Raw, dest: Path) -> None:
+def test_endless_pages_without_items_end_listing(run: Run, raw: Raw, dest: Path) -> None:
     """Pages without an item end the listing, even if each leads to a new page."""
 
     def page(exchange: Exchange) -> bytes:
@@ -314,7 +316,7 @@ def test_pages_without_an_item_have_an_end(run: Run, raw: Raw, dest: Path) -> No
     assert len(set(server.requests)) == 1001
 
 
-def test_items_that_give_no_url_are_failed(run: Run, raw: Raw, dest: Path) -> None:
+def test_items_without_url_fail(run: Run, raw: Raw, dest: Path) -> None:
     """Items without a URL fail, so that no listed item is lost silently."""
     items = [{"urls": {"full": "/a"}}, {"urls": {}}, 5, {"urls": {"full": "s3://bucket/key"}}, {"urls": {"full": None}}]
     server = raw({"/v1": reply(json.dumps({"data": {"photos": items}}).encode()), "/a": reply(b"a")})
@@ -328,7 +330,7 @@ def test_items_that_give_no_url_are_failed(run: Run, raw: Raw, dest: Path) -> No
     assert {failure.name for failure in failures} == {f"item {n} of {server.url}/v1" for n in (2, 3, 4, 5)}
 
 
-def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Path) -> None:
+def test_questionable_json_options_are_reported(run: Run, raw: Raw, dest: Path) -> None:
     """A missing field for the next page, options for another listing, and a query without this listing are reported."""
     server = raw({"/v1": photos("/a"), "/a": reply(b"a")})
     url = f"{server.url}/v1"
@@ -349,7 +351,7 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
     assert "the listing has only one page" in one_page.err
 
 
-def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> None:
+def test_sync_compares_names_and_sizes_of_pages(run: Run, raw: Raw, dest: Path) -> None:
     """Names and sizes are compared with the stored ones; other fields make another source."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--max-delete", "1", "--json")
@@ -373,7 +375,7 @@ def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> N
     assert (refused.code, "with the options" in refused.err) == (2, True)
 
 
-def test_times_of_pages_are_believed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_times_of_pages_show_changes(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """With sizes, they show changes, in any format; a manifest has them."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--modified-field", "meta.at", "--next-page", "none", "--json")
@@ -402,7 +404,7 @@ def test_times_of_pages_are_believed(run: Run, raw: Raw, dest: Path, tmp_path: P
     assert [row["last_modified"] for row in rows] == ["2026-01-01T10:00:00.000000Z"] * 3 + [None]
 
 
-def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) -> None:
+def test_failed_json_page_is_requested_again(run: Run, raw: Raw, dest: Path) -> None:
     """A failed JSON page is requested again after Retry-After; redirects of objects are followed as for a list."""
     tries: list[float] = []
 
@@ -421,7 +423,7 @@ def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) ->
     assert dict(read_objects(dest, "jsonl")) == {f"{server.url}/a": b"b", f"{server.url}/c": b"c"}
 
 
-def test_a_plan_and_a_list_read_pages(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_plan_and_list_read_json_pages(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """`get` and `check` can read what `list` has written."""
     server = raw({**listing("offset"), **objects(OBJECTS)})
     source, options = f"{server.url}/v1/photos?per=3", way_options("offset")
@@ -437,7 +439,7 @@ def test_a_plan_and_a_list_read_pages(run: Run, raw: Raw, dest: Path, tmp_path: 
     assert not dest.exists()
 
 
-def test_errors_are_of_their_classes(raw: Raw, dest: Path) -> None:
+def test_json_listing_errors_have_documented_classes(raw: Raw, dest: Path) -> None:
     """Errors have the same classes in Python and on the command line."""
     server = raw({"/away": photos("/a", next="//b.test/"), "/none": reply(b"[]"), "/a": reply(b"a")})
     keywords: dict[str, Any] = {"listing": "json", "items_field": "data.photos", "url_field": "urls.full"}

@@ -60,7 +60,7 @@ def test_pages_of_any_server_are_walked(run: Run, raw: Raw, dest: Path, server: 
     assert sorted(source.requests) == ["/top/", "/top/a.txt", "/top/in/", "/top/in/b"]
 
 
-def test_links_elsewhere_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
+def test_links_outside_folder_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
     """Only links below the folder on its own origin are requested."""
     elsewhere = raw({})
     hostile = (
@@ -91,7 +91,7 @@ def test_links_elsewhere_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["files", "jsonl"])
-def test_each_file_and_folder_is_taken_once(run: Run, raw: Raw, dest: Path, format: str) -> None:
+def test_linked_files_and_folders_are_taken_once(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """Pages of several folders link to them, before and after they were listed."""
     pages = {"/": ("b/", "b/c/", "b/c/1", "2"), "/b/": ("c/", "c/1", "c/2", "../2"), "/b/c/": ("1", "2", "/b/", "./")}
     routes: dict[str, Behaviour] = {path: links(*hrefs) for path, hrefs in pages.items()}
@@ -111,7 +111,7 @@ def test_each_file_and_folder_is_taken_once(run: Run, raw: Raw, dest: Path, form
     }
 
 
-def test_a_page_that_always_leads_deeper_ends(run: Run, raw: Raw, dest: Path) -> None:
+def test_endlessly_deep_listing_ends_at_level_64(run: Run, raw: Raw, dest: Path) -> None:
     """A listing that always leads deeper ends at the 64th level."""
     source = raw({"/" + "x/" * depth: links("x/") for depth in range(66)})
 
@@ -122,7 +122,7 @@ def test_a_page_that_always_leads_deeper_ends(run: Run, raw: Raw, dest: Path) ->
     assert "deeper than 64" in next(iter(fetchmill.failures(dest))).detail
 
 
-def test_links_are_relative_to_redirects_and_to_the_base(run: Run, raw: Raw, dest: Path) -> None:
+def test_links_are_resolved_against_redirect_and_base(run: Run, raw: Raw, dest: Path) -> None:
     """Both must be within the origin; a redirect out of the folder is refused."""
     moved = {
         "/top/": reply(b"", "Location: /top/v2/index.html", status="302 Found"),
@@ -150,7 +150,7 @@ REFUSED: Mapping[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("refused", REFUSED)
-def test_a_folder_without_a_page_of_links_fails_alone(run: Run, raw: Raw, dest: Path, refused: str) -> None:
+def test_folder_without_links_fails_alone(run: Run, raw: Raw, dest: Path, refused: str) -> None:
     """A folder without a page of links fails alone, and everything else is fetched."""
     answer, detail = REFUSED[refused]
     source = raw({"/": links("a", "bad/"), "/a": links("x"), "/bad/": answer})
@@ -164,7 +164,7 @@ def test_a_folder_without_a_page_of_links_fails_alone(run: Run, raw: Raw, dest: 
     assert list(files(dest)) == ["a"]
 
 
-def test_a_page_without_a_length_must_have_its_end(run: Run, raw: Raw, dest: Path) -> None:
+def test_truncated_page_without_length_is_detected(run: Run, raw: Raw, dest: Path) -> None:
     """A page without a length needs its end, because a closed connection may have truncated it."""
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
@@ -180,7 +180,7 @@ def test_a_page_without_a_length_must_have_its_end(run: Run, raw: Raw, dest: Pat
     assert (ended.code, source.count("/")) == (0, 2), ended.err
 
 
-def test_robots_txt_is_obeyed(run: Run, raw: Raw, dest: Path) -> None:
+def test_robots_txt_is_obeyed_in_link_listing(run: Run, raw: Raw, dest: Path) -> None:
     """robots.txt is obeyed, also for deep links."""
     routes = {"/": links("a", "in/b", "out/"), "/a": reply(b"a"), "/in/b": reply(b"b")}
     source = raw({**routes, "/robots.txt": reply(b"User-agent: *\nDisallow: /in/\nDisallow: /out/\n")})
@@ -192,7 +192,7 @@ def test_robots_txt_is_obeyed(run: Run, raw: Raw, dest: Path) -> None:
     assert sorted(source.requests) == ["/", "/a", "/robots.txt"]
 
 
-def test_refused_index_pages_name_links(run: Run, raw: Raw, dest: Path) -> None:
+def test_refused_index_page_error_suggests_links(run: Run, raw: Raw, dest: Path) -> None:
     """The end of the error names it, with `--listing html` and without."""
     source = raw({"/": links("a"), "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
 
@@ -202,7 +202,7 @@ def test_refused_index_pages_name_links(run: Run, raw: Raw, dest: Path) -> None:
         assert ended.err.rstrip().endswith("try --listing links"), ended.err
 
 
-def test_sync_keeps_what_links_show_and_refuses_to_delete(run: Run, raw: Raw, dest: Path) -> None:
+def test_sync_keeps_unlisted_objects_and_refuses_delete(run: Run, raw: Raw, dest: Path) -> None:
     """A page with fewer links does not prove that an object is gone."""
     source = raw({"/": links("a", "in/b"), "/a": reply(b"a"), "/in/b": reply(b"b")})
 
@@ -217,7 +217,7 @@ def test_sync_keeps_what_links_show_and_refuses_to_delete(run: Run, raw: Raw, de
     assert files(dest) == {"a": b"a", "in/b": b"b"}
 
 
-def test_list_writes_what_links_show(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_list_writes_manifest_of_links(run: Run, raw: Raw, tmp_path: Path) -> None:
     """`list` writes a manifest of the links."""
     source = raw({"/": links("a", "in/"), "/in/": links("b", "../a")})
 
@@ -227,7 +227,7 @@ def test_list_writes_what_links_show(run: Run, raw: Raw, tmp_path: Path) -> None
     assert [line.split(",")[0] for line in (tmp_path / "names.csv").read_text().splitlines()[1:]] == ["a", "in/b"]
 
 
-def test_a_walk_that_was_killed_takes_nothing_twice(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
+def test_killed_walk_fetches_nothing_twice(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
     """The second run knows what the first one has listed."""
 
     def list_last(exchange: Exchange) -> bytes | None:

@@ -36,7 +36,7 @@ def paged_items(times: list[float]) -> dict[str, Behaviour]:
 
 @pytest.mark.timing
 @pytest.mark.parametrize("option", ["--rate", "--rate-per-host"])
-def test_items_of_an_api_come_at_the_rate(run: Run, raw: Raw, dest: Path, option: str) -> None:
+def test_items_of_api_respect_rate(run: Run, raw: Raw, dest: Path, option: str) -> None:
     """Without it, they come as fast as the server answers."""
     times: list[float] = []
     source = f"{raw(paged_items(times)).url}/items?page=0"
@@ -61,7 +61,7 @@ def test_items_of_an_api_come_at_the_rate(run: Run, raw: Raw, dest: Path, option
 
 
 @pytest.mark.timing
-def test_a_listing_alone_comes_at_the_rate(run: Run, raw: Raw) -> None:
+def test_list_command_respects_rate(run: Run, raw: Raw) -> None:
     """`fetchmill list` also lists at the rate."""
     times: list[float] = []
     source = f"{raw(paged_items(times)).url}/items?page=0"
@@ -74,7 +74,7 @@ def test_a_listing_alone_comes_at_the_rate(run: Run, raw: Raw) -> None:
 
 
 @pytest.mark.timing
-def test_pages_of_a_bucket_come_at_the_rate(run: Run, raw: Raw) -> None:
+def test_pages_of_bucket_respect_rate(run: Run, raw: Raw) -> None:
     """Pages of a bucket come at the rate for any number of parallel ranges."""
     times: list[float] = []
     keys = [f"key-{number:02}" for number in range(PAGES)]

@@ -86,7 +86,7 @@ def make_tree(folder: Path) -> int:
     return 2 * len(TEXTS) + 1
 
 
-def test_python_s_server_is_mirrored(run: Run, tmp_path: Path, dest: Path) -> None:
+def test_python_http_server_is_mirrored_without_options(run: Run, tmp_path: Path, dest: Path) -> None:
     """Python's server is mirrored without an option for the listing."""
     count = make_tree(tmp_path / "served")
     with python_server(tmp_path / "served") as url:
@@ -104,7 +104,7 @@ def test_python_s_server_is_mirrored(run: Run, tmp_path: Path, dest: Path) -> No
 
 
 @pytest.mark.parametrize("autoindex", ["json", "html"])
-def test_nginx_is_mirrored_without_a_word(
+def test_nginx_is_mirrored_without_options(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, autoindex: str
 ) -> None:
     """A path of nginx is mirrored in both forms; the page that showed the type is not requested again."""
@@ -123,7 +123,7 @@ def test_nginx_is_mirrored_without_a_word(
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.html")), ids=lambda path: path.stem)
-def test_pages_of_other_servers_tell_every_name(run: Run, raw: Raw, dest: Path, path: Path) -> None:
+def test_pages_of_apache_and_lighttpd_give_every_name(run: Run, raw: Raw, dest: Path, path: Path) -> None:
     """Recorded pages of Apache and lighttpd give every name."""
     folders = ("folder", "folder a&b", "folder %2f#?")
     routes = {f"/top/{quote(name)}": reply(name) for name in ODD_NAMES}
@@ -140,7 +140,7 @@ def test_pages_of_other_servers_tell_every_name(run: Run, raw: Raw, dest: Path, 
     assert all(server.count(f"/top/{quote(name)}/") == 1 for name in folders)
 
 
-def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, dest: Path) -> None:
+def test_list_get_api_is_requested_without_detection(run: Run, server: Serve, raw: Raw, dest: Path) -> None:
     """The first page of the API is requested once. Its options imply it, and nothing else is tried."""
     source = server(synthetic=2500)
     other = raw({"/names": reply(status="404 No"), "/": index("x"), "/x": reply(b"x")})
@@ -156,7 +156,7 @@ def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, 
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest: Path) -> None:
+def test_every_engine_walks_detected_listing(engine: str, run: Run, raw: Raw, dest: Path) -> None:
     """Names are those of the folders, also in other processes."""
     routes = {"/": index("a%20b", "in/"), "/in/": index("c"), "/a%20b": reply(b"1"), "/in/c": reply(b"2")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
@@ -167,7 +167,7 @@ def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest
     assert ((dest / "a b").read_bytes(), (dest / "in/c").read_bytes()) == (b"1", b"2")
 
 
-def test_what_a_page_links_to_elsewhere_is_not_asked_for(run: Run, raw: Raw, dest: Path) -> None:
+def test_links_elsewhere_are_not_requested(run: Run, raw: Raw, dest: Path) -> None:
     """Other origins, other folders, queries and scripts count as skipped."""
     elsewhere = raw({})
     hostile = (
@@ -212,7 +212,7 @@ BROKEN: Mapping[str, tuple[bytes, str, int]] = {
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_folder_that_gives_no_index_fails_alone(run: Run, raw: Raw, dest: Path, broken: str) -> None:
+def test_folder_without_index_fails_alone(run: Run, raw: Raw, dest: Path, broken: str) -> None:
     """Earlier entries of the folder are fetched, and the rest once its index is complete."""
     answer, detail, attempts = BROKEN[broken]
     shown = index("a", "b", "c")
@@ -249,7 +249,7 @@ def test_a_folder_that_gives_no_index_fails_alone(run: Run, raw: Raw, dest: Path
     assert fetchmill.status(dest).listed == fetchmill.status(dest).fetched == 4
 
 
-def test_a_page_that_breaks_off_is_read_again_from_where_it_was(run: Run, raw: Raw, dest: Path) -> None:
+def test_truncated_page_is_resumed_in_order(run: Run, raw: Raw, dest: Path) -> None:
     """The first entries of a truncated page are taken once, in the order of the page."""
     names = [f"file-{number}" for number in range(2500)]
     whole = index(*names)
@@ -272,7 +272,7 @@ def test_a_page_that_breaks_off_is_read_again_from_where_it_was(run: Run, raw: R
     assert sorted(fetchmill.open(dest)) == sorted(names)
 
 
-def test_a_job_goes_on_as_it_began(run: Run, raw: Raw, dest: Path) -> None:
+def test_job_keeps_its_listing_type_when_resumed(run: Run, raw: Raw, dest: Path) -> None:
     """A job keeps its listing, although its server has become an API server."""
     routes: dict[str, Any] = {"/": index("a", "in/"), "/in/": reply(status="403 No"), "/a": reply(b"1")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
@@ -314,7 +314,7 @@ UNKNOWN: Mapping[str, tuple[dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
-def test_a_server_that_lists_in_no_known_way_is_told(run: Run, raw: Raw, dest: Path, unknown: str) -> None:
+def test_unknown_listing_type_is_reported(run: Run, raw: Raw, dest: Path, unknown: str) -> None:
     """An unknown type of listing is reported in one line, with the replies to all requests."""
     routes, told = UNKNOWN[unknown]
     source = raw({"/list": reply(status="404 No"), "/": reply(status="404 No"), **routes})
@@ -344,7 +344,7 @@ def robots_site(raw: Raw, robots: bytes) -> RawServer:
     return raw({**routes, "/top/secret/": index("x"), "/top/list": reply(status="404 No"), "/robots.txt": robots})
 
 
-def test_what_robots_txt_forbids_is_skipped(run: Run, raw: Raw, dest: Path) -> None:
+def test_folders_forbidden_by_robots_txt_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
     """Forbidden folders are not entered; a notice says how to fetch them.
 
     `--no-robots` fetches them without robots.txt.
@@ -382,7 +382,7 @@ FORBIDDING: Mapping[str, tuple[bytes, int, str]] = {
 
 
 @pytest.mark.parametrize("answer", FORBIDDING)
-def test_robots_txt_may_be_missing_but_not_broken(run: Run, raw: Raw, dest: Path, answer: str) -> None:
+def test_missing_robots_txt_allows_and_broken_one_forbids(run: Run, raw: Raw, dest: Path, answer: str) -> None:
     """A missing robots.txt allows everything, but with a broken one nothing is walked."""
     robots, code, told = FORBIDDING[answer]
     source = robots_site(raw, robots)
@@ -394,7 +394,7 @@ def test_robots_txt_may_be_missing_but_not_broken(run: Run, raw: Raw, dest: Path
     assert ("/top/in/" in source.requests) == (code == 0)
 
 
-def test_robots_txt_is_obeyed_where_a_redirect_leads(run: Run, raw: Raw, dest: Path) -> None:
+def test_robots_txt_is_obeyed_after_redirect(run: Run, raw: Raw, dest: Path) -> None:
     """The redirect leads to another host (RFC 9309, 2.3.1.2)."""
     other = raw({"/rules": reply(ROBOTS)})
     source = robots_site(raw, reply(b"", f"Location: {other.url}/rules", status="302 Found"))
@@ -427,7 +427,7 @@ def test_sizes_of_nginx_are_in_manifests(
 
 
 @pytest.mark.parametrize("autoindex", ["json", "html"])
-def test_times_are_in_manifests_where_their_zone_is_told(
+def test_times_are_in_manifests_when_zone_is_known(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, autoindex: str
 ) -> None:
     """JSON from nginx is in GMT, whatever its server's zone. Its pages have no zone, so their times are not dates."""
@@ -445,7 +445,7 @@ def test_times_are_in_manifests_where_their_zone_is_told(
 
 
 @pytest.mark.parametrize("format", ["files", "tar"])
-def test_what_is_told_of_files_fails_none(run: Run, raw: Raw, dest: Path, format: str) -> None:
+def test_inexact_sizes_and_times_are_never_compared(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """Rounded sizes, times without a zone, and similar text are never compared."""
     told = (
         "01-Jan-2026 10:00  1K",
@@ -465,7 +465,7 @@ def test_what_is_told_of_files_fails_none(run: Run, raw: Raw, dest: Path, format
     assert f"{len(told)} listed = {len(told)} fetched" in ended.err
 
 
-def test_a_sitemap_s_times_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_exact_times_of_sitemap_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Times with a time of day and a zone are in manifests; a day alone is not."""
     lastmods = ("2026-01-01T12:00:00+02:00", "2026-01-01", "", "soon", "2026-01-01T10:00Z")
     source = raw({})
@@ -481,7 +481,7 @@ def test_a_sitemap_s_times_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) 
     assert rows == {"0": "2026-01-01T10:00:00.000000Z", "1": "", "2": "", "3": "", "4": ""}
 
 
-def test_programs_and_plans_find_out_too(raw: Raw, tmp_path: Path) -> None:
+def test_python_and_plan_detect_listing_type(raw: Raw, tmp_path: Path) -> None:
     """Python's default is `listing="auto"`, and `html` works, too. A plan probes what a job would fetch."""
     names = [f"n{number}" for number in range(300)]
     files = {f"/{name}": reply(name.encode()) for name in names}
@@ -525,7 +525,7 @@ def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
-def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, format: str) -> None:
+def test_sitemaps_list_urls_of_their_own_origin(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """All sitemaps of an index give exact URLs; other origins are skipped, and unreadable sitemaps fail."""
     source, elsewhere = sitemap_site(raw)
     command = ("get", f"{source.url}/sitemap.xml", dest, "--format", format)
@@ -556,7 +556,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
 
 
 @pytest.mark.parametrize("breaks", [[], [2 * MIB, MIB + 1]], ids=["whole", "resumed"])
-def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
+def test_large_redirected_sitemap_is_read_and_resumed(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
     """A large sitemap is read from a file, because it does not fit into memory. If it breaks off, it is resumed."""
     source = raw({"/sitemap.xml": reply(b"", "Location: /maps/all.xml", status="301 Moved"), "/a": reply(b"found")})
     large = BrokenObject(sitemap(*[f"{source.url}/a"] * 60_000), breaks)
@@ -572,7 +572,7 @@ def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_takes_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: Path, dest: Path) -> None:
+def test_every_engine_reads_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: Path, dest: Path) -> None:
     """Every engine reads sitemaps, and `list` stores their values for a later job."""
     source, _ = sitemap_site(raw)
     source.routes["/sitemap.xml"] = reply(sitemap(f"{source.url}/maps/one.xml", index=True))
@@ -585,7 +585,7 @@ def test_every_engine_takes_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: 
     assert [row["url"] for row in read_rows(tmp_path / "urls.csv")] == [f"{source.url}/a%20b"]
 
 
-def test_a_sitemap_that_was_killed_goes_on(run: Run, start: Run, raw: Raw, dest: Path) -> None:
+def test_killed_sitemap_job_resumes(run: Run, start: Run, raw: Raw, dest: Path) -> None:
     """Each sitemap is requested once, or again if the job was killed in it; the ledger has each object once."""
     names = [f"/{number}" for number in range(4000)]
     source = raw({name: reply(name.encode()) for name in names})

@@ -80,7 +80,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.sampled(1)
 @both
-def test_the_standard_library_and_odd_names_are_mirrored(
+def test_standard_library_and_odd_names_are_mirrored(
     run: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
     """Nothing differs, each file was requested once, and a second run has nothing to do."""
@@ -106,7 +106,7 @@ def test_the_standard_library_and_odd_names_are_mirrored(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @both
-def test_a_mirror_that_was_killed_is_finished(
+def test_killed_mirror_is_completed(
     run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
     """SIGKILL hits at random moments. The tree is the same, and the ledger has each file once."""
@@ -144,7 +144,7 @@ def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> N
 
 @pytest.mark.thorough
 @both
-def test_a_large_folder_is_mirrored(
+def test_large_folder_is_mirrored(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
     """The folder is one reply of several megabytes, which is divided into pages while it is read."""
@@ -163,7 +163,9 @@ def test_a_large_folder_is_mirrored(
     assert differences(folder, dest) == []
 
 
-def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
+def test_unlistable_folder_and_pipe_are_reported(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path
+) -> None:
     """A folder with an index page has no listing, and a pipe cannot be fetched; the walk continues after both."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/page", "site/below/x", "z/last", ".dotfile"):
@@ -186,7 +188,7 @@ def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder
 
 
 @both
-def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
+def test_retry_run_walks_folder_that_became_listable(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
     """`--retry-failed` walks into it, and fetches nothing else again."""
@@ -206,7 +208,9 @@ def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
 
 
 @both
-def test_a_loop_of_links_ends(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str) -> None:
+def test_symlink_loop_ends_at_64_folders(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
+) -> None:
     """A link to a parent folder could be followed for ever (Linux stops after 40); the walk ends at 64 folders."""
     folder = tmp_path / "served"
     write(folder / "a/b/file", b"in a ring")
@@ -226,7 +230,7 @@ def test_a_loop_of_links_ends(run: Run, serve_folder: ServeFolder, tmp_path: Pat
 
 
 @both
-def test_a_name_that_is_too_long_once_escaped_is_refused(
+def test_name_too_long_after_escaping_is_refused(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
     """86 control bytes are 258 on disk: failed(name), without a request; 85 are stored."""

@@ -31,7 +31,7 @@ def fetched(dest: Path) -> list[bytes]:
     return sorted(bytes(body) for body in fetchmill.open(dest).values())
 
 
-def test_nested_indexes_are_followed_each_once(run: Run, raw: Raw, dest: Path) -> None:
+def test_nested_indexes_are_followed_once(run: Run, raw: Raw, dest: Path) -> None:
     """Indexes that lead in a circle are followed once each; text and gzip work at any depth."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b", "/c")})
     maps = {
@@ -51,7 +51,7 @@ def test_nested_indexes_are_followed_each_once(run: Run, raw: Raw, dest: Path) -
     assert {path: source.count(path) for path in maps} == dict.fromkeys(maps, 1)
 
 
-def test_an_index_after_five_others_fails(run: Run, raw: Raw, dest: Path) -> None:
+def test_sixth_nested_index_fails(run: Run, raw: Raw, dest: Path) -> None:
     """A sitemap of URLs at that depth is still read."""
     source = raw({"/a": reply(b"/a")})
     source.routes |= {f"/{depth}.xml": reply(index(source, f"/{depth + 1}.xml")) for depth in range(9)}
@@ -67,7 +67,7 @@ def test_an_index_after_five_others_fails(run: Run, raw: Raw, dest: Path) -> Non
     assert (fetched(dest), source.count("/6.xml")) == ([b"/a"], 0)
 
 
-def test_nested_indexes_resume_after_a_kill(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
+def test_nested_indexes_resume_after_kill(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
     """Sitemaps that were read are not read again, and the depth is kept."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b")})
 

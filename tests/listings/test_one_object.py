@@ -21,7 +21,7 @@ BODY = bytes(range(256)) * 40
 
 
 @pytest.mark.parametrize("format", ["files", "parquet", "tar"])
-def test_an_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: str) -> None:
+def test_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """A single object is requested once to detect its type, and once to be stored.
 
     The same command sends no request.
@@ -46,7 +46,7 @@ def test_an_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format:
         ("text", b" plain"),
     ],
 )
-def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: str, body: bytes) -> None:
+def test_reply_without_listing_is_stored_as_object(run: Run, raw: Raw, dest: Path, name: str, body: bytes) -> None:
     """A reply that lists nothing is an object, whatever it looks like."""
     site = raw({f"/d/{name}": reply(body)})
     ended = run("get", f"{site.url}/d/{name}", dest)
@@ -55,7 +55,7 @@ def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: s
 
 
 @pytest.mark.parametrize("format", ["files", "jsonl", "warc"])
-def test_a_page_of_an_api_is_an_object_with_a_notice(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_api_page_is_stored_as_object_with_notice(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """Its user probably wanted the items of all pages. Other JSON objects have no notice."""
     pages = {"page": b'{"data": [{"id": 1}], "next": "/d/page?p=2"}', "last": b'{"data": [{"id": 1}], "next": null}'}
     site = raw({f"/d/{name}": reply(body) for name, body in pages.items()})
@@ -67,7 +67,7 @@ def test_a_page_of_an_api_is_an_object_with_a_notice(run: Run, raw: Raw, tmp_pat
     assert (notice in ended.err, "JSON page" in last.err) == (True, False)
 
 
-def test_what_lists_objects_is_a_listing(run: Run, raw: Raw, dest: Path) -> None:
+def test_listings_are_still_detected_by_url(run: Run, raw: Raw, dest: Path) -> None:
     """A slash at the end does not matter; a folder with another kind of page is refused, with what to do."""
     for body in (INDEX, JSON_INDEX):
         for routes in ({"/d/": reply(body)}, {"/d": reply(body)}, {"/d": moved("/d/"), "/d/": reply(body)}):
@@ -86,7 +86,7 @@ def moved(target: str) -> bytes:
     return reply(b"", f"Location: {target}", status="301 Moved Permanently")
 
 
-def test_what_is_not_there_is_no_object(run: Run, raw: Raw, dest: Path) -> None:
+def test_missing_object_fails_and_leaves_nothing(run: Run, raw: Raw, dest: Path) -> None:
     """The job fails as for a missing folder, and leaves nothing."""
     site = raw({})
     ended = run("get", f"{site.url}/d/missing.bin", dest)
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_no_object(run: Run, raw: Raw, dest: Path) -> None:
     assert site.requests[-2:] == ["/d/missing.bin", "/d/missing.bin/"]
 
 
-def test_an_object_is_listed_synced_and_given_by_name(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_object_listing_works_in_list_and_sync_not_check(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """`--listing object` takes any page unchanged; `list` and `sync` accept the object, and `check` refuses a URL."""
     site = raw({"/d/": reply(INDEX), "/d/a.bin": reply(BODY, 'ETag: "1"')})
     ended = run("get", f"{site.url}/d/a.bin", dest, "--listing", "object")

@@ -77,7 +77,7 @@ def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequen
 
 
 @pytest.mark.parametrize("format", ["files", "jsonl", "parquet", "tar"])
-def test_neighbours_are_fetched_together_and_stored_apart(
+def test_adjacent_ranges_are_joined_and_stored_separately(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """Whole files of records take at most a tenth of the requests; each record has its own bytes."""
@@ -94,7 +94,7 @@ def test_neighbours_are_fetched_together_and_stored_apart(
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_they_are_fetched_together_over_tls(
+def test_ranges_are_joined_over_tls(
     run: Run,
     nginx: Callable[..., Nginx],
     certificates: Certificates,
@@ -120,7 +120,7 @@ def test_they_are_fetched_together_over_tls(
     assert len(server.seen("tls")) < len(parts)
 
 
-def test_parts_of_a_bucket_are_fetched_together(
+def test_ranges_of_bucket_objects_are_joined_and_signed(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """The joined request is signed, and the store checks this."""
@@ -148,7 +148,7 @@ ORDERS: dict[str, tuple[list[Part], int, list[tuple[int, int]]]] = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_only_what_is_near_in_the_list_and_in_the_object_goes_together(
+def test_only_ranges_near_in_list_and_object_are_joined(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, order: str
 ) -> None:
     """In any order, the gap between two joined parts is within the limit."""
@@ -189,7 +189,7 @@ WRONG: dict[str, Behaviour] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_not_the_joined_part_settles_nothing(
+def test_wrong_reply_to_joined_request_settles_no_range(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, wrong: str
 ) -> None:
     """Each part is then requested once separately, and this was its first attempt."""
@@ -217,7 +217,7 @@ def test_what_is_not_the_joined_part_settles_nothing(
     ],
     ids=["500", "503", "429", "cut", "closed"],
 )
-def test_what_may_pass_is_an_attempt_at_the_first_alone(
+def test_temporary_failure_counts_for_first_joined_range_only(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, trouble: Behaviour, counts: bool
 ) -> None:
     """Only the first part has had an attempt after a temporary failure; the others may be joined again."""
@@ -238,9 +238,7 @@ def test_what_may_pass_is_an_attempt_at_the_first_alone(
     assert sorted(route.ranges[1:]) == [(0, 9), (15, 144)]
 
 
-def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_coalesce_is_turned_off_after_two_wrong_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Joining ends after two unsuitable replies in a row; the user is told."""
     route = Asked(when_joined(reply(BODY)))
     server = raw({"/x": route})
@@ -255,7 +253,7 @@ def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
 
 
 @pytest.mark.parametrize("options", [(), ("--coalesce", 5)], ids=["each", "together"])
-def test_an_object_that_is_replaced_between_its_parts_is_told(
+def test_object_replaced_between_ranges_is_detected(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
     """A replaced object is detected by its strong ETag. A weak or missing one shows nothing."""
@@ -286,7 +284,7 @@ def test_an_object_that_is_replaced_between_its_parts_is_told(
     }
 
 
-def test_each_part_has_what_its_row_says(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_each_range_is_compared_with_its_row(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Each part is compared with its row: hash, ETag of a manifest, and kept columns. One that differs fails alone."""
 
     def behave(exchange: Exchange) -> bytes:
@@ -320,7 +318,7 @@ def test_each_part_has_what_its_row_says(run: Run, raw: Raw, dest: Path, tmp_pat
     assert kinds(dest) == {TENTHS[n].name("").replace("//", "/"): kind for n, kind in failed.items()}
 
 
-def test_gaps_count_as_bytes_that_are_received(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_gaps_count_for_bwlimit_and_max_size(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Gaps count for --bwlimit; the report has the bytes of parts. A joined request is at most as large as a body."""
     body = random.Random(4).randbytes(400_000)
     route = Asked(serve_part(body))
@@ -339,9 +337,7 @@ def test_gaps_count_as_bytes_that_are_received(run: Run, raw: Raw, dest: Path, t
     assert route.ranges[1:] == [(0, 100_009), (200_000, 300_009)]
 
 
-def test_parts_that_overlap_take_no_more_memory_than_they_have_bytes(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_overlapping_ranges_stay_within_memory_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Three parts of 400,000 bytes need two requests even if they overlap: stored separately, they exceed 1 MiB."""
     body = random.Random(5).randbytes(400_100)
     route = Asked(serve_part(body))
@@ -354,7 +350,7 @@ def test_parts_that_overlap_take_no_more_memory_than_they_have_bytes(
     assert route.ranges == [(0, 400_000), (2, 400_001)]
 
 
-def test_in_a_job_of_many_hosts_nothing_goes_together(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_job_over_many_hosts_joins_no_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A job over many hosts joins no parts, because each host has its own queue."""
     routes = [Asked(serve_part(BODY)) for _ in range(2)]
     servers = [raw({"/x": route}) for route in routes]
@@ -368,7 +364,9 @@ def test_in_a_job_of_many_hosts_nothing_goes_together(run: Run, raw: Raw, dest: 
     assert [len(route.ranges) for route in routes] == [10, 10]
 
 
-def test_a_killed_job_goes_on_with_what_is_left(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_killed_coalesce_job_resumes_with_other_joins(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
     """A resumed job may have other joined parts, or none: --coalesce does not make another job."""
 
     def slowly(exchange: Exchange) -> bytes | None:
@@ -397,7 +395,7 @@ def test_a_killed_job_goes_on_with_what_is_left(run: Run, start: Start, raw: Raw
     assert len(server.requests) < len(parts) / 4
 
 
-def test_it_is_for_byte_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_coalesce_requires_byte_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Anything else is refused before any request; in Python it is a keyword of the same name."""
     route = Asked(serve_part(BODY))
     server = raw({"/x": route})

@@ -90,7 +90,7 @@ def in_json(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "score": "inf" if row["score"] == float("inf") else row["score"]}
 
 
-def test_columns_of_a_parquet_list_keep_their_types(run: Run, listed: Path, dest: Path) -> None:
+def test_columns_of_parquet_list_keep_their_types(run: Run, listed: Path, dest: Path) -> None:
     """In Parquet, every reader sees them, and exports in both directions keep them."""
     assert get(run, listed, dest).code == 0
 
@@ -113,7 +113,7 @@ def test_columns_of_a_parquet_list_keep_their_types(run: Run, listed: Path, dest
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "processes"])
-def test_lines_of_json_have_numbers(run: Run, listed: Path, dest: Path, engine: str) -> None:
+def test_columns_of_json_lines_keep_numbers(run: Run, listed: Path, dest: Path, engine: str) -> None:
     """JSON lines have numbers with every engine."""
     assert get(run, listed, dest, "--engine", engine, format="jsonl").code == 0
 
@@ -124,7 +124,7 @@ def test_lines_of_json_have_numbers(run: Run, listed: Path, dest: Path, engine: 
         }
 
 
-def test_sidecars_have_numbers(run: Run, listed: Path, dest: Path) -> None:
+def test_sidecars_keep_numbers(run: Run, listed: Path, dest: Path) -> None:
     """Sidecars with all columns have them; one with a single column has its text."""
     done = get(run, listed, dest, "--names", "{index}.bin", "--sidecar", "json", "--sidecar", "txt=rank", format="tar")
 
@@ -141,9 +141,7 @@ def test_sidecars_have_numbers(run: Run, listed: Path, dest: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
-def test_other_lists_have_the_types_that_are_told(
-    run: Run, server: Serve, dest: Path, tmp_path: Path, format: str
-) -> None:
+def test_given_types_apply_to_other_lists(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
     """An invalid value fails, with its column and its value; a missing value is null."""
     url = server(synthetic=8).url
     told = ["1", " 2 ", "", "four", "5.0", "9223372036854775808", "7", "8"]
@@ -171,7 +169,7 @@ def test_other_lists_have_the_types_that_are_told(
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_rows_without_an_object_have_them_as_well(
+def test_rows_without_objects_have_typed_columns(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """An invalid value is null in Parquet, and its text in JSON lines."""
@@ -191,7 +189,7 @@ def test_rows_without_an_object_have_them_as_well(
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
-def test_results_have_them(run: Run, listed: Path, tmp_path: Path, format: str) -> None:
+def test_results_have_typed_columns(run: Run, listed: Path, tmp_path: Path, format: str) -> None:
     """Results of a check and of `list` have the types."""
     for command in ("check", "list"):
         path = tmp_path / f"{command}-results.{format}"
@@ -211,7 +209,7 @@ def test_results_have_them(run: Run, listed: Path, tmp_path: Path, format: str) 
         assert found == {number: {name: row[name] for name in found[0]} for number, row in expected.items()}
 
 
-def test_listed_targets_have_them(listed: Path) -> None:
+def test_listed_targets_have_typed_columns(listed: Path) -> None:
     """A function gets listed targets with typed columns."""
     found: list[fetchmill.ListedTarget] = []
     fetchmill.list(listed, each=found.extend, keep_columns=["rank", "score", "ok", "big"])
@@ -220,7 +218,7 @@ def test_listed_targets_have_them(listed: Path) -> None:
     assert [target.columns for target in found] == expected
 
 
-def test_a_listed_value_that_is_none_of_its_type_stays_text(tmp_path: Path) -> None:
+def test_listed_value_of_another_type_stays_text(tmp_path: Path) -> None:
     """A listed value of another type stays text, by the rules of the core, not Python's."""
     ranks = ["1", " 2 ", "1_000", "\u0663"]
     rows = [{"url": f"http://a.test/{number}", "rank": rank} for number, rank in enumerate(ranks)]
@@ -243,7 +241,7 @@ def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
     ]
 
 
-def test_columns_of_a_transform_have_the_types_that_are_told(server: Serve, dest: Path) -> None:
+def test_columns_of_transform_have_given_types(server: Serve, dest: Path) -> None:
     """Columns of a transform have the given types, and a result with another value fails."""
     url = server(synthetic=10, size=101).url
     report = fetchmill.get(
@@ -269,7 +267,7 @@ def test_columns_of_a_transform_have_the_types_that_are_told(server: Serve, dest
         (("--keep-columns", "rank", "--column-types", "rank"), "not COLUMN=TYPE"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_invalid_type_options_are_refused(
     run: Run, listed: Path, dest: Path, options: tuple[str, ...], message: str
 ) -> None:
     """The error comes before anything is created."""
@@ -280,7 +278,7 @@ def test_what_cannot_be_meant_is_refused(
     assert not dest.exists()
 
 
-def test_a_job_that_began_with_text_goes_on_with_it(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_job_of_earlier_release_keeps_text_columns(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """In jobs of earlier releases, all shards have one type per column."""
     listed = write_parquet(tmp_path, server(synthetic=COUNT, delay=(0.05, 0.06)).url)
     text = ",".join(f"{name}=string" for name in ("rank", "score", "ok"))
@@ -297,7 +295,9 @@ def test_a_job_that_began_with_text_goes_on_with_it(run: Run, server: Serve, des
     assert "belongs to another job" in other.err
 
 
-def test_a_killed_job_goes_on_with_types(run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_killed_job_resumes_with_typed_columns(
+    run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path
+) -> None:
     """A killed job completes its open shard, and merges small shards."""
     source = server(synthetic=COUNT, delay=(0.05, 0.1))
     listed = write_parquet(tmp_path, source.url)

@@ -30,7 +30,7 @@ def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> 
 
 
 @pytest.mark.parametrize("command", ["files", "parquet", "jsonl", "check", "list"])
-def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
+def test_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
     """Each URL is requested once, and skipped lines are named; a missing newline at the end does not matter."""
     site = raw(SITES)
     urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/b \n@/c\nno url\nno url\n@/a", site)
@@ -51,7 +51,7 @@ def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command:
         assert run("verify", dest).code == 0
 
 
-def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_lines_that_differ_are_separate_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Lines may differ in any column, or in the spelling of the URL; a number may also make their names differ."""
     site = raw(SITES)
     urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n@/a#x,1\n", site, "urls.csv")
@@ -68,7 +68,7 @@ def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path:
         assert (ended.code, len(site.requests) - before) == (0, count), (options, ended.err)
 
 
-def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_iterables_and_samples_skip_repeated_items(raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Iterables and samples skip repeated items like lists in files."""
     site = raw(SITES)
     urls = [f"{site.url}/{name}" for name in "abacb"]
@@ -81,7 +81,7 @@ def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Pat
 
 @pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
 @pytest.mark.parametrize("is_old", [False, True])
-def test_lines_are_repeated_after_a_kill_too(
+def test_repeated_lines_are_skipped_after_kill(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, kind: str, is_old: bool
 ) -> None:
     """The lines of the earlier run count; a job of an older release keeps all of its targets."""

@@ -92,7 +92,7 @@ def missing_of(dest: Path) -> list[str]:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("way", WAYS)
-def test_job_loses_nothing_by_a_list_that_fails(
+def test_job_loses_nothing_when_list_fails(
     run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
 ) -> None:
     """A job exits with 0 only if each object is there, and the whole list finishes it."""
@@ -113,7 +113,7 @@ def test_job_loses_nothing_by_a_list_that_fails(
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("way", WAYS)
-def test_sync_removes_nothing_by_a_list_that_fails(
+def test_sync_removes_nothing_when_list_fails(
     run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
 ) -> None:
     """All objects stay, and the next pass over the whole list finds them."""
@@ -133,7 +133,7 @@ def test_sync_removes_nothing_by_a_list_that_fails(
 
 
 @pytest.mark.parametrize("how", ["get", "sync"])
-def test_iterable_that_raises_loses_and_removes_nothing(server: Serve, dest: Path, how: str) -> None:
+def test_raising_iterable_loses_and_removes_nothing(server: Serve, dest: Path, how: str) -> None:
     """The caller gets its error each time; the whole iterable finishes the job."""
     url = server(synthetic=COUNT).url
 

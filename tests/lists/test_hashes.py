@@ -76,7 +76,7 @@ def body_of(row: dict[str, Any]) -> bytes:
         ("asyncio", "parquet"),
     ],
 )
-def test_rows_have_the_hash_of_their_body(
+def test_rows_have_hash_of_their_body(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, format: str, engine: str
 ) -> None:
     """Rows of every size and engine have the hash; independent readers agree, and so does the package."""
@@ -92,7 +92,7 @@ def test_rows_have_the_hash_of_their_body(
         }
 
 
-def test_the_hash_stands_behind_kept_columns_and_goes_along_when_it_is_exported(
+def test_hash_column_follows_kept_columns_and_is_exported(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
     """The hash follows the kept columns, also in an export, and each column keeps its own values."""
@@ -111,7 +111,7 @@ def test_the_hash_stands_behind_kept_columns_and_goes_along_when_it_is_exported(
         assert {(item.columns["tag"], item.columns["sha256"]) for item in stored.records()} == expected
 
 
-def test_it_is_of_what_a_transform_gives(
+def test_hash_column_describes_output_of_transform(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
     """The hash is not of the received bytes; its column follows those of the function."""
@@ -127,9 +127,7 @@ def test_it_is_of_what_a_transform_gives(
     assert set(query(f"SELECT size, sha256 FROM '{dest}/*.parquet'")) == expected  # noqa: S608
 
 
-def test_a_job_goes_on_with_the_hash_that_it_began_with(
-    run: Run, start: Start, server: Callable[..., Any], dest: Path
-) -> None:
+def test_killed_job_keeps_its_hash_column(run: Run, start: Start, server: Callable[..., Any], dest: Path) -> None:
     """After a kill, each row still has its hash, and another choice of columns is refused."""
     url = server(synthetic=2000, size=500).url
     words = ("get", url, dest, "--format", "parquet", "--hash", "sha256", "--commit-window", "0.1")
@@ -153,7 +151,7 @@ def test_a_job_goes_on_with_the_hash_that_it_began_with(
     assert count == [(2000,)]
 
 
-def test_what_a_repair_fetches_again_has_its_hash(
+def test_repaired_object_has_its_hash(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
     """The column does not come from the list, so URLs alone identify lost objects."""
@@ -172,7 +170,7 @@ def test_what_a_repair_fetches_again_has_its_hash(
 
 
 @pytest.mark.parametrize("format", ["files", "tar", "warc", "null"])
-def test_formats_without_columns_refuse_it(run: Run, dest: Path, format: str) -> None:
+def test_formats_without_columns_refuse_hash_column(run: Run, dest: Path, format: str) -> None:
     """The error is one line, before anything is created."""
     done = run("get", "http://127.0.0.1:1", dest, "--format", format, "--hash", "sha256")
 
@@ -213,7 +211,7 @@ def failed(dest: Path) -> list[tuple[str, str | None, int]]:
         ("md5", in_base64, "tsv", "jsonl"),
     ],
 )
-def test_what_differs_is_tried_again_and_never_stored(
+def test_object_with_wrong_hash_is_retried_and_never_stored(
     run: Run,
     raw: Raw,
     dest: Path,
@@ -244,9 +242,7 @@ def test_what_differs_is_tried_again_and_never_stored(
     assert found == {(url + path).removeprefix("http://"): said[path] for path in said if path != "/always"}
 
 
-def test_what_has_failed_is_compared_again_with_what_its_list_said(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_retry_run_compares_listed_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """`--retry-failed` also compares a failed target with the hash of its list."""
     server = raw({"/x": in_turn(*[reply(WRONG)] * 4, reply(RIGHT))})
     listed = write_list(tmp_path, [{"url": server.url + "/x", "hash": in_hexadecimal("sha256", RIGHT)}], "csv")
@@ -259,7 +255,7 @@ def test_what_has_failed_is_compared_again_with_what_its_list_said(
         assert dict(stored.items()) == {server.url + "/x": RIGHT}
 
 
-def test_what_is_no_hash_is_a_failed_target_without_a_request(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_invalid_hash_fails_target_without_request(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """An object is never stored without a comparison because its list has no valid hash."""
     server = raw({"/x": reply(RIGHT)})
     values: list[dict[str, str | None]] = [
@@ -277,9 +273,7 @@ def test_what_is_no_hash_is_a_failed_target_without_a_request(run: Run, raw: Raw
     assert server.count("/x") == 0
 
 
-def test_hashes_of_a_list_are_followed_through_redirects_and_ranges(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_listed_hashes_apply_to_redirects_and_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Hashes describe the stored bytes: those of the part if a part is requested."""
     part = reply(RIGHT[2:6], f"Content-Range: bytes 2-5/{len(RIGHT)}", status="206 Partial Content")
     server = raw({"/from": reply(b"it is elsewhere", "Location: /to", status="302 Found"), "/to": part})
@@ -294,7 +288,7 @@ def test_hashes_of_a_list_are_followed_through_redirects_and_ranges(
     assert (record.body, record.columns) == (RIGHT[2:6], {"sha256": sha256(RIGHT[2:6])})
 
 
-def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_killed_job_still_compares_hashes(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Each target gets the outcome of its hash once."""
 
     def own_path(exchange: Any) -> bytes:  # noqa: ANN401 - an exchange of the raw server
@@ -326,7 +320,7 @@ def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest:
     assert dict(table) == {server.url + path: path.encode() for at, path in enumerate(paths) if at % 10}
 
 
-def test_objects_of_a_bucket_are_compared_with_their_list(
+def test_objects_of_bucket_are_compared_with_listed_hashes(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """Objects of a bucket are compared with their list, and with the store's checksums."""
@@ -355,7 +349,7 @@ def test_objects_of_a_bucket_are_compared_with_their_list(
         ("list.csv", ("--format", "warc"), "--hash-column cannot be combined with --format warc"),
     ],
 )
-def test_what_cannot_compare_refuses_hashes(
+def test_hash_options_are_refused_where_unsupported(
     run: Run, dest: Path, tmp_path: Path, source: str, options: tuple[str, ...], reason: str
 ) -> None:
     """The error is one line and comes before any request."""
@@ -366,7 +360,7 @@ def test_what_cannot_compare_refuses_hashes(
     assert reason in done.err.replace("\n", " ")
 
 
-def test_an_iterable_has_no_hashes(dest: Path) -> None:
+def test_hash_column_is_refused_for_iterable(dest: Path) -> None:
     """An iterable cannot have hashes, because its items have no columns."""
     with pytest.raises(UsageError, match="no columns"):
         fetchmill.get(["http://127.0.0.1:1/x"], dest, hash_column="hash")

@@ -105,7 +105,7 @@ def test_every_object_is_fetched_under_its_key(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_only_the_latest_versions_that_are_there_are_fetched(
+def test_only_current_versions_are_fetched(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
     """Older versions, delete markers and folder markers count as skipped."""
@@ -126,7 +126,7 @@ def test_only_the_latest_versions_that_are_there_are_fetched(
     assert read_ledger(dest).skipped == 4
 
 
-def test_what_arrives_is_compared_with_what_the_inventory_says(
+def test_objects_are_compared_with_inventory(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
 ) -> None:
     """A replaced object fails, and a deleted one is absent; an ETag of a multipart upload is compared, too."""
@@ -148,7 +148,7 @@ def test_what_arrives_is_compared_with_what_the_inventory_says(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_list_of_it_is_a_manifest_with_exact_times(run: Run, tmp_path: Path, format: str) -> None:
+def test_list_of_inventory_has_exact_times(run: Run, tmp_path: Path, format: str) -> None:
     """The manifest has exact times, also with a kept column under either of its names."""
     keys = ODD[:-1]
     rows = [row(key, key.encode(), LastModifiedDate=WHEN.replace(microsecond=500_000)) for key in keys]
@@ -167,9 +167,7 @@ def test_a_list_of_it_is_a_manifest_with_exact_times(run: Run, tmp_path: Path, f
     assert [each["url"] for each in listed][2:4] == ["s3://bucket/a%2Bb", "s3://bucket/100%25"]
 
 
-def test_rows_that_make_no_sense_are_failed_targets(
-    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
-) -> None:
+def test_invalid_inventory_rows_fail(stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path) -> None:
     """Each is named by its line, and all others are fetched."""
     text = (
         '"bucket","fine","2"\n"bucket","100%","2"\n"bucket","x","many"\n"other","x","2"\n"bucket","","2"\n'
@@ -201,7 +199,7 @@ def gzip_of(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_data_file_that_differs_is_not_believed(
+def test_changed_data_file_is_refused(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
     """No row of a different data file is used; with the right file, the same command continues."""
@@ -224,7 +222,7 @@ def test_a_data_file_that_differs_is_not_believed(
     assert stored(dest) == objects
 
 
-def test_a_data_file_that_was_cut_is_an_error(run: Run, tmp_path: Path) -> None:
+def test_truncated_data_file_is_reported(run: Run, tmp_path: Path) -> None:
     """A truncated data file is an error, whether or not its manifest.json shows it."""
     whole = gzip_of("".join(f'"bucket","{key}"\n' for key in computed(5000)))
     known = Inventory(tmp_path / "known", "CSV", [whole[:-100]], ("Bucket", "Key"))
@@ -241,7 +239,7 @@ def test_a_data_file_that_was_cut_is_an_error(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "unknown.csv").exists()
 
 
-def test_data_files_are_found_where_they_were_downloaded_to(run: Run, tmp_path: Path) -> None:
+def test_data_files_are_found_in_every_download_layout(run: Run, tmp_path: Path) -> None:
     """Data files may be in the whole bucket, the folder of the inventory, or below the manifest.json."""
     inventory = Inventory(tmp_path / "all", "CSV", [rows_of(computed(3))])
     shutil.copytree(inventory.root, tmp_path / "part")
@@ -261,7 +259,7 @@ def test_data_files_are_found_where_they_were_downloaded_to(run: Run, tmp_path: 
     assert "aws s3 sync" in ended.err
 
 
-def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
+def test_hostile_manifest_reads_no_other_files(run: Run, tmp_path: Path) -> None:
     """Neither relative nor absolute keys lead outside; an unreadable file is reported in one line."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
     (tmp_path / "secret.csv.gz").write_bytes(inventory.data[0].read_bytes())
@@ -291,7 +289,7 @@ def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None
     assert "is not a manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
 
 
-def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> None:
+def test_conflicting_inventory_options_are_refused(run: Run, tmp_path: Path) -> None:
     """An inventory defines its own columns, and is a file."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
 
@@ -322,7 +320,7 @@ def test_many_data_files_are_read(run: Run, tmp_path: Path, memory_path: Path) -
     assert (tmp_path / "m.csv").read_text().count("s3://bucket/k/") == 3
 
 
-def test_a_job_that_is_killed_goes_on(
+def test_killed_inventory_job_resumes(
     stores: Callable[..., S3Store],
     get: Get,
     start: Start,
@@ -353,7 +351,7 @@ def test_a_job_that_is_killed_goes_on(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
+def test_killed_inventory_listing_resumes_and_detects_change(
     run: Run, start: Start, tmp_path: Path, format: str
 ) -> None:
     """The kill hits between data files. Another manifest.json of the same length, or another data file, is refused."""

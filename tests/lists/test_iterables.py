@@ -31,7 +31,7 @@ def body_of(index: int) -> bytes:
     return synthetic_body(f"file-{index:012}", 100)
 
 
-def test_a_generator_is_a_source(server: Serve, dest: Path) -> None:
+def test_generator_is_accepted_as_source(server: Serve, dest: Path) -> None:
     """Each item is fetched once, under its URL or the name that comes with it."""
     source = server(synthetic=COUNT)
 
@@ -46,7 +46,7 @@ def test_a_generator_is_a_source(server: Serve, dest: Path) -> None:
     assert find_wrong(dest, "jsonl", {name: body_of(index) for index, name in enumerate(names)}) == []
 
 
-def test_an_async_generator_is_a_source(server: Serve, dest: Path) -> None:
+def test_async_generator_is_accepted_as_source(server: Serve, dest: Path) -> None:
     """A separate event loop reads an async generator."""
     source = server(synthetic=COUNT)
 
@@ -59,7 +59,7 @@ def test_an_async_generator_is_a_source(server: Serve, dest: Path) -> None:
     assert report.fetched == COUNT
 
 
-def test_what_a_generator_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path) -> None:
+def test_generator_exception_is_raised_after_checkpoint(server: Serve, dest: Path) -> None:
     """Earlier items are done; once the generator is fixed, the job continues."""
     source = server(synthetic=COUNT)
 
@@ -78,7 +78,7 @@ def test_what_a_generator_raises_comes_out_after_a_checkpoint(server: Serve, des
     assert source.stats()["get"] == COUNT
 
 
-def test_an_item_that_is_no_url_is_a_failed_target(server: Serve, dest: Path) -> None:
+def test_item_without_url_fails(server: Serve, dest: Path) -> None:
     """An item without a URL fails, and is named by its position."""
     report = fetchmill.get([url_of(server(synthetic=1), 0), "no url"], dest, format="null")
 
@@ -86,13 +86,13 @@ def test_an_item_that_is_no_url_is_a_failed_target(server: Serve, dest: Path) ->
     assert [(failure.name, failure.kind) for failure in fetchmill.failures(dest)] == [("item 2", "url")]
 
 
-def test_an_item_of_another_type_stops_the_job(server: Serve, dest: Path) -> None:
+def test_item_of_another_type_stops_job(server: Serve, dest: Path) -> None:
     """An item of another type is a bug in the program and stops the job."""
     with pytest.raises(TypeError, match=r"item 2 .* int"):
         fetchmill.get([url_of(server(synthetic=1), 0), 5], dest)  # type: ignore[list-item]
 
 
-def test_an_endless_generator_is_read_only_as_far_as_there_is_room(server: Serve, dest: Path) -> None:
+def test_endless_generator_is_read_on_demand(server: Serve, dest: Path) -> None:
     """An endless generator is read only as far as there is room, and Ctrl-C ends the job with a checkpoint."""
     source = server(synthetic=1_000_000, delay=(0.001, 0.001))
     script = textwrap.dedent(
@@ -137,7 +137,7 @@ def _run_until_killed(source: Server, dest: Path, at: int) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> None:
+def test_killed_job_skips_finished_items(server: Serve, dest: Path) -> None:
     """A killed job reads its items again and skips finished ones."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)
@@ -149,7 +149,7 @@ def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> 
 
 
 @pytest.mark.thorough
-def test_another_order_is_refused(server: Serve, dest: Path) -> None:
+def test_changed_item_order_is_refused(server: Serve, dest: Path) -> None:
     """Another order is refused, because it would count items as done that were never fetched."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)

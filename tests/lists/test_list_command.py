@@ -75,7 +75,7 @@ def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_pat
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("manifest", MANIFESTS)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
-def test_a_manifest_gives_the_same_tree(
+def test_get_of_manifest_equals_get_of_source(
     run: Run, server: Serve, tmp_path: Path, tree: Callable[..., Any], manifest: str, format: str
 ) -> None:
     """A manifest gives the same tree as direct fetching, for any names."""
@@ -93,7 +93,7 @@ def test_a_manifest_gives_the_same_tree(
         assert tree(tmp_path / "later") == tree(tmp_path / "direct")
 
 
-def test_folders_of_a_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_folders_of_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) -> None:
     """`autoindex` lists folders. A folder without a listing is missing, and the exit code shows it."""
 
     def folder(*found: tuple[str, str]) -> bytes:
@@ -115,7 +115,7 @@ def test_folders_of_a_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) 
     assert rows == {"a b": f"{source.url}/a%20b", "sub/c": f"{source.url}/sub/c"}
 
 
-def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> None:
+def test_list_command_normalises_list(run: Run, tmp_path: Path) -> None:
     """A list is filtered and has keys and kept columns; a line without a URL is a row without one."""
     lines = ["HTTP://A.test/x,k1,7", "http://b.test/y#z,,8", "nonsense,k3,9", "http://c.test/skip,k4,1"]
     (tmp_path / "urls.csv").write_text("url,key,rank\n" + "".join(f"{line}\n" for line in lines))
@@ -130,7 +130,7 @@ def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> N
     assert found == [("k1", "http://a.test/x", "7"), (None, "http://b.test/y", "8"), ("line 4", None, "9")]
 
 
-def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_names_go_to_stdout_without_files(run: Run, server: Serve, tmp_path: Path) -> None:
     """Names are escaped, one per line; the summary goes to standard error."""
     source = server(odd_folder(tmp_path / "served"))
     (tmp_path / "tmp").mkdir()
@@ -146,7 +146,7 @@ def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve
     assert sorted(path.name for path in tmp_path.iterdir()) == ["served", "tmp"]
 
 
-def test_a_reader_that_has_enough_ends_the_list(start: Callable[..., Any], server: Serve) -> None:
+def test_closed_output_pipe_ends_list(start: Callable[..., Any], server: Serve) -> None:
     """With `fetchmill list ... | head`, it ends silently, long before the end."""
     source = server(synthetic=2_000_000)
     process = start("list", source.url)
@@ -161,7 +161,7 @@ def test_a_reader_that_has_enough_ends_the_list(start: Callable[..., Any], serve
     assert source.stats()["list"] < 2000
 
 
-def test_events_are_for_machines(run: Run, server: Serve) -> None:
+def test_json_events_have_each_target_and_report(run: Run, server: Serve) -> None:
     """There is an event for each target, then the report."""
     source = server(synthetic=2)
 
@@ -175,7 +175,7 @@ def test_events_are_for_machines(run: Run, server: Serve) -> None:
     assert (events[-1]["rows"], events[-1]["manifest"]) == (2, None)
 
 
-def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
+def test_killed_list_resumes_with_one_row_per_name(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
     """`kill -9` hits twice while it runs; listed pages are not requested again."""
@@ -197,9 +197,7 @@ def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
     assert source.stats()["list"] < 40
 
 
-def test_a_signal_stops_a_list_and_it_resumes(
-    run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_list_resumes_after_signal(run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path) -> None:
     """A signal ends the list after a checkpoint, with its exit code."""
     source = server(**SLOW)
     process = start("list", source.url, "m.csv")
@@ -215,7 +213,7 @@ def test_a_signal_stops_a_list_and_it_resumes(
     assert len(read_rows(tmp_path / "m.csv")) == 3000
 
 
-def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_finished_list_sends_no_requests(run: Run, server: Serve, tmp_path: Path) -> None:
     """A finished list leaves its manifest unchanged; another source is another job."""
     source = server(synthetic=10)
     assert run("list", source.url, "m.csv").code == 0
@@ -231,7 +229,7 @@ def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Pa
     assert "belongs to another job" in other.err
 
 
-def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_unrelated_file_at_manifest_path_is_refused(run: Run, server: Serve, tmp_path: Path) -> None:
     """A manifest path with another file is refused: nothing is replaced, and no request is sent."""
     source = server(synthetic=3)
     (tmp_path / "precious.csv").write_text("mine")
@@ -251,7 +249,7 @@ def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, t
 
 
 @pytest.mark.parametrize("option", ["--limit", "--bwlimit", "--retry-failed", "--transform", "--max-size"])
-def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
+def test_fetch_options_are_refused_by_list(run: Run, option: str) -> None:
     """Options for fetching are refused, because `list` fetches nothing."""
     ended = run("list", "http://127.0.0.1:1", "m.csv", option, "1")
 
@@ -259,7 +257,7 @@ def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
     assert f"{option}: not an option of list" in ended.err
 
 
-def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
+def test_object_commands_refuse_manifest(run: Run, server: Serve) -> None:
     """Commands that need objects say so; `status` shows the progress."""
     assert run("list", server(synthetic=2).url, "m.csv").code == 0
 
@@ -270,7 +268,7 @@ def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
     assert "fetched      2" in run("status", "m.csv").out
 
 
-def test_a_name_that_no_url_leads_to_is_never_fetched_as_another(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_name_without_url_fetches_no_other_object(run: Run, raw: Raw, tmp_path: Path) -> None:
     """`a/../b` of a listing is a separate object; as a URL, it would be `b`."""
     source = raw({"/list": page(["a/../b", "c"]), "/get/b": reply(b"x"), "/get/c": reply(b"x")})
 
@@ -294,7 +292,7 @@ def write_manifest(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-def test_a_size_or_an_etag_that_differs_is_noticed(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_changed_size_or_etag_is_detected(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A changed object is not stored, and unchanged ones are."""
     names = ("same", "longer", "other", "silent")
     source = raw({f"/{name}": reply(b"abc", 'ETag: "e1"') for name in names})
@@ -318,7 +316,7 @@ def test_a_size_or_an_etag_that_differs_is_noticed(run: Run, raw: Raw, tmp_path:
     ]
 
 
-def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
+def test_invalid_size_in_manifest_is_reported(run: Run, tmp_path: Path) -> None:
     """An invalid size is an error, and does not count as an unknown size."""
     rows = [{"name": "x", "url": "http://127.0.0.1:1/x", "size": "many"}]
     manifest = write_manifest(tmp_path / "m.jsonl", rows)
@@ -329,7 +327,7 @@ def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl"])
-def test_a_file_with_other_columns_is_no_manifest(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
+def test_list_with_manifest_columns_is_read_as_list(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
     """A list with columns called `name` and `url` is read as before."""
     url = f"{server(synthetic=1).url}/get/file-000000000000"
     row = {"name": "not this", "url": url, "size": 7}
@@ -362,7 +360,7 @@ def listing_of(keys: dict[str, bytes]) -> Callable[[Exchange], bytes]:
     return answer
 
 
-def test_a_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, environment: dict[str, str]) -> None:
     """The manifest has size, ETag and time; an object that has changed meanwhile is detected."""
     keys = {"a b": b"1", "x/é?#%": b"22", "changed": b"333"}
     routes = {f"/bucket/{quote(key)}": reply(body, f'ETag: "e-{len(body)}"') for key, body in keys.items()}
@@ -392,7 +390,7 @@ def test_a_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path
         assert dict(objects) == {"a b": b"1", "x/é?#%": b"22"}
 
 
-def test_a_function_takes_targets_as_they_are_listed(server: Serve) -> None:
+def test_python_function_gets_targets_as_listed(server: Serve) -> None:
     """The function runs on the caller's thread, with several targets at a time; an exception ends the list."""
     source = server(synthetic=5000)
     taken: list[fetchmill.ListedTarget] = []
@@ -410,7 +408,7 @@ def test_a_function_takes_targets_as_they_are_listed(server: Serve) -> None:
         fetchmill.list(source.url, each=refuse)
 
 
-def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -> None:
+def test_python_list_writes_manifest_for_get(server: Serve, tmp_path: Path) -> None:
     """`fetchmill.list` and `fetchmill.get` work together like the commands."""
     source = server(synthetic=50)
 
@@ -422,7 +420,7 @@ def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -
     assert (tmp_path / "out" / "file-000000000007").read_bytes() == synthetic_body("file-000000000007", 100)
 
 
-def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
+def test_invalid_list_arguments_are_usage_errors(tmp_path: Path) -> None:
     """The error comes before anything is created."""
     url = "http://127.0.0.1:1"
     with pytest.raises(fetchmill.UsageError, match="cannot be combined"):

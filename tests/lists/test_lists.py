@@ -55,7 +55,7 @@ def rows_of(urls: list[str]) -> list[dict[str, str]]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_list_of_any_form_is_fetched(
+def test_list_of_any_format_is_fetched(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str, suffix: str
 ) -> None:
     """Each URL is fetched once, under its URL; the bytes are the server's."""
@@ -71,7 +71,7 @@ def test_a_list_of_any_form_is_fetched(
 
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
-def test_standard_input_is_a_list(run: Run, server: Serve, dest: Path, tmp_path: Path, suffix: str) -> None:
+def test_list_is_read_from_standard_input(run: Run, server: Serve, dest: Path, tmp_path: Path, suffix: str) -> None:
     """The first bytes of standard input show whether it is compressed."""
     urls = urls_of(server(synthetic=3000), 3000)
     listed = write_list(tmp_path, rows_of(urls), "txt", suffix)
@@ -83,7 +83,7 @@ def test_standard_input_is_a_list(run: Run, server: Serve, dest: Path, tmp_path:
     assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
 
 
-def test_columns_make_urls_names_and_rows(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_columns_give_urls_names_and_rows(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Columns are selected by number, with a template, a key and kept columns."""
     source = server(synthetic=2000)
     lines = [f'{index},file-{index:012},"key {index}"\n' for index in range(2000)]
@@ -105,7 +105,7 @@ def test_columns_make_urls_names_and_rows(run: Run, server: Serve, dest: Path, t
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_kept_columns_are_in_python_too(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
+def test_python_rows_have_kept_columns(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
     """Kept columns have their names in Python, with values that need quotes, and missing ones."""
     urls = urls_of(server(synthetic=10), 10)
     listed = write_list(tmp_path, rows_of(urls), "csv")
@@ -150,7 +150,7 @@ def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Pa
     assert files == {f"{index // 1000:06}/{index:09}": body for index, body in enumerate(bodies_of(urls).values())}
 
 
-def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_invalid_line_fails_with_its_number(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """The job continues; comments and empty lines are not targets."""
     good = urls_of(server(synthetic=3), 3)
     bad = ["no url", "ftp://host/x", "http://", "http://user:secret@127.0.0.1/x", "http://a b/", "http://[::1/x"]
@@ -168,7 +168,7 @@ def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, 
     assert "secret" not in ended.err
 
 
-def test_the_same_name_twice_is_kept_twice(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_packs_keep_both_objects_of_one_name(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Packs keep two objects of the same name, with different sequence numbers."""
     url = urls_of(server(synthetic=1), 1)[0]
     (tmp_path / "urls.csv").write_text("url,rank\n" + "".join(f"{url},{rank}\n" for rank in range(3)))
@@ -179,7 +179,7 @@ def test_the_same_name_twice_is_kept_twice(run: Run, server: Serve, dest: Path, 
     assert [name for name, _ in read_objects(dest, "jsonl")] == [url] * 3
 
 
-def test_filters_leave_out_and_say_so(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_filtered_targets_are_counted_as_skipped(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Globs and regular expressions work; excluded targets count as skipped."""
     urls = urls_of(server(synthetic=100), 100)
     listed = write_list(tmp_path, rows_of(urls))
@@ -195,7 +195,7 @@ def test_filters_leave_out_and_say_so(run: Run, server: Serve, dest: Path, tmp_p
     assert sorted(name for name, _ in read_objects(dest, "jsonl")) == kept
 
 
-def test_filters_are_for_a_server_that_lists_too(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+def test_filters_apply_to_server_listings(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
     """Filters match the names that a server lists."""
     ended = run("get", server(synthetic=50).url, dest, "--exclude", "*[1-9]")
 
@@ -204,7 +204,7 @@ def test_filters_are_for_a_server_that_lists_too(run: Run, server: Serve, dest: 
     assert "50 listed = 5 fetched + 0 absent + 0 failed + 45 skipped" in ended.err
 
 
-def test_a_sample_is_as_large_as_asked_and_the_same_again(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_sample_has_requested_size_and_is_reproducible(run: Run, server: Serve, tmp_path: Path) -> None:
     """A sample has the requested size and is always the same, so that a job can be tried first."""
     urls = urls_of(server(synthetic=1000), 1000)
     listed = write_list(tmp_path, rows_of(urls))
@@ -219,7 +219,7 @@ def test_a_sample_is_as_large_as_asked_and_the_same_again(run: Run, server: Serv
     assert max(urls.index(url) for url in one) > 900
 
 
-def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_dry_run_prints_targets_without_requests(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """URL and name go to standard output, counts to standard error."""
     source = server(synthetic=10)
     rows = rows_of(urls_of(source, 3))
@@ -234,7 +234,7 @@ def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: 
     assert not dest.exists()
 
 
-def test_a_list_that_ends_in_the_middle_is_no_end(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_truncated_compressed_list_is_reported(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A truncated compressed list is an error of the listing."""
     urls = urls_of(server(synthetic=100), 100)
     whole = compress(".gz", encode("txt", rows_of(urls)))
@@ -264,9 +264,7 @@ def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", [{"use_dictionary": True}, {"use_dictionary": False}, {"version": "1.0"}], ids=str)
 @pytest.mark.parametrize("verb", ["get", "list"])
-def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
-    tmp_path: Path, writer: dict[str, Any], verb: str
-) -> None:
+def test_large_parquet_value_stays_within_memory_limit(tmp_path: Path, writer: dict[str, Any], verb: str) -> None:
     """A value of 300 MB takes some kilobytes on disk: the header of its page shows it, and it is not decompressed."""
     value = pa.array(["http://127.0.0.1:1/" + "x" * 300_000_000])
     columns = {"url": value, "name": pa.array(["a"]), "size": pa.array([1]), "etag": pa.array(["e"])}
@@ -301,7 +299,7 @@ def hide_size(path: Path, size: int) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "brotli"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_that_hide_their_size_take_no_memory(dest: Path, tmp_path: Path, codec: str, version: str) -> None:
+def test_parquet_page_with_wrong_size_is_refused(dest: Path, tmp_path: Path, codec: str, version: str) -> None:
     """A page that decodes to more than its header says is refused before it is decoded into memory."""
     size = 300 << 20
     pages = {"compression": codec, "use_dictionary": False, "write_statistics": False, "data_page_version": version}
@@ -316,7 +314,7 @@ def test_pages_that_hide_their_size_take_no_memory(dest: Path, tmp_path: Path, c
     assert peak < 150
 
 
-def test_a_list_of_json_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_json_list_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A line may be a URL without quotes, also among objects and strings."""
     urls = urls_of(server(synthetic=3), 3)
     (tmp_path / "urls.json").write_text(f'{urls[0]}\n"{urls[1]}"\n{{"url": "{urls[2]}"}}\nbare\n')
@@ -327,7 +325,7 @@ def test_a_list_of_json_may_have_bare_urls(run: Run, server: Serve, dest: Path, 
     assert run("get", "bare.json", dest.with_name("bare"), "--allow-private").code == 0
 
 
-def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path: Path) -> None:
+def test_repeated_parquet_values_are_not_copied(dest: Path, tmp_path: Path) -> None:
     """A dictionary has a long value once; its 200 rows fail one by one as too long, and the others are fetched."""
     long = "http://127.0.0.1:1/" + "x" * 3_000_000
     urls = pa.array([long] * 200 + ["http://127.0.0.1:1/y"])
@@ -341,7 +339,7 @@ def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path:
     assert peak < 256
 
 
-def test_a_list_of_zstd_may_have_a_long_window(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_zstd_list_with_long_window_is_read(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """The output of `zstd --long` is read.
 
     For a larger window, the error says what to do, and does not mention damage.
@@ -361,7 +359,7 @@ def test_a_list_of_zstd_may_have_a_long_window(run: Run, server: Serve, dest: Pa
     assert "--long=27" in refused.err
 
 
-def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+def test_template_values_cannot_change_host_or_path(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
     """A value leads to no other path or host; `!r` inserts it verbatim."""
     server = raw({"/in/..%2Fadmin%3Fx%3D1%23/of": OK, "/in/x%2Fy/of": OK})
     host = server.url.removeprefix("http://")
@@ -396,7 +394,7 @@ def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., R
         (["urls.csv", "out", "--template", "nothing"], ["{}"]),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_a_line(
+def test_invalid_list_options_get_one_line_error(
     run: Run, tmp_path: Path, arguments: list[str], words: list[str]
 ) -> None:
     """The error comes before anything is created."""
@@ -413,7 +411,7 @@ def test_what_cannot_be_meant_is_refused_in_a_line(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
-def test_a_killed_job_goes_on_at_the_right_line(
+def test_killed_job_resumes_at_right_line(
     run: Run,
     start: Callable[..., subprocess.Popen[str]],
     server: Serve,
@@ -446,7 +444,7 @@ def test_a_killed_job_goes_on_at_the_right_line(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
-def test_a_changed_list_is_refused(
+def test_changed_list_is_refused(
     run: Run,
     start: Callable[..., subprocess.Popen[str]],
     server: Serve,
@@ -481,7 +479,7 @@ def test_a_changed_list_is_refused(
     assert run(*arguments, timeout=120).code == 0
 
 
-def test_a_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A list that has grown is refused, even if its job is finished.
 
     It would be wrong to say that everything is there.
@@ -497,7 +495,7 @@ def test_a_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, t
     assert "has changed" in ended.err
 
 
-def test_what_failed_is_tried_again_by_its_url(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_retried_target_keeps_key_and_columns(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A retried target keeps its key and its kept columns."""
     folder = tmp_path / "served"
     folder.mkdir()
@@ -520,7 +518,7 @@ def test_what_failed_is_tried_again_by_its_url(run: Run, server: Serve, dest: Pa
     assert found == {"k1": (b"there", {"rank": "1"}), "k2": (b"late", {"rank": "2"})}
 
 
-def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any], server: Serve, dest: Path) -> None:
+def test_first_request_does_not_wait_for_end_of_list(start: Callable[..., Any], server: Serve, dest: Path) -> None:
     """The list is an endless pipe: its first line is fetched immediately, and a signal ends the job."""
     source = server(synthetic=10)
     process = start("get", "-", dest, "--allow-private", stdin=subprocess.PIPE)
@@ -536,7 +534,7 @@ def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any],
     assert process.wait(10) == 130
 
 
-def test_redirects_are_followed_and_named(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
+def test_redirects_are_followed_up_to_limit(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
     """Redirects are followed up to the limit; a loop and too many redirects have their own kinds."""
 
     def to(location: str) -> bytes:
@@ -575,7 +573,7 @@ def _text_of(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
 
 
-def test_a_rate_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_rate_limit_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """100 per second after a burst of a tenth of a second: 60 targets take at least half a second."""
     urls = urls_of(server(synthetic=60), 60)
     listed = write_list(tmp_path, rows_of(urls))
@@ -586,7 +584,7 @@ def test_a_rate_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> 
         assert time.monotonic() - started > 0.5
 
 
-def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_headers_are_sent_to_their_origin_only(run: Run, dest: Path, tmp_path: Path) -> None:
     """A list may lead anywhere: other origins, including those of redirects, get neither the token nor other fields."""
     seen: dict[str, list[bytes]] = {"own": [], "other": []}
     own, other = _recorder(seen["own"]), _recorder(seen["other"])
@@ -612,7 +610,7 @@ def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("source", ["urls.txt", "-"])
-def test_a_list_does_not_lead_to_this_machine(run: Run, dest: Path, tmp_path: Path, source: str) -> None:
+def test_list_cannot_lead_to_private_addresses(run: Run, dest: Path, tmp_path: Path, source: str) -> None:
     """A list may come from a stranger, so it leads to private addresses only with the option."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -659,7 +657,7 @@ def archive(files: dict[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) -> None:
+def test_zip_archive_of_one_file_is_read_as_list(run: Run, tmp_path: Path) -> None:
     """The format of a zipped list follows from its name in the archive, whatever the archive's name."""
     text = "".join(f"{number},site-{number}.test\r\n" for number in range(1, 2000)).encode()
     options = ("--column", "2", "--template", "https://www.{}")
@@ -688,7 +686,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
 @pytest.mark.parametrize("command", ["list", "check"])
-def test_what_is_no_list_is_refused_in_a_line(
+def test_non_list_file_gets_one_line_error(
     run: Run, tmp_path: Path, command: str, name: str, content: bytes, message: str
 ) -> None:
     """A file that is not a list is refused, because its lines would be targets by mistake."""
@@ -713,7 +711,7 @@ def urls_in(run: Run, listed: Path, *options: object) -> tuple[list[str], list[s
     return urls, [event["message"] for event in events if event["event"] == "notice"]
 
 
-def test_the_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
+def test_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
     """A header with semicolons, tabs or bars shows it; a URL with a semicolon is not a header."""
     listed = tmp_path / "urls.csv"
     for delimiter in (";", "\t", "|", ","):
@@ -731,7 +729,7 @@ def test_the_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
     assert "cannot open the list" in refused.err or "--delimiter must be" in refused.err
 
 
-def test_a_quote_in_tsv_takes_no_line(run: Run, tmp_path: Path) -> None:
+def test_quote_in_tsv_loses_no_line(run: Run, tmp_path: Path) -> None:
     """Most TSV files are not quoted; TSV with fully quoted fields is read as well."""
     listed = tmp_path / "captions.tsv"
     captions = ["plain", '"Is it dangerous?', "plain", 'he said "no" to me', '"', "plain"]
@@ -745,7 +743,7 @@ def test_a_quote_in_tsv_takes_no_line(run: Run, tmp_path: Path) -> None:
     assert urls_in(run, listed) == (["http://a.test/1", "http://a.test/2"], [])
 
 
-def test_records_with_other_fields_are_reported_by_number(run: Run, tmp_path: Path) -> None:
+def test_records_with_wrong_field_count_are_reported(run: Run, tmp_path: Path) -> None:
     """Records with more or fewer fields are targets if they have the necessary columns."""
     listed = tmp_path / "urls.csv"
     listed.write_text("url,a,b\nhttp://a.test/1,x,y\n\nhttp://a.test/2,x, and more,y\nhttp://a.test/3\n")

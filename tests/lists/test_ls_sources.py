@@ -53,7 +53,7 @@ def store(environment: dict[str, str]) -> Iterator[tuple[S3Store, dict[str, str]
         yield store, environment | store.environment()
 
 
-def test_names_are_those_of_list(run: Run, server: Serve) -> None:
+def test_ls_names_equal_names_of_list(run: Run, server: Serve) -> None:
     """A server's names go to standard output, and the summary to standard error."""
     source = server(synthetic=1200)
 
@@ -65,7 +65,7 @@ def test_names_are_those_of_list(run: Run, server: Serve) -> None:
     assert source.stats().get("get", 0) == 0
 
 
-def test_a_manifest_is_the_one_of_list(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_ls_manifest_equals_manifest_of_list(run: Run, server: Serve, tmp_path: Path) -> None:
     """`-o` writes it, also as events; the same command does nothing again."""
     source = server(synthetic=50)
 
@@ -81,7 +81,7 @@ def test_a_manifest_is_the_one_of_list(run: Run, server: Serve, tmp_path: Path) 
     assert len(contents) == 1
 
 
-def test_a_bucket_is_shown_in_each_form(run: Run, bucket: tuple[tuple[str, ...], dict[str, str]]) -> None:
+def test_ls_shows_bucket_in_every_format(run: Run, bucket: tuple[tuple[str, ...], dict[str, str]]) -> None:
     """The forms are those of a destination; a source has sizes and times, but no status."""
     options, env = bucket
     place = ("ls", "s3://bucket/", *options)
@@ -103,7 +103,7 @@ def test_a_bucket_is_shown_in_each_form(run: Run, bucket: tuple[tuple[str, ...],
     assert run(*place, "-0", env=env).out == "".join(f"{key}\0" for key in KEYS)
 
 
-def test_patterns_are_those_of_include(run: Run, server: Serve) -> None:
+def test_ls_patterns_match_like_include(run: Run, server: Serve) -> None:
     """A pattern without a match has the exit code of a destination."""
     source = server(synthetic=20)
 
@@ -115,7 +115,7 @@ def test_patterns_are_those_of_include(run: Run, server: Serve) -> None:
     assert (none.code, none.out) == (3, "")
 
 
-def test_standard_input_and_globs_are_lists(run: Run, tmp_path: Path) -> None:
+def test_ls_reads_lists_from_stdin_and_globs(run: Run, tmp_path: Path) -> None:
     """So are files; a folder of lists needs a glob, or `-o`."""
     (tmp_path / "parts").mkdir()
     for name in ("a", "b"):
@@ -135,7 +135,7 @@ def test_standard_input_and_globs_are_lists(run: Run, tmp_path: Path) -> None:
     assert (written.code, (tmp_path / "m.csv").read_text().count(".test/")) == (0, 2)
 
 
-def test_options_of_sources_are_refused_for_a_destination(run: Run, server: Serve) -> None:
+def test_ls_refuses_source_options_for_destination(run: Run, server: Serve) -> None:
     """Options that both have are accepted; those of the environment do not count."""
     assert run("get", server(synthetic=3).url, "out").code == 0
 
@@ -155,7 +155,7 @@ def test_options_of_sources_are_refused_for_a_destination(run: Run, server: Serv
     assert (accepted.code, accepted.err, accepted.out.count("\n")) == (0, "", 3)
 
 
-def test_a_manifest_has_rows_and_no_objects(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_ls_shows_rows_of_manifest(run: Run, server: Serve, tmp_path: Path) -> None:
     """`list` lists its rows. `ls -o` may filter it, because only a list can become a manifest."""
     assert run("ls", server(synthetic=12).url, "-o", "m.csv").code == 0
 
@@ -170,7 +170,7 @@ def test_a_manifest_has_rows_and_no_objects(run: Run, server: Serve, tmp_path: P
     assert (tmp_path / "one.csv").read_text().count("/get/file-") == 1
 
 
-def test_a_bucket_with_a_shared_job_is_a_destination(
+def test_ls_takes_bucket_with_shared_job_as_destination(
     run: Run, server: Serve, store: tuple[S3Store, dict[str, str]], tmp_path: Path
 ) -> None:
     """`ls` lists its objects, and `list` its keys. The prefix above it is a source."""
@@ -188,9 +188,7 @@ def test_a_bucket_with_a_shared_job_is_a_destination(
     assert f"hint: list the keys of the bucket: fetchmill list {job}\n" in refused.err
 
 
-def test_the_journal_of_another_bucket_does_not_count(
-    run: Run, server: Serve, store: tuple[S3Store, dict[str, str]]
-) -> None:
+def test_ls_ignores_journal_of_another_bucket(run: Run, server: Serve, store: tuple[S3Store, dict[str, str]]) -> None:
     """A journal has the name of the last folder only, so a bucket with another path is a source."""
     held, env = store
     assert run("get", server(synthetic=5).url, "s3://bucket/one/run/", "--format", "tar", env=env).code == 0
@@ -205,7 +203,7 @@ def test_the_journal_of_another_bucket_does_not_count(
     assert keys.out.splitlines() == sorted(held.objects())
 
 
-def test_names_of_a_list_are_its_keys_or_urls(run: Run, tmp_path: Path) -> None:
+def test_ls_names_of_list_are_keys_or_urls(run: Run, tmp_path: Path) -> None:
     """Kept columns are facts."""
     (tmp_path / "urls.csv").write_text("url,key,rank\nhttp://a.test/x,k1,7\nhttp://b.test/y,,8\n")
 
@@ -217,7 +215,7 @@ def test_names_of_a_list_are_its_keys_or_urls(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_a_reader_that_has_enough_ends_the_listing(start: Callable[..., Any], server: Serve) -> None:
+def test_ls_ends_listing_when_output_pipe_closes(start: Callable[..., Any], server: Serve) -> None:
     """With `fetchmill ls SOURCE | head`, the listing ends silently, long before its end."""
     source = server(synthetic=2_000_000)
     process = start("ls", source.url)
@@ -231,7 +229,7 @@ def test_a_reader_that_has_enough_ends_the_listing(start: Callable[..., Any], se
 
 
 @pytest.mark.parametrize("command", ["ls", "list"])
-def test_the_first_names_end_the_listing(command: str, run: Run, server: Serve) -> None:
+def test_ls_limit_ends_listing_early(command: str, run: Run, server: Serve) -> None:
     """No more pages are requested than needed. A source with fewer names is complete."""
     # On a busy machine, the command may need a second to end its listing.
     source = server(synthetic=200_000, page_size=100, list_delay=(0.05, 0.05))
@@ -246,7 +244,7 @@ def test_the_first_names_end_the_listing(command: str, run: Run, server: Serve) 
     assert few.err.startswith("3 targets in ")
 
 
-def test_a_manifest_of_the_first_targets_is_refused(run: Run, tmp_path: Path) -> None:
+def test_ls_refuses_manifest_of_first_targets(run: Run, tmp_path: Path) -> None:
     """The error says why, and the hint has the command for a trial."""
     ended = run("ls", "http://127.0.0.1:9", "-o", "m.csv", "--first", "5")
 
@@ -259,7 +257,7 @@ def test_a_manifest_of_the_first_targets_is_refused(run: Run, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_names_of_a_destination_are_shown(run: Run, server: Serve) -> None:
+def test_ls_limit_applies_to_destination(run: Run, server: Serve) -> None:
     """Patterns without a match are reported only if all names were read."""
     assert run("get", server(synthetic=30).url, "out", "--format", "jsonl").code == 0
 

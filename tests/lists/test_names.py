@@ -51,7 +51,7 @@ def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
-def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
+def test_name_template_uses_any_column(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
     """A template may use any column by name or number, and the row number; verify and readers use these names."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}"), ("group", "g {}")), "csv")
     names = "{group}/{2}-{index}.jpg"
@@ -67,7 +67,7 @@ def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_pat
 
 
 @pytest.mark.parametrize("format", ["files", "tar"])
-def test_a_value_leads_nowhere_and_hides_nothing(
+def test_name_value_stays_in_its_path_segment(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """The value stays in its segment; an empty one makes the row fail."""
@@ -88,7 +88,7 @@ def test_a_value_leads_nowhere_and_hides_nothing(
     assert run("verify", dest).code == 0
 
 
-def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_raw_name_value_makes_folders_within_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """A name that leads elsewhere fails, without a request."""
     values = ["a/b", "../x", "/y", "a/./z"]
     listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
@@ -100,7 +100,7 @@ def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: s
 
 
 @pytest.mark.parametrize(("format", "code", "count"), [("files", 3, 1), ("parquet", 0, 4)])
-def test_rows_with_one_name_are_told_as_ever(
+def test_rows_with_one_name_are_reported(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
 ) -> None:
     """Rows with one name are one file; packs keep all, with their sequence numbers."""
@@ -113,7 +113,7 @@ def test_rows_with_one_name_are_told_as_ever(
         assert "name-taken" in done.err + done.out
 
 
-def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path) -> None:
+def test_python_items_have_only_name_and_number(stored_at: str, dest: Path) -> None:
     """Items of a program have a name and a number, and no other column."""
     pairs = [(f"{stored_at}/{name}", name.upper()) for name in BODIES]
     report = fetchmill.get(pairs, dest, format="tar", names="{index}-{name}.txt")
@@ -135,7 +135,9 @@ def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path)
         ("{id}/", "folder names"),
     ],
 )
-def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_path: Path, names: str, why: str) -> None:
+def test_name_template_without_unique_names_is_refused(
+    run: Run, dest: Path, tmp_path: Path, names: str, why: str
+) -> None:
     """The error is one line, before anything is created."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", names)
@@ -146,7 +148,7 @@ def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_pat
     assert not dest.exists()
 
 
-def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_conflicting_name_options_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
     """Names for a server, which has its own, are refused as well."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     both = run("get", listed, dest, "--names", "{id}", "--key-column", "id")
@@ -156,7 +158,7 @@ def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
     assert (server.code, "names is for lists of URLs" in server.err) == (2, True)
 
 
-def test_a_dry_run_shows_the_names(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_dry_run_shows_names(run: Run, dest: Path, tmp_path: Path) -> None:
     """Names are complete as far as they do not depend on replies."""
     made = [{"url": "http://127.0.0.1:1/x.PNG", "id": "7"}, {"url": "http://127.0.0.1:1/y", "id": "8/9"}]
     listed = write_list(tmp_path, made, "csv")
@@ -166,7 +168,7 @@ def test_a_dry_run_shows_the_names(run: Run, dest: Path, tmp_path: Path) -> None
     assert [line.split("\t")[1] for line in shown.out.splitlines()] == ["7.png", "8%2F9.bin"]
 
 
-def test_a_missing_column_is_told(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_missing_name_column_is_reported(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """A missing column is reported, because every line would fail."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", "{key}.jpg", "--allow-private")
@@ -205,7 +207,7 @@ def typed_list(site: RawServer, folder: Path) -> Path:
         ("threads", "jsonl", ()),
     ],
 )
-def test_an_extension_follows_from_the_reply(
+def test_extension_follows_reply(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str, more: tuple[str, ...]
 ) -> None:
     """The reply's type decides, whatever the URL; if the type is unspecific, the URL decides."""
@@ -222,7 +224,7 @@ def test_an_extension_follows_from_the_reply(
     assert (run("get", listed, dest, *options).code, read_ledger(dest).absent) == (3, 1)
 
 
-def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_retry_run_names_object_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A failed target had the extension of its URL; its later reply may have another one."""
     site = raw(
         {
@@ -243,7 +245,7 @@ def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tm
     assert run("verify", dest).code == 0
 
 
-def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_second_object_fails_when_replies_give_one_name(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The second file fails under its listed name; a retry run requests it again."""
     kinds = {"/a.gif": "image/png", "/b.jpg": "image/png"}
     site = raw({path: reply(path.encode(), f"Content-Type: {kind}") for path, kind in kinds.items()})
@@ -262,7 +264,7 @@ def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: P
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("engine", "format"), [("native", "files"), ("processes", "files")])
-def test_a_killed_job_goes_on_with_the_names_of_replies(
+def test_killed_job_keeps_names_given_by_replies(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str
 ) -> None:
     """A killed job has each object under one name, also from windows that were staged but not renamed."""
@@ -329,7 +331,7 @@ STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": 
 
 
 @pytest.mark.parametrize(("format", "prefix"), [("files", "a/b"), ("tar", "a/b/"), ("parquet", "a/b")])
-def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
+def test_strip_prefix_shortens_names(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
     """All others keep theirs; verify, readers and an export use the stored names, and the job can be resumed."""
     options = ("--format", format, "--strip-prefix", prefix)
     done = run("get", tree_of_names, dest, *options)
@@ -347,7 +349,7 @@ def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, for
     assert find_wrong(again, "tar", STRIPPED) == []
 
 
-def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str, dest: Path) -> None:
+def test_strip_prefix_is_refused_where_names_locate_objects(run: Run, tree_of_names: str, dest: Path) -> None:
     """Stripped names do not show where objects are.
 
     Features that request objects again, or store their URLs, are refused.
@@ -371,7 +373,7 @@ def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str
     assert "because their URLs are unknown" in repaired.err
 
 
-def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, raw: Raw, dest: Path) -> None:
+def test_retry_run_requests_taken_stripped_name(run: Run, raw: Raw, dest: Path) -> None:
     """A failed target has the name of the source."""
     site = raw(mirror(["a/x", "x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     options = ("--strip-prefix", "a", "--format", "files")
@@ -388,7 +390,7 @@ def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, r
 
 
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
-def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
+def test_strip_prefix_shortens_urls(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
     """A prefix with a scheme means the same in all formats; rows have the URL, and comparisons use it."""
     listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
     done = run("get", listed, dest, "--format", format, "--strip-prefix", stored_at, "--allow-private")
@@ -402,7 +404,7 @@ def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path
         assert run("verify", dest, "--sample", "4").code == 0
 
 
-def test_a_transform_sees_where_an_object_was(
+def test_transform_gets_url_and_stripped_name(
     run: Run, tree_of_names: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """A transform gets the server's URL and the stored name."""
@@ -417,7 +419,7 @@ def test_a_transform_sees_where_an_object_was(
     assert told == {name: f"{tree_of_names}/get/{body.decode()}" for name, body in STRIPPED.items()}
 
 
-def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
+def test_strip_prefix_applies_to_rows_without_objects(run: Run, raw: Raw, dest: Path) -> None:
     """Rows without an object also lose the path, so that all rows have the same kind of name."""
     site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--keep-failed")
@@ -427,7 +429,7 @@ def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Pa
     assert {row["name"]: row["outcome"] for row in rows} == {"x": "fetched", "gone": "absent"}
 
 
-def test_names_of_a_bucket_lose_a_leading_path(
+def test_strip_prefix_shortens_bucket_keys(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path
 ) -> None:
     """The rest of the key is the path of the file."""
@@ -473,7 +475,7 @@ def captioned(stored_at: str, folder: Path) -> Path:
     return write_list(folder, made, "parquet")  # type: ignore[arg-type]
 
 
-def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_sidecars_are_stored_with_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """Samples are those of webdataset; readers of the destination see objects with columns, and so does an export."""
     listed = captioned(stored_at, tmp_path)
     kept = ("--keep-columns", "caption,label")
@@ -502,7 +504,7 @@ def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Pat
     assert run("verify", dest, "--sample", "4").code == 0
 
 
-def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_damaged_sidecar_is_detected(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """A damaged sidecar is found, because it belongs to the record of its object."""
     listed = captioned(stored_at, tmp_path)
     one_shard = ("--threads", "1")
@@ -518,7 +520,7 @@ def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_pa
     assert run("cat", dest, "0.bin").code == 10
 
 
-def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_object_keeps_name_that_collides_with_sidecar(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """The sidecar then has its extension twice: nothing is lost, and names in a sample are unique."""
     listed = captioned(stored_at, tmp_path)
     options = ("--names", "{id}.JSON", "--keep-columns", "caption", "--sidecar", "json", "--allow-private")
@@ -529,7 +531,9 @@ def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str,
     assert run("verify", dest).code == 0
 
 
-def test_samples_with_dots_or_one_key_keep_their_sidecars(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+def test_samples_with_dotted_or_repeated_keys_keep_sidecars(
+    run: Run, stored_at: str, dest: Path, tmp_path: Path
+) -> None:
     """An id with dots has its own key, and a repeated id is another sample: no member name comes twice."""
     ids = ["2101.00001", "2101.00002", "v1.0", "v1.0"]
     made = [
@@ -552,9 +556,7 @@ def test_samples_with_dots_or_one_key_keep_their_sidecars(run: Run, stored_at: s
     assert captions == {(body, f"caption of {name}") for name, body in BODIES.items()}
 
 
-def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
-    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_job_of_older_release_keeps_sample_keys(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The journal has the rules with which a job began; one of 0.1.0 has none."""
     listed = slow_list(raw, tmp_path)
     sidecars = ("--keep-columns", "id", "--sidecar", "txt=id")
@@ -572,7 +574,7 @@ def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
     assert run("verify", dest).code == 0
 
 
-def test_a_killed_job_keeps_each_object_with_its_sidecars(
+def test_killed_job_keeps_objects_with_their_sidecars(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
     """A killed job keeps each object with its sidecars: a record is complete or missing."""
@@ -591,7 +593,7 @@ def test_a_killed_job_keeps_each_object_with_its_sidecars(
     assert run("verify", dest).code == 0
 
 
-def test_a_transform_fills_sidecars(
+def test_transform_columns_are_in_sidecars(
     run: Run, stored_at: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """Columns of a transform fill sidecars like those of a list."""
@@ -618,7 +620,7 @@ def test_a_transform_fills_sidecars(
         (("--format", "tar", "--keep-columns", "caption"), "tar with --sidecar"),
     ],
 )
-def test_sidecars_that_cannot_be_are_refused(
+def test_impossible_sidecar_options_are_refused(
     run: Run, dest: Path, tmp_path: Path, options: tuple[str, ...], why: str
 ) -> None:
     """The error is one line, before anything is created."""

@@ -45,7 +45,7 @@ def write_parts(folder: Path, urls: list[str], format: str, count: int = 3) -> P
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_folder_or_a_glob_is_one_list(run: Run, server: Serve, tmp_path: Path, format: str) -> None:
+def test_folder_or_glob_is_one_list(run: Run, server: Serve, tmp_path: Path, format: str) -> None:
     """Every URL is used once, in every format, by `get`, `list` and `check`."""
     urls = urls_of(server(synthetic=600), 600)
     parts = write_parts(tmp_path / "parts", urls, format)
@@ -63,7 +63,7 @@ def test_a_folder_or_a_glob_is_one_list(run: Run, server: Serve, tmp_path: Path,
     assert report.fetched == 600
 
 
-def test_parts_of_different_kinds_are_refused_by_name(run: Run, tmp_path: Path) -> None:
+def test_list_files_of_different_kinds_are_refused(run: Run, tmp_path: Path) -> None:
     """The error comes before any request, and before the destination exists."""
     for name, files, message in (
         ("formats", {"a.csv": b"url\n", "b.jsonl": b"{}\n"}, r"different formats \(a.csv and b.jsonl\)"),
@@ -84,7 +84,7 @@ def test_parts_of_different_kinds_are_refused_by_name(run: Run, tmp_path: Path) 
     assert (ended.code, "no file found" in ended.err) == (2, True), ended.err
 
 
-def test_parts_that_change_are_refused_on_resume(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_changed_list_files_are_refused_on_resume(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Files were added, renamed or changed; the whole list finishes the job."""
     urls = urls_of(server(synthetic=300), 300)
     gone = [f"http://127.0.0.1:9/{number}" for number in range(3)]
@@ -112,7 +112,7 @@ def test_parts_that_change_are_refused_on_resume(run: Run, server: Serve, dest: 
     assert "300 fetched" in ended.err
 
 
-def test_a_json_array_is_a_list(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_json_array_is_read_as_list(run: Run, server: Serve, tmp_path: Path) -> None:
     """A JSON array has strings or objects, pretty-printed or not; a truncated array is an error of the listing."""
     urls = urls_of(server(synthetic=50), 50)
     rows = [{"id": number, "link": url} for number, url in enumerate(urls)]
@@ -138,7 +138,7 @@ def test_a_json_array_is_a_list(run: Run, server: Serve, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
-def test_a_wrong_column_is_refused_with_the_names_there_are(run: Run, tmp_path: Path, format: str) -> None:
+def test_wrong_column_error_shows_existing_names(run: Run, tmp_path: Path, format: str) -> None:
     """A wrong column is refused with the existing names, before any request."""
     path = tmp_path / f"list.{format}"
     path.write_bytes(encode(format, [{"id": "1", "url": "http://127.0.0.1:9/"}]))
@@ -151,7 +151,7 @@ def test_a_wrong_column_is_refused_with_the_names_there_are(run: Run, tmp_path: 
         assert "attempts" not in ended.err
 
 
-def test_bare_domains_get_the_template_as_a_hint(run: Run, tmp_path: Path) -> None:
+def test_bare_domains_get_template_hint(run: Run, tmp_path: Path) -> None:
     """Bare domains may have a port or a path."""
     (tmp_path / "urls.txt").write_text("example.com\nexample.com:8080/a\nlocalhost:80\n")
 
@@ -174,7 +174,7 @@ def test_parquet_of_any_compression_is_read(run: Run, server: Serve, dest: Path,
     assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
 
 
-def test_a_column_that_few_values_have_is_kept(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_sparse_column_is_kept(run: Run, server: Serve, tmp_path: Path) -> None:
     """A sparse column is kept for a file, for a folder whose second file lacks it, and for a shared job.
 
     Wrong names are refused.

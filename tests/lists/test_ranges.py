@@ -33,7 +33,7 @@ HUGE = 10**12
 @pytest.mark.parametrize(
     ("listed_as", "format"), [("csv", "files"), ("jsonl", "jsonl"), ("parquet", "parquet"), ("tsv", "tar")]
 )
-def test_records_of_files_are_fetched(
+def test_ranges_of_files_are_stored(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, listed_as: str, format: str
 ) -> None:
     """Two thousand records are stored as Parquet, byte by byte.
@@ -64,7 +64,7 @@ def test_records_of_files_are_fetched(
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_ranges_are_asked_for_over_tls(
+def test_ranges_are_requested_over_tls(
     run: Run,
     nginx: Callable[..., Nginx],
     certificates: Certificates,
@@ -133,7 +133,7 @@ WRONG: dict[str, tuple[str, Behaviour]] = {
 }
 
 
-def test_nothing_else_is_stored_in_place_of_a_part(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_wrong_reply_to_range_is_not_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Each wrong reply has a kind and names the request; correct replies next to it are stored."""
     right = {
         "good": serve_part(BODY),
@@ -159,7 +159,7 @@ def test_nothing_else_is_stored_in_place_of_a_part(run: Run, raw: Raw, dest: Pat
             assert "requested bytes=10-19" in found.detail
 
 
-def test_of_a_reply_with_all_of_an_object_little_is_read(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_full_reply_to_range_request_is_not_read(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The server can send no more than a socket holds, and the connection is closed."""
     sent = []
 
@@ -205,7 +205,7 @@ HOSTILE: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def test_a_row_without_a_range_is_a_failed_target(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_row_without_range_fails(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """The detail has the reason, and no request is sent; a JSON number works like a string."""
     server = raw({"/x": serve_part(BODY)})
     rows = [{"url": server.url + "/x", **values} for values, _ in HOSTILE]
@@ -224,7 +224,7 @@ def test_a_row_without_a_range_is_a_failed_target(run: Run, raw: Raw, dest: Path
     assert dict(read_objects(dest, "jsonl")) == {f"{server.url}/x#bytes=10-19": RIGHT}
 
 
-def test_parts_of_one_object_have_names_of_their_own(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_ranges_of_one_object_have_unique_names(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Parts have unique names, also with a template without columns, keys or numbers.
 
     A request never has a fragment.
@@ -246,7 +246,7 @@ def test_parts_of_one_object_have_names_of_their_own(run: Run, raw: Raw, dest: P
     assert set(server.requests) == {"/x?a=b"}
 
 
-def test_a_second_pass_asks_for_the_same_parts(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_retry_run_requests_same_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A failed part is fetched under its name, and tried again like any GET."""
     first = in_turn(reply(BODY), serve_part(BODY))
     server = raw({"/x": in_turn(reply(status="503 Later"), serve_part(BODY)), "/y": first})
@@ -265,9 +265,7 @@ def test_a_second_pass_asks_for_the_same_parts(run: Run, raw: Raw, dest: Path, t
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_a_killed_job_goes_on_with_its_parts(
-    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str
-) -> None:
+def test_killed_range_job_resumes(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str) -> None:
     """After two kills, every part is stored once, with its own bytes."""
 
     def slowly(exchange: Exchange) -> bytes | None:
@@ -296,7 +294,7 @@ def test_a_killed_job_goes_on_with_its_parts(
     assert len(server.requests) < 1200
 
 
-def test_a_redirect_is_asked_for_the_same_part(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_redirect_keeps_requested_range(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A redirect, also to another origin, is requested with the same range."""
     other = raw({"/y": serve_part(BODY)})
     with RawServer({"/x": reply(b"", f"Location: {other.url}/y", status="302 There")}) as server:
@@ -307,7 +305,7 @@ def test_a_redirect_is_asked_for_the_same_part(run: Run, raw: Raw, dest: Path, t
         assert dict(read_objects(dest, "jsonl")) == {f"{server.url}/x#bytes=10-19": RIGHT}
 
 
-def test_the_size_of_a_part_counts_and_not_that_of_its_object(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_max_size_applies_to_range(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """--max-size applies to the part.
 
     A manifest's sizes are for whole objects; its ETags are compared, its names not used.
@@ -335,7 +333,7 @@ def test_the_size_of_a_part_counts_and_not_that_of_its_object(run: Run, raw: Raw
     assert kinds(dest) == {"/new#bytes=500-999": "body-too-large", "/old#bytes=0-8": "changed"}
 
 
-def test_parts_of_objects_in_a_bucket_are_fetched(
+def test_ranges_of_bucket_objects_are_signed(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """The requests are signed, which the store checks; a range beyond the end fails."""
@@ -365,7 +363,7 @@ def test_parts_of_objects_in_a_bucket_are_fetched(
         (("--header", "Range: bytes=0-1"), "--offset-column"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
+def test_invalid_range_options_get_one_line_error(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     """Impossible options end with exit code 2, before any request."""
@@ -378,7 +376,7 @@ def test_what_cannot_be_meant_is_one_line(
     assert len(refused.err.splitlines()) == 1, refused.err
 
 
-def test_other_columns_are_another_job(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_other_range_columns_are_refused_as_another_job(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Stored and requested data would differ; the same command has nothing to do."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [{**Part("x", 10, RIGHT).row(server.url), "other": "3"}], "csv")
@@ -389,7 +387,7 @@ def test_other_columns_are_another_job(run: Run, raw: Raw, dest: Path, tmp_path:
     assert len(server.requests) == 1
 
 
-def test_python_has_the_same_keywords(raw: Raw, tmp_path: Path) -> None:
+def test_python_has_same_range_keywords(raw: Raw, tmp_path: Path) -> None:
     """Keywords for parts apply to lists. Items of a program have no columns, and their own Range is refused."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "parquet")

@@ -53,7 +53,7 @@ def details(dest: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("option", ["--data", "--data-json"])
-def test_any_text_comes_out_as_it_was(run: Run, methods: MethodsServer, dest: Path, listed: Path, option: str) -> None:
+def test_any_text_is_sent_unchanged(run: Run, methods: MethodsServer, dest: Path, listed: Path, option: str) -> None:
     """A line whose text is missing or null fails; it is not posted as an empty one."""
     template = "id={id}&text={text}&b={{}}" if option == "--data" else '{"id": {id}, "text": "{text}", "b": "{{}}"}'
     done = get(run, listed, dest, "--template", methods.url + "/x", option, template)
@@ -69,7 +69,7 @@ def test_any_text_comes_out_as_it_was(run: Run, methods: MethodsServer, dest: Pa
     assert len(details(dest)) == 2
 
 
-def test_values_of_json_are_plain(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
+def test_json_scalars_are_inserted_as_plain_text(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
     """Numbers, true, false and null are unchanged; strings, objects and lists fail their lines, unless `!r` is used."""
     template = ("--template", methods.url + "/x", "--data-json")
     assert get(run, listed, dest, *template, '{"id": {id}, "any": {any}}').code == 3
@@ -86,7 +86,7 @@ def test_values_of_json_are_plain(run: Run, methods: MethodsServer, dest: Path, 
     assert any("--data-json is not JSON" in detail for detail in details(raw).values())
 
 
-def test_bytes_that_are_no_text_fail_their_line(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+def test_non_utf8_values_fail_their_line(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
     """Bytes that are not text fail their line, in a body and in a field."""
     listed = tmp_path / "rows.csv"
     listed.write_bytes(b"id,text\n1,a\n2,\xff\xfe\n")
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_text_fail_their_line(run: Run, methods: MethodsServer
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "a\0", "a\x7f", None])
-def test_no_value_ends_a_header_field(
+def test_value_with_line_end_is_refused_in_header(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, value: str | None
 ) -> None:
     """A line with such a value, or without a value, fails without a request."""
@@ -116,7 +116,7 @@ def test_no_value_ends_a_header_field(
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding", "Host", "Connection"])
-def test_a_row_says_nothing_of_the_connection(
+def test_connection_header_fields_are_refused(
     run: Run, methods: MethodsServer, dest: Path, listed: Path, name: str
 ) -> None:
     """A field that frames the connection is refused, because one request could end inside another."""
@@ -125,7 +125,7 @@ def test_a_row_says_nothing_of_the_connection(
     assert name.lower() in done.err.lower()
 
 
-def test_bodies_have_a_bound(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+def test_body_size_is_limited(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
     """The bound applies to a line, an item and a job."""
     listed = tmp_path / "rows.jsonl"
     rows = [{"id": index, "text": "x" * length} for index, length in enumerate([65_000, 66_000])]
@@ -145,7 +145,7 @@ def test_bodies_have_a_bound(run: Run, methods: MethodsServer, dest: Path, tmp_p
     assert "64 KiB" in refused.err
 
 
-def test_an_empty_body_is_a_body(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
+def test_empty_body_has_content_length(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
     """An empty body has a length, so that the server does not wait for more."""
     assert get(run, listed, dest, "--template", methods.url + "/{id}x", "--method", "POST").code == 0
     assert {(request.method, request.body, request.fields["content-length"]) for request in methods.received} == {
@@ -153,7 +153,7 @@ def test_an_empty_body_is_a_body(run: Run, methods: MethodsServer, dest: Path, l
     }
 
 
-def test_objects_of_buckets_take_no_such_requests(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_bucket_objects_refuse_bodies_and_methods(run: Run, dest: Path, tmp_path: Path) -> None:
     """Objects of buckets refuse bodies and methods, which would not match the bucket's name."""
     listed = tmp_path / "list.txt"
     listed.write_text("s3://bucket/key\n")
@@ -177,7 +177,7 @@ def test_objects_of_buckets_take_no_such_requests(run: Run, dest: Path, tmp_path
         ("rows.jsonl", ("--data", b"\xff"), "UTF-8"),
     ],
 )
-def test_nonsense_is_refused_in_one_line(
+def test_invalid_request_options_get_one_line_error(
     run: Run, listed: Path, dest: Path, source: str, options: tuple[object, ...], said: str
 ) -> None:
     """The error comes before anything is sent or written."""
@@ -191,7 +191,7 @@ def test_nonsense_is_refused_in_one_line(
     assert not dest.exists()
 
 
-def test_a_check_takes_braces_as_they_are(run: Run, methods: MethodsServer, tmp_path: Path) -> None:
+def test_check_sends_braces_verbatim(run: Run, methods: MethodsServer, tmp_path: Path) -> None:
     """Requests of a check differ only by their URLs, and no field is lost."""
     listed = tmp_path / "list.txt"
     listed.write_text(methods.url + "/x\n")

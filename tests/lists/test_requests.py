@@ -58,7 +58,7 @@ def test_each_row_is_posted_once_with_its_own_body(
 
 
 @pytest.mark.parametrize("option", ["--data", "--data-json"])
-def test_a_hostile_value_stays_in_its_place(
+def test_hostile_value_stays_within_its_json_field(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, option: str
 ) -> None:
     """The body contains the value of the list unchanged, whatever it is."""
@@ -77,7 +77,7 @@ def test_a_hostile_value_stays_in_its_place(
 
 
 @pytest.mark.parametrize("column", ["{v}", "{v!r}"])
-def test_headers_by_row_refuse_control_characters(
+def test_row_headers_refuse_control_characters(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, column: str
 ) -> None:
     """Fields go to the template's own origin; a line with a line end in its value fails without a request."""
@@ -97,9 +97,7 @@ def test_headers_by_row_refuse_control_characters(
     assert "control characters" in failures
 
 
-def test_a_header_by_row_needs_to_know_where_it_may_go(
-    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
-) -> None:
+def test_row_headers_need_named_origin(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
     """A list may lead anywhere, so its rows get no possibly secret field unless an origin is named."""
     other = MethodsServer()
     with other:
@@ -124,7 +122,7 @@ def test_a_header_by_row_needs_to_know_where_it_may_go(
         (("--data", "a=b", "--idempotent"), True),
     ],
 )
-def test_only_what_is_idempotent_is_tried_again(
+def test_only_idempotent_requests_are_retried(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, path: str, options: tuple[str, ...], may: bool
 ) -> None:
     """Only idempotent requests are tried again after a 503, a 500 and a broken connection."""
@@ -137,7 +135,7 @@ def test_only_what_is_idempotent_is_tried_again(
     assert len(posts) > 1 if may else len(posts) == 1
 
 
-def test_a_redirected_post_does_what_a_stream_does(
+def test_redirected_post_follows_same_rules_as_stream(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
     """303 makes it a GET, and 307 keeps it; another origin gets no possibly secret field."""
@@ -167,7 +165,7 @@ def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Pat
     assert len(methods.received) == 3
 
 
-def test_a_second_pass_sends_the_same_request(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+def test_retry_run_sends_same_request(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
     """A retry run sends the same request: the failure keeps the method, body and fields."""
     listed = write_list(tmp_path, [{"id": "error", "text": "t"}], "csv")
     options = ("--template", methods.url + "/{id}", "--data", "a={text}", "--header", "X-Id: {id}")
@@ -179,7 +177,7 @@ def test_a_second_pass_sends_the_same_request(run: Run, methods: MethodsServer, 
     assert second == first
 
 
-def test_a_post_is_never_made_twice_by_a_run_behind_a_kill(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_killed_job_repeats_no_post(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
     """Over five kills, each is received at most once; requests in flight have failed, with the reason."""
     count = 1500
     listed = write_list(tmp_path, rows(count), "csv")
@@ -215,7 +213,7 @@ def test_a_post_is_never_made_twice_by_a_run_behind_a_kill(start: Start, run: Ru
     assert "worker" in run("status", dest, "--failures").out
 
 
-def test_after_sigint_all_is_posted_exactly_once(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_interrupted_job_posts_everything_once(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
     """Sent requests get their outcome before the run ends, and the next run sends the others."""
     listed = write_list(tmp_path, rows(300), "csv")
     with MethodsServer(delay=0.01) as server:
@@ -233,7 +231,7 @@ def test_after_sigint_all_is_posted_exactly_once(start: Start, run: Run, dest: P
     assert set(received.values()) == {1}
 
 
-def test_requests_of_a_program_go_through_get(methods: MethodsServer, tmp_path: Path) -> None:
+def test_get_accepts_python_requests(methods: MethodsServer, tmp_path: Path) -> None:
     """Requests have their own method, body and headers, and are mixed with URLs.
 
     They are sent again only for other items.
@@ -255,7 +253,7 @@ def test_requests_of_a_program_go_through_get(methods: MethodsServer, tmp_path: 
 
 
 @pytest.mark.parametrize("options", [{"engine": "threads"}, {"engine": "asyncio"}, {"format": "warc"}])
-def test_what_cannot_make_such_requests_refuses_them(
+def test_unsupported_commands_refuse_request_options(
     methods: MethodsServer, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """The error is one line, and nothing is sent."""
@@ -278,7 +276,7 @@ def test_what_cannot_make_such_requests_refuses_them(
         (("--data", "<a>{id}</a>", "--header", "Content-Type: text/xml"), "{name!r}"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
+def test_invalid_request_rows_get_one_line_error(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     """The exit code is 2, before anything is sent."""

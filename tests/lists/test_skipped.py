@@ -42,7 +42,7 @@ ELSEWHERE = ("http://other.test/a.txt", "http://other.test/b.txt")
     ],
     ids=["index-origin", "index-path", "sitemap"],
 )
-def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
+def test_exit_code_is_3_when_everything_is_skipped_unasked(
     run: Run, raw: Raw, dest: Path, command: str, path: str, content: bytes, options: tuple[str, ...], reason: str
 ) -> None:
     """The reason is the real one, and the same command gives the same answer."""
@@ -63,7 +63,7 @@ def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
         assert len({line["name"] for line in as_json}) == 2
 
 
-def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path) -> None:
+def test_exit_code_is_3_when_include_matches_nothing(run: Run, raw: Raw, dest: Path) -> None:
     """The exit code is 3, with the reason; exclusions are intended."""
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
@@ -82,7 +82,7 @@ def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path)
     )
 
 
-def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: Path) -> None:
+def test_exit_code_is_0_when_something_is_fetched(run: Run, raw: Raw, dest: Path) -> None:
     """One fetched object is enough for exit code 0; reasons of skips are counted nevertheless."""
     listed = page("../", "a.txt", *ELSEWHERE, "/lib/x", "mailto:a@b.test")
     server = raw({"/f/": listed, "/f/a.txt": reply(b"a"), "/robots.txt": reply(b"", status="404 Not Found")})
@@ -94,7 +94,9 @@ def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: 
     assert "other-origin" in fetchmill.status(dest).skipped_by
 
 
-def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, environment: dict[str, str]) -> None:
+def test_robots_and_folder_markers_are_skip_reasons(
+    run: Run, raw: Raw, dest: Path, environment: dict[str, str]
+) -> None:
     """Both robots.txt and folder markers are reasons of skips, like others that the user did not ask for."""
     robots = reply(b"User-agent: *\nDisallow: /f/private\n")
     server = raw({"/f/": page("../", "private.txt"), "/robots.txt": robots})
@@ -108,7 +110,7 @@ def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, e
     assert "1 folder markers" in ended.err
 
 
-def test_what_has_not_changed_is_no_trouble(
+def test_unchanged_objects_do_not_set_exit_code(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path
 ) -> None:
     """A sync with nothing to do does not mention filters, and exits with 0; so does a finished job."""
@@ -125,7 +127,7 @@ def test_what_has_not_changed_is_no_trouble(
 
 
 @pytest.mark.parametrize("content", ["", "# only a comment\n", "no url\n"])
-def test_a_list_without_a_target_exits_with_3(run: Run, tmp_path: Path, content: str) -> None:
+def test_empty_list_exits_with_3(run: Run, tmp_path: Path, content: str) -> None:
     """Each command that reads lists exits with 3 for an empty one; an iterable may be empty."""
     listed = tmp_path / "urls.txt"
     listed.write_text(content)

@@ -26,7 +26,7 @@ def reply(body: str | bytes) -> bytes:
 
 @pytest.mark.parametrize("format", ["files", "parquet", "null"])
 @pytest.mark.parametrize("listing", ["api", "autoindex"])
-def test_a_name_that_is_no_text_fails_alone(run: Run, raw: Raw, dest: Path, listing: str, format: str) -> None:
+def test_listed_name_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, listing: str, format: str) -> None:
     """A name with a surrogate is not requested, because the API's name is lost. Its neighbours are fetched."""
     names = ["a.txt", BAD, "c.txt"]
     if listing == "api":
@@ -48,7 +48,7 @@ def test_a_name_that_is_no_text_fails_alone(run: Run, raw: Raw, dest: Path, list
     assert sum("txt" in target for target in server.requests) == 2
 
 
-def test_a_line_of_a_list_fails_alone(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_list_line_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """A surrogate in the URL or in a kept column fails the line; in unused columns it does not matter."""
     server = raw({"/a": reply("a"), "/d": reply("d")})
     rows = [

@@ -20,7 +20,7 @@ def urls_of(source: Server, count: int) -> list[str]:
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
-def test_tables_of_programs_are_sources(server: Serve, tmp_path: Path) -> None:
+def test_dataframes_are_sources(server: Serve, tmp_path: Path) -> None:
     """Tables of Arrow, Polars and pandas work; a missing value is one failed target."""
     urls = urls_of(server(synthetic=20), 20)
     ids = [str(number) for number in range(21)]
@@ -38,7 +38,7 @@ def test_tables_of_programs_are_sources(server: Serve, tmp_path: Path) -> None:
     assert fetchmill.check(table, column="link").rows == 21
 
 
-def test_none_in_an_iterable_is_one_failed_target(server: Serve, tmp_path: Path) -> None:
+def test_none_in_iterable_is_one_failed_target(server: Serve, tmp_path: Path) -> None:
     """None in an iterable, alone or in a pair, is one failed target."""
     urls = urls_of(server(synthetic=3), 3)
 

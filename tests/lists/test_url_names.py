@@ -65,7 +65,7 @@ def files(dest: Path) -> dict[str, bytes]:
     return {str(path.relative_to(dest)): path.read_bytes() for path in found}
 
 
-def test_names_of_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_names_from_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Names are readable; readers, verify and its repair know the URL of each."""
     site, listed = serve(raw, NAMES, tmp_path)
     done = run("get", listed, dest, "--allow-private")
@@ -86,7 +86,7 @@ def test_names_of_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Pat
     assert "ü b.txt" in shown.out
 
 
-def test_each_spelling_of_a_url_has_a_file(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_each_url_spelling_has_its_own_file(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Another spelling of the same characters is another object."""
     site, listed = serve(raw, SPELLINGS, tmp_path)
     done = run("get", listed, dest, "--allow-private")
@@ -99,7 +99,7 @@ def test_each_spelling_of_a_url_has_a_file(run: Run, raw: Raw, dest: Path, tmp_p
 
 
 @pytest.mark.parametrize("given", ["{}/%C3%BC", "{}/ü/"])
-def test_a_prefix_is_that_of_the_url_or_of_the_name(run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str) -> None:
+def test_prefix_matches_encoded_and_decoded_names(run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str) -> None:
     """A prefix in the form of the URL or of the name leads to the same files."""
     site, listed = serve(raw, ("%C3%BC/a%20b", "%C3%BC/c"), tmp_path)
     done = run("get", listed, dest, "--strip-prefix", given.format(host(site)), "--allow-private")
@@ -129,9 +129,7 @@ def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> Raw
     return site
 
 
-def test_a_job_of_an_older_release_keeps_its_names(
-    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
-) -> None:
+def test_job_of_older_release_keeps_encoded_names(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """An older job keeps its names after a kill, for verify and its repair, in exports, and in syncs into it."""
     site = old_job(run, start, raw, dest, tmp_path)
     encoded = {f"{host(site)}/{name}" for name in ("first", "%25C3%25BC/c%253Ad", "last%2520")}
@@ -160,7 +158,7 @@ def test_packs_are_exported_under_decoded_names(run: Run, raw: Raw, dest: Path, 
     assert files(tmp_path / "files") == {f"{host(site)}/{name}": f"/{path}".encode() for path, name in NAMES.items()}
 
 
-def test_a_sync_keeps_the_names_that_it_began_with(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_sync_keeps_its_name_encoding(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Names are decoded in a new destination and in a job's, and encoded if an older release started it."""
     site, listed = serve(raw, NAMES, tmp_path)
     decoded = {f"{host(site)}/{name}" for name in NAMES.values()}

@@ -42,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_there_are_examples_for_every_format() -> None:
+def test_docs_have_examples_for_every_format() -> None:
     """There are at least three for each format, and four for any format."""
     assert {name: len(examples(f"`{name}`")) >= 3 for name in FORMATS if name != "files"} == dict.fromkeys(
         ("tar", "parquet", "warc", "jsonl"), True
@@ -51,7 +51,7 @@ def test_there_are_examples_for_every_format() -> None:
 
 
 @pytest.mark.parametrize(("format", "command"), cases())
-def test_an_example_works(stored: Path, format: str, command: str) -> None:
+def test_docs_example_runs(stored: Path, format: str, command: str) -> None:
     """An example prints something, and no error."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(

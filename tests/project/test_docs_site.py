@@ -105,7 +105,7 @@ def commands() -> dict[str, click.Command]:
     return {name: command for name, command in found.items() if command is not None}
 
 
-def test_every_page_of_the_guide_and_the_reference_is_in_the_navigation(site: Path) -> None:
+def test_every_page_is_in_navigation(site: Path) -> None:
     """Every page of the guide and the reference is in the navigation and was built."""
     pages = [*(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
     paths = [path.relative_to(ROOT / "docs").as_posix() for path in pages]
@@ -116,7 +116,7 @@ def test_every_page_of_the_guide_and_the_reference_is_in_the_navigation(site: Pa
     assert [path for path in paths if not (site / path.removesuffix(".md") / "index.html").is_file()] == []
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
     """There are no fonts, scripts or pictures of other hosts."""
     pages = list(site.rglob("*.html"))
     loaded = {(path.name, url) for path in pages for url in Html(path).loaded if re.match(r"\w+:|//", url)}
@@ -126,7 +126,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert "fonts.g" not in "".join(path.read_text() for path in site.rglob("*.css"))
 
 
-def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
+def test_start_page_has_commands_recording_and_chart(site: Path) -> None:
     """The start page has the four commands, the recording and the chart of the README."""
     page = Html(site / "index.html")
 
@@ -135,7 +135,7 @@ def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_reference_has_every_command_and_option(site: Path, name: str) -> None:
+def test_reference_has_every_command_and_option(site: Path, name: str) -> None:
     """There is a fragment for each option, and each row of the options table is one of them."""
     page = Html(site / "reference/commands" / name / "index.html")
     command = commands()[name]
@@ -149,7 +149,7 @@ def test_the_reference_has_every_command_and_option(site: Path, name: str) -> No
     assert f"{name}/" in (site / "reference/commands/index.html").read_text()
 
 
-def test_the_reference_has_every_public_name(site: Path) -> None:
+def test_reference_page_has_every_public_name(site: Path) -> None:
     """Each has its signature and the first words of its docstring.
 
     Options of streams, which have no command, are included.
@@ -170,7 +170,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert [row for row in table.STREAM if f"{row}:" not in text] == []
 
 
-def test_language_models_find_every_page(site: Path) -> None:
+def test_llms_txt_names_every_page(site: Path) -> None:
     """llms.txt names the pages as Markdown, and llms-full.txt contains them all."""
     index = (site / "llms.txt").read_text()
     whole = (site / "llms-full.txt").read_text()
@@ -182,7 +182,7 @@ def test_language_models_find_every_page(site: Path) -> None:
     assert {"guide/tutorial.md", "reference/commands/get.md", "reference/python/stream.md"} <= set(paths)
 
 
-def test_search_finds_an_option(site: Path) -> None:
+def test_search_index_has_option_sections(site: Path) -> None:
     """Search finds each option as a section of the index."""
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
 
@@ -190,7 +190,7 @@ def test_search_finds_an_option(site: Path) -> None:
 
 
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "requirements-dev.txt", "tests/project/test_docs_site.py")
-def test_search_works_in_a_browser_without_the_network(site: Path, tmp_path: Path) -> None:
+def test_search_works_in_browser_without_network(site: Path, tmp_path: Path) -> None:
     """Search works with static files at loopback. Nothing else is requested, and no script reports an error."""
     handler = functools.partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, open_tab(tmp_path) as tab:
@@ -210,7 +210,7 @@ def test_search_works_in_a_browser_without_the_network(site: Path, tmp_path: Pat
     assert tab.console == []
 
 
-def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict[str, Any]) -> None:
+def test_schema_accepts_configuration_examples(schema: dict[str, Any]) -> None:
     """The schema accepts the page's examples, and refuses a wrong key, table or value."""
     page = (ROOT / "docs/reference/configuration.md").read_text()
     examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -223,7 +223,7 @@ def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_schema_refuses_nothing_that_the_command_takes(schema: dict[str, Any], name: str, tmp_path: Path) -> None:
+def test_schema_accepts_all_values_of_command(schema: dict[str, Any], name: str, tmp_path: Path) -> None:
     """Each key is tried with values of each type; the schema has no key that the command refuses."""
     command = commands()[name]
     validator = Draft7Validator(schema)
@@ -255,7 +255,7 @@ def toml(value: object) -> str:
 
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "scripts/docs_hooks.py")
 @pytest.mark.parametrize("link", ["[x](no-such-page.md)", "[x](lists.md#no-such-heading)", "[x](../../no-such-file)"])
-def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, link: str) -> None:
+def test_broken_link_fails_docs_build(tmp_path: Path, link: str) -> None:
     """The link may be to a page, to a heading, or out of docs/."""
     for path in ROOT.iterdir():
         if path.name not in SOURCES:

@@ -73,7 +73,7 @@ def refusal(line: str, *, is_mention: bool = False) -> str | None:
         return str(error)
 
 
-def test_commands_of_pages_are_found() -> None:
+def test_commands_in_pages_are_found() -> None:
     """Commands are found indented, in tables, after a pipe, and on several lines."""
     found = {page.stem: [*commands(page), *mentions(page)] for page in PAGES}
 
@@ -84,12 +84,12 @@ def test_commands_of_pages_are_found() -> None:
 
 
 @pytest.mark.parametrize("line", ["fetchmill get a b --concurency 3", "fetchmill gett a b", "fetchmill get a"])
-def test_a_wrong_command_is_refused(line: str) -> None:
+def test_wrong_documented_command_is_refused(line: str) -> None:
     """An unknown option, an unknown command, and a missing argument are refused."""
     assert refusal(line) is not None
 
 
-def test_commands_of_pages_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_in_pages_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser of the command line checks names, options and values."""
     for name in FILES:
         (tmp_path / name).touch()

@@ -22,7 +22,7 @@ def image(width: int, height: int, format: str) -> bytes:
     return made.getvalue()
 
 
-def test_images_are_resized_and_what_is_none_is_left_out(server: Serve, served: Path, dest: Path, root: Path) -> None:
+def test_resize_example_resizes_images_and_skips_others(server: Serve, served: Path, dest: Path, root: Path) -> None:
     """The example's program resizes images and leaves out other objects."""
     (served / "wide.png").write_bytes(image(800, 200, "PNG"))
     (served / "small.jpg").write_bytes(image(40, 30, "JPEG"))
@@ -43,7 +43,7 @@ def test_images_are_resized_and_what_is_none_is_left_out(server: Serve, served: 
     assert sizes == {"wide.png": (100, 25), "small.jpg": (40, 30)}
 
 
-def test_the_program_of_the_page_on_transforms_works(server: Serve, served: Path, tmp_path: Path, root: Path) -> None:
+def test_transforms_page_program_runs(server: Serve, served: Path, tmp_path: Path, root: Path) -> None:
     """The program of the page on transforms works, with the server's address replaced."""
     (served / "a.html").write_text("<html><title>A page</title></html>")
     (served / "b.txt").write_text("no page")

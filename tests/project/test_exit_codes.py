@@ -60,7 +60,7 @@ def _values(node: ast.expr, constants: dict[str, set[int]]) -> Iterator[int]:
             yield from (value for part in node.values for value in _values(part, constants))
 
 
-def test_the_page_has_every_code_and_no_other(root: Path) -> None:
+def test_exit_codes_page_has_exactly_defined_codes(root: Path) -> None:
     """Codes are those of exceptions, of finished commands and of signals."""
     classes = {name: each.exit_code for name, each in vars(errors).items() if hasattr(each, "exit_code")}
     returned = returned_codes(root)
@@ -69,7 +69,7 @@ def test_the_page_has_every_code_and_no_other(root: Path) -> None:
     assert {code for code, _ in rows(root)} == returned | set(classes.values()) | SIGNALS
 
 
-def test_the_page_names_the_exception_of_each_code(root: Path) -> None:
+def test_exit_codes_page_names_exceptions(root: Path) -> None:
     """Exceptions that end a command have a row. The others, of streams, are named in the text."""
     classes = {name: each.exit_code for name, each in vars(errors).items() if hasattr(each, "exit_code")}
     named = {name: code for code, name in rows(root) if name}
@@ -80,7 +80,7 @@ def test_the_page_names_the_exception_of_each_code(root: Path) -> None:
     assert all(f"`{name}`" in text for name, code in classes.items() if code == 3)
 
 
-def test_help_lists_the_same_codes(run: Run, root: Path) -> None:
+def test_help_lists_exit_codes(run: Run, root: Path) -> None:
     """The last line of the help has two codes."""
     shown = run("--help").out.partition("Exit codes:\n")[2]
 

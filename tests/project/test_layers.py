@@ -40,7 +40,7 @@ def copy(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_layers_are_kept(root: Path) -> None:
+def test_code_keeps_layers(root: Path) -> None:
     """The current code keeps the layers."""
     assert check(root, root) == (0, "layers kept\n")
 
@@ -56,7 +56,7 @@ def test_the_layers_are_kept(root: Path) -> None:
         (ENGINE + "fetch/worker/fetch", f"use {FETCH}::stream::Fetcher;", "`worker` must not use `stream` (Fetcher)"),
     ],
 )
-def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:
+def test_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:
     """A planted import is found, with file and line."""
     planted = copy / f"crates/fetchmill-{module}.rs"
     text = planted.read_text()
@@ -80,7 +80,7 @@ def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: st
         "use std::net::{IpAddr, SocketAddr};",
     ],
 )
-def test_what_only_looks_like_an_import_is_not(root: Path, copy: Path, code: str) -> None:
+def test_text_resembling_import_is_ignored(root: Path, copy: Path, code: str) -> None:
     """Comments, literals, and plain values of the standard library are not imports."""
     planted = copy / "crates/fetchmill-model/src/name/mod.rs"
     planted.write_text(f"{planted.read_text()}\n{code}\n")
@@ -124,7 +124,7 @@ HANDS_ON = "mod a; mod b; pub use a::A; pub use b::B;"
         ),
     ],
 )
-def test_a_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], found: str) -> None:
+def test_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], found: str) -> None:
     """A cycle may be direct, through re-exports, with a parent, or by methods."""
     plant(small, files)
 
@@ -144,7 +144,7 @@ def test_a_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str]
         },
     ],
 )
-def test_what_is_no_cycle_is_not_found(root: Path, small: Path, files: dict[str, str]) -> None:
+def test_harmless_references_are_not_cycles(root: Path, small: Path, files: dict[str, str]) -> None:
     """A parent may re-export, be used, or use; tests may use everything."""
     plant(small, files)
 
@@ -159,7 +159,7 @@ def plant(small: Path, files: dict[str, str]) -> None:
         (folder / f"{name}.rs").write_text(code)
 
 
-def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> None:
+def test_outdated_layer_diagram_is_found_and_redrawn(root: Path, copy: Path) -> None:
     """A picture that does not match the code is found and redrawn."""
     page = copy / "docs/internals/architecture.md"
     drawn = page.read_text()
@@ -170,7 +170,7 @@ def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> N
     assert page.read_text() == drawn
 
 
-def test_a_table_names_the_modules_that_are_there(root: Path, copy: Path) -> None:
+def test_module_table_must_match_modules(root: Path, copy: Path) -> None:
     """The table may lack a module, or have one that does not exist."""
     page = copy / "docs/internals/architecture.md"
     page.write_text(page.read_text().replace("| `cookies` |", "| `biscuits` |"))
@@ -181,7 +181,7 @@ def test_a_table_names_the_modules_that_are_there(root: Path, copy: Path) -> Non
     assert "the table of fetchmill-model: cookies is missing" in said
 
 
-def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
+def test_planted_crate_dependency_is_found(root: Path, copy: Path) -> None:
     """A planted dependency is found even through another crate."""
     lock = copy / "Cargo.lock"
     lock.write_text(
@@ -195,7 +195,7 @@ def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
     assert "`fetchmill-server` must not depend on `pyo3`" in said
 
 
-def test_a_planted_import_of_the_native_module_is_found(root: Path, copy: Path) -> None:
+def test_planted_import_of_native_module_is_found(root: Path, copy: Path) -> None:
     """A planted import of the native module is found: only the binding may use it."""
     planted = copy / "python/fetchmill/_options/units.py"
     planted.write_text(f"{planted.read_text()}\nfrom fetchmill._native import Job\n")

@@ -37,12 +37,12 @@ def script() -> ModuleType:
         ("", False),
     ],
 )
-def test_an_expression_is_met_or_not(script: ModuleType, expression: str, expected: bool) -> None:
+def test_spdx_expressions_are_evaluated(script: ModuleType, expression: str, expected: bool) -> None:
     """Licence expressions are evaluated as SPDX defines them."""
     assert script.is_allowed(expression, ALLOWED) is expected
 
 
-def test_all_dependencies_are_allowed(root: Path) -> None:
+def test_all_dependencies_have_allowed_licences(root: Path) -> None:
     """The licences of the lock file, and of the installed distributions, are allowed."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/check-licences"], capture_output=True, text=True, timeout=120, check=False
@@ -50,7 +50,7 @@ def test_all_dependencies_are_allowed(root: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, "")
 
 
-def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
+def test_forbidden_licence_is_reported_with_its_dependency(script: ModuleType) -> None:
     """The error names its dependency: without MIT, there would be many."""
     found = script.crates({"Apache-2.0"}) + script.packages({"Apache-2.0"})
 
@@ -58,7 +58,7 @@ def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
     assert any(line.startswith("package rich ") for line in found)
 
 
-def test_a_copy_must_be_allowed_and_unchanged(script: ModuleType, root: Path, tmp_path: Path) -> None:
+def test_vendored_copies_are_allowed_and_unchanged(script: ModuleType, root: Path, tmp_path: Path) -> None:
     """Copies of other projects in the package are allowed and unchanged."""
     (origin,) = (root / "python").rglob("origin.json")
     shutil.copytree(origin.parent, tmp_path / "copy")
@@ -71,7 +71,7 @@ def test_a_copy_must_be_allowed_and_unchanged(script: ModuleType, root: Path, tm
     ]
 
 
-def test_cargo_deny_s_rules_can_be_read(root: Path) -> None:
+def test_cargo_deny_rules_are_complete(root: Path) -> None:
     """cargo-deny itself is not run here: its rules have the required lists, and all crates come from one registry."""
     rules = tomllib.loads((root / "deny.toml").read_text())
     assert set(rules) == {"graph", "advisories", "licenses", "bans", "sources"}

@@ -47,7 +47,7 @@ def _broken(page: Path) -> list[str]:
     return broken
 
 
-def test_every_link_leads_to_a_page_and_its_heading() -> None:
+def test_every_link_leads_to_page_and_heading() -> None:
     """Links of every page lead to a page and a heading."""
     pages = _files(".md")
 
@@ -56,7 +56,7 @@ def test_every_link_leads_to_a_page_and_its_heading() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".md", ".rs", ".py", ""])
-def test_every_path_that_is_named_exists(suffix: str) -> None:
+def test_every_mentioned_path_exists(suffix: str) -> None:
     """Paths in pages, comments and scripts exist."""
     wrong = []
     for path in _files(suffix):

@@ -20,7 +20,7 @@ def printed(notebook: nbformat.NotebookNode) -> list[list[tuple[str, str]]]:
 
 @pytest.mark.of_files("docs/guide/notebook.ipynb", "python/fetchmill/__init__.py", "python/fetchmill/cli/serve.py")
 @pytest.mark.filterwarnings("default")  # warnings of the kernel's client
-def test_the_notebook_prints_what_it_shows() -> None:
+def test_notebook_output_is_reproducible() -> None:
     """The notebook runs from top to bottom in its own interpreter."""
     shown = nbformat.read(PATH, as_version=4)  # type: ignore[no-untyped-call]
     run = copy.deepcopy(shown)

@@ -32,7 +32,7 @@ def test_generated_files_are_up_to_date(root: Path) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
+def test_check_mode_writes_nothing(root: Path, copy: Path) -> None:
     """`--check` shows the differences and writes nothing; without it, the same files are written."""
     checked = make(root, "--check", copy)
     assert (checked.returncode, checked.stderr) == (1, "not up to date: run `make generated`\n")
@@ -67,9 +67,7 @@ def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
         ('["power", "process"]', '["process"]', "durability: type must be a list of words with 'power' in it"),
     ],
 )
-def test_a_source_that_is_not_the_core_is_refused(
-    root: Path, copy: Path, before: str, after: str, message: str
-) -> None:
+def test_options_source_unlike_core_is_refused(root: Path, copy: Path, before: str, after: str, message: str) -> None:
     """The error has the option's name; nothing is written."""
     text = (copy / SOURCE).read_text()
     assert before in text
@@ -83,7 +81,7 @@ def test_a_source_that_is_not_the_core_is_refused(
     assert list((copy / FOLDER).iterdir()) == []
 
 
-def test_an_option_of_the_core_needs_a_row(root: Path, copy: Path) -> None:
+def test_core_option_without_row_is_refused(root: Path, copy: Path) -> None:
     """An option of the core without a row is refused, because it could not be used."""
     text = (copy / SOURCE).read_text()
     (copy / SOURCE).write_text(re.sub(r"\[Storing\.cdxj\][^[]*", "", text))

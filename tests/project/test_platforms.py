@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_missing_native_module_is_one_line(without_native: Path) -> None:
+def test_missing_native_module_gets_one_line_error(without_native: Path) -> None:
     """The command line prints it; the rest of the line is the loader's own reason."""
     ended = run(without_native, "-m", "fetchmill", "--version")
 
@@ -42,7 +42,7 @@ def test_a_missing_native_module_is_one_line(without_native: Path) -> None:
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_missing_native_module_is_an_import_error(without_native: Path) -> None:
+def test_missing_native_module_raises_import_error(without_native: Path) -> None:
     """In Python, a missing native module is an ImportError."""
     ended = run(without_native, "-c", "import fetchmill; fetchmill.get")
 
@@ -51,7 +51,7 @@ def test_a_missing_native_module_is_an_import_error(without_native: Path) -> Non
 
 
 @pytest.mark.parametrize(("system", "name"), [("darwin", "Darwin"), ("win32", "Windows")])
-def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, system: str, name: str) -> None:
+def test_unsupported_system_error_names_solution(monkeypatch: pytest.MonkeyPatch, system: str, name: str) -> None:
     """Another system is named, with the solution there."""
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("platform.system", lambda: name)
@@ -61,14 +61,14 @@ def test_another_system_is_named(monkeypatch: pytest.MonkeyPatch, system: str, n
     assert str(error) == f"fetchmill runs on Linux only, not on {name}; use a container, or WSL on Windows"
 
 
-def test_other_import_errors_are_left_alone() -> None:
+def test_other_import_errors_are_unchanged() -> None:
     """Other import errors, such as a missing dependency, are not changed."""
     error = ImportError("No module named 'click'", name="click")
 
     assert explain(error) is error
 
 
-def test_an_unknown_platform_is_refused(root: Path) -> None:
+def test_installing_on_unknown_platform_is_refused(root: Path) -> None:
     """The error comes before anything is installed."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/build-wheels", "sparc"], capture_output=True, text=True, check=False
@@ -78,7 +78,7 @@ def test_an_unknown_platform_is_refused(root: Path) -> None:
     assert "unknown platform: sparc; there are x86_64, aarch64, musl" in ended.stderr
 
 
-def test_notices_have_a_text_for_each_crate(root: Path) -> None:
+def test_notices_have_text_for_each_crate(root: Path) -> None:
     """Each crate that the native module links has a text; crates without a file are named."""
     script = load_script("make-notices")
     crates = script.linked_crates()
@@ -93,7 +93,7 @@ def test_notices_have_a_text_for_each_crate(root: Path) -> None:
     assert (root / "THIRD-PARTY-NOTICES").read_text() == written
 
 
-def test_the_source_distribution_is_complete(root: Path, tmp_path: Path) -> None:
+def test_source_distribution_is_complete(root: Path, tmp_path: Path) -> None:
     """Each crate and module is included, links are files, and Cargo resolves dependencies with the lock file."""
     subprocess.run(["make", "--silent", "sdist", f"DIST={tmp_path}", "ENV="], cwd=root, capture_output=True, check=True)
     (archive,) = tmp_path.glob("fetchmill-*.tar.gz")

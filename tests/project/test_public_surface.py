@@ -12,7 +12,7 @@ import fetchmill
 from fetchmill import errors, file_system, testing
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_public_names_match_all_and_dir() -> None:
     """`__all__`, `dir()` and the actual names agree."""
     assert dir(fetchmill) == sorted(fetchmill.__all__)
     for name in fetchmill.__all__:
@@ -56,7 +56,7 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
     }
 
 
-def test_the_version_has_one_source(root: Path) -> None:
+def test_version_has_one_source(root: Path) -> None:
     """The workspace has the version; the bench repeats it, because it belongs to one version."""
     assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
     bench = (root / "packages/fetchmill-bench/pyproject.toml").read_text()
@@ -76,7 +76,7 @@ def test_the_version_has_one_source(root: Path) -> None:
         ("import fetchmill.cli.status", {"rich", "json", "pathlib", "fetchmill._native", "fetchmill._options.table"}),
     ],
 )
-def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str]) -> None:
+def test_modules_are_loaded_on_demand(statement: str, absent: set[str]) -> None:
     """Modules are loaded on demand, so that the command starts quickly."""
     program = f"import sys; {statement}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
@@ -84,7 +84,7 @@ def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str
     assert not absent & set(loaded)
 
 
-def test_no_variable_of_the_environment_changes_what_is_durable() -> None:
+def test_no_environment_variable_changes_durability() -> None:
     """The package reads one variable of its own, which shows the place of an internal error.
 
     The native module reads none.

@@ -22,7 +22,7 @@ def lines_below(heading: str) -> list[str]:
     return re.findall(r"^    (.*)$", re.sub(r"```.*?```", "", found[1], flags=re.DOTALL), re.MULTILINE)
 
 
-def test_the_readme_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
+def test_readme_commands_work_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
     """The four lines, the two for the user's data, and the program work; only the port differs."""
     shell = PrintedShell(tmp_path, environment, {"8080": (port := str(free_ports(1)[0]))})
     serve, kill, resume, verify, *own = lines_below("Try it")
@@ -46,14 +46,14 @@ def test_the_readme_works_as_printed(environment: dict[str, str], tmp_path: Path
     assert len(fetchmill.open(tmp_path / "theirs")) == 2
 
 
-def test_the_chart_and_the_tables_have_the_last_figures() -> None:
+def test_readme_chart_and_tables_match_last_measurement() -> None:
     """`make bench-report` made them from the last measurement."""
     assert CHART.read_text() == chart(load(RESULTS))
     for page in PAGES:
         assert filled(page.read_text(), load(RESULTS)) == page.read_text(), page
 
 
-def test_the_recording_shows_the_four_lines() -> None:
+def test_readme_recording_shows_four_commands() -> None:
     """`make recording` ran them: the job was killed, resumed and verified."""
     shown = [html.unescape(text) for text in re.findall(r">([^<]*)</text>", (ROOT / "docs/plots/demo.svg").read_text())]
 

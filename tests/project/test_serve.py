@@ -41,7 +41,7 @@ def url_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
+def test_server_runs_until_signal(start: Run, number: signal.Signals) -> None:
     """The server runs until a signal, and then writes its counters if requested."""
     process = start("serve", "--synthetic", "1e3", "--size", "1KiB", "--port", 0, "--page-size", 10, "--stats")
     url = url_of(process)
@@ -58,7 +58,7 @@ def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
     assert (json.loads(out)["list"], json.loads(out)["get"]) == (1, 1)
 
 
-def test_a_folder_is_served(start: Run, tmp_path: Path) -> None:
+def test_folder_is_served(start: Run, tmp_path: Path) -> None:
     """A folder is served, with a path relative to the working folder."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a b").write_text("content")
@@ -77,7 +77,7 @@ def test_a_folder_is_served(start: Run, tmp_path: Path) -> None:
         (["--synthetic", "5", "--threads", "0", "--port", "0"], "threads must be 1 to"),
     ],
 )
-def test_what_cannot_be_served_is_one_line(run: Run, arguments: list[str], message: str) -> None:
+def test_unservable_arguments_get_one_line_error(run: Run, arguments: list[str], message: str) -> None:
     """A missing folder and an impossible option are one-line errors."""
     refused = run("serve", *arguments)
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_served_is_one_line(run: Run, arguments: list[str], messa
     assert refused.err.count("\n") == 1
 
 
-def test_a_used_port_leads_on(run: Run, server: Serve) -> None:
+def test_used_port_error_names_port_option(run: Run, server: Serve) -> None:
     """The message names the option for another port."""
     port = server(synthetic=1).url.rpartition(":")[2]
 
@@ -114,7 +114,7 @@ def test_fault_flags_become_faults(start: Run) -> None:
     assert read(f"{url}/get/{name}") == testing.synthetic_body(name, 100)
 
 
-def test_the_library_serves_in_this_process(server: Serve) -> None:
+def test_python_server_counts_requests_and_stops(server: Serve) -> None:
     """The server counts requests, and stops at the end of the block."""
     with server(synthetic=5, faults=[Fault("status", status=503, retry_after=(1, 2), match="*")]) as running:
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -135,7 +135,7 @@ def test_the_library_serves_in_this_process(server: Serve) -> None:
         ({"synthetic": 5, "faults": [Fault("close", rate=2)]}, "fault 1: rate must be 0 to 1, not 2"),
     ],
 )
-def test_the_library_refuses_nonsense(options: dict[str, Any], message: str) -> None:
+def test_python_server_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
     """Impossible options raise a UsageError."""
     with pytest.raises(fetchmill.UsageError, match=message):
         testing.serve(**options)
@@ -176,7 +176,7 @@ def dotted(tmp_path: Path) -> Path:
     return folder
 
 
-def test_names_that_start_with_a_dot_are_neither_listed_nor_given(server: Serve, dotted: Path) -> None:
+def test_hidden_names_are_not_served(server: Serve, dotted: Path) -> None:
     """Hidden names are not served, including the contents of hidden folders, however the name is written."""
     served = server(dotted)
 
@@ -186,7 +186,7 @@ def test_names_that_start_with_a_dot_are_neither_listed_nor_given(server: Serve,
     assert ask(served, "/get/b/c").endswith(b"\r\n\r\nb/c")
 
 
-def test_hidden_names_are_served_when_asked_for_but_no_state_of_a_job(start: Run, dotted: Path) -> None:
+def test_hidden_option_serves_all_but_job_state(start: Run, dotted: Path) -> None:
     """`--hidden` serves hidden names, but not a job's state."""
     url = url_of(start("serve", dotted, "--port", 0, "--hidden"))
 
@@ -197,7 +197,7 @@ def test_hidden_names_are_served_when_asked_for_but_no_state_of_a_job(start: Run
 
 
 @pytest.mark.parametrize("target", ["/list", "/get/file-000000000000", "/stats"])
-def test_at_loopback_only_requests_for_this_machine_are_answered(server: Serve, target: str) -> None:
+def test_server_at_loopback_refuses_foreign_host_names(server: Serve, target: str) -> None:
     """A foreign page may let its own name lead here, and the browser sends that name."""
     served = server(synthetic=1)
     named = server(synthetic=1, allow_hosts=["files.test"])
@@ -214,7 +214,7 @@ def test_at_loopback_only_requests_for_this_machine_are_answered(server: Serve, 
     assert ask(named, target, host="evil.test").startswith(b"HTTP/1.1 421 ")
 
 
-def test_allow_host_is_an_option_of_the_command(start: Run) -> None:
+def test_allow_host_may_be_repeated(start: Run) -> None:
     """`--allow-host` may be repeated."""
     url = url_of(start("serve", "--synthetic", 1, "--port", 0, "--allow-host", "a.test", "--allow-host", "b.test"))
 
@@ -254,7 +254,7 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("fields", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-def test_what_could_hide_a_request_is_refused_and_ends_the_connection(server: Serve, fields: str) -> None:
+def test_ambiguous_request_head_ends_connection(server: Serve, fields: str) -> None:
     """Bytes after an ambiguous head are never answered as a request."""
     served = server(synthetic=2)
     head = f"GET /get/file-000000000000 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n"
@@ -266,7 +266,7 @@ def test_what_could_hide_a_request_is_refused_and_ends_the_connection(server: Se
     assert served.stats()["get"] == 0
 
 
-def test_a_client_that_sends_no_request_is_let_go(server: Serve) -> None:
+def test_client_without_request_is_disconnected(server: Serve) -> None:
     """Clients without a request, with a trickled one, or idle after one are disconnected; delays do not count."""
     served = server(synthetic=2, client_timeout=1, delay=(2.5, 2.5))
     whole = "GET /list HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -279,7 +279,7 @@ def test_a_client_that_sends_no_request_is_let_go(server: Serve) -> None:
         trickle(served, b"GET /list HTTP/1.1\r\nX: " + b"x" * 600)
 
 
-def test_clients_that_read_nothing_do_not_hold_up_others(server: Serve, tmp_path: Path) -> None:
+def test_clients_that_read_nothing_do_not_block_others(server: Serve, tmp_path: Path) -> None:
     """Connections of clients that read nothing end, with all pending replies. Other clients are served meanwhile."""
     (tmp_path / "large").write_bytes(bytes(32 << 20))
     (tmp_path / "small").write_text("small")
@@ -301,7 +301,7 @@ def test_clients_that_read_nothing_do_not_hold_up_others(server: Serve, tmp_path
             connection.close()
 
 
-def test_the_last_page_has_no_marker_and_both_forms_are_understood(server: Serve, raw: Run, tmp_path: Path) -> None:
+def test_last_page_may_omit_marker_or_send_null(server: Serve, raw: Run, tmp_path: Path) -> None:
     """Clients check whether the marker exists. A server that sends null is also supported."""
     pages = []
     served = server(synthetic=25, page_size=10)

@@ -17,7 +17,7 @@ def make(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.of_files(STUB, "crates/fetchmill-python/src")
-def test_names_and_signatures_are_those_of_the_module(root: Path, tmp_path: Path) -> None:
+def test_stub_has_names_and_signatures_of_module(root: Path, tmp_path: Path) -> None:
     """Types are not compared, because the module has none."""
     (tmp_path / "allowed").write_text("fetchmill._native.__all__\n")  # private: nobody imports it as a whole
     checked = subprocess.run(
@@ -35,14 +35,14 @@ def test_names_and_signatures_are_those_of_the_module(root: Path, tmp_path: Path
     assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
 
 
-def test_docstrings_are_those_of_the_module(root: Path) -> None:
+def test_stub_has_docstrings_of_module(root: Path) -> None:
     """The docstrings are those of the module; `make generated` writes them."""
     checked = make(root, "--check")
 
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_a_docstring_is_written_again(root: Path, tmp_path: Path) -> None:
+def test_stub_docstrings_are_regenerated(root: Path, tmp_path: Path) -> None:
     """A missing and a wrong docstring are written again; `--check` only shows them."""
     true, stub = (root / STUB).read_text(), tmp_path / "_native.pyi"
     other = true.replace('"""Ends the job with this error, after a checkpoint."""', "...")
@@ -60,7 +60,7 @@ def test_a_docstring_is_written_again(root: Path, tmp_path: Path) -> None:
     assert stub.read_text() == true
 
 
-def test_a_name_without_a_comment_is_refused(root: Path, tmp_path: Path) -> None:
+def test_native_name_without_comment_is_refused(root: Path, tmp_path: Path) -> None:
     """A name without a comment would have no docstring anywhere."""
     stub = tmp_path / "_native.pyi"
     stub.write_text((root / STUB).read_text() + "\ndef vanished() -> None: ...\n")

@@ -100,7 +100,7 @@ def test_sample_differs_by_seed() -> None:
     assert sample(cases, 6, random.Random(1)) == sample(cases, 6, random.Random(1))
 
 
-def test_fast_and_rest_have_each_test_once(suite: Callable[..., str]) -> None:
+def test_fast_and_rest_suites_have_each_test_once(suite: Callable[..., str]) -> None:
     """Each test is in exactly one of them; without a suite, all tests run."""
     program = """
 import pytest
@@ -126,7 +126,7 @@ def test_plain(): pass
     assert sum("sampled" in name for name in fast) == 2
 
 
-def test_one_in_three_has_its_turn_by_the_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_test_in_three_is_chosen_by_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """All cases of a test run together, and a third of the tests with each seed; the others are in the rest."""
     program = """
 import pytest
@@ -150,7 +150,7 @@ for number in range(60):
     assert set(fast) != set(names("fast", "2"))
 
 
-def test_slice_ends_when_its_time_is_over(suite: Callable[..., str]) -> None:
+def test_slice_starts_no_test_after_its_time(suite: Callable[..., str]) -> None:
     """A slice starts no test after its time, and lets the running one finish."""
     program = """
 import time, pytest
@@ -163,7 +163,7 @@ def test_slow(x): time.sleep(0.2)
     assert 1 <= printed.count(".") < 25, printed
 
 
-def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -> None:
+def test_failures_are_classified_as_faults_or_flakes(suite: Callable[..., str], tmp_path: Path) -> None:
     """Wrong bytes, lost or doubled objects, crashes and hangs are faults; another count or time is not."""
     suite(PROGRAM, "-n", "2", "--failures", str(tmp_path / "failures.jsonl"))
 
@@ -190,9 +190,7 @@ def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("code", "written", "expected"), [(0, "", 0), (1, "{}\n", 0), (1, "", 1), (2, "{}\n", 2), (5, "", 5)]
 )
-def test_failures_that_nobody_wrote_down_end_the_run(
-    root: Path, tmp_path: Path, code: int, written: str, expected: int
-) -> None:
+def test_unrecorded_failures_end_run(root: Path, tmp_path: Path, code: int, written: str, expected: int) -> None:
     """Only failed tests that `judge-tests` can see may be judged later; failures of an earlier part do not count."""
     failures = tmp_path / "failures.jsonl"
     failures.write_text("{}\n")
@@ -231,7 +229,7 @@ def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, pass
     assert ("clippy" in ended.stderr) is not passes
 
 
-def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
+def test_only_unchanged_test_without_fault_may_rerun(script: ModuleType) -> None:
     """Only an unchanged test that saw no fault may run again."""
     failures = [
         script.Failure("tests/test_a.py::test_flaky", None, ""),
@@ -258,7 +256,7 @@ def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType
 
 
 @pytest.mark.parametrize(("count", "passes"), [(0, True), (1, True), (5, True), (6, False), (21, False)])
-def test_more_than_five_flaky_tests_fail_the_run(script: ModuleType, count: int, passes: bool) -> None:
+def test_more_than_five_flaky_tests_fail_run(script: ModuleType, count: int, passes: bool) -> None:
     """More than five flaky tests fail the run; a few may fail by chance."""
     failures = [script.Failure(f"tests/test_a.py::test_{number}", None, "") for number in range(count)]
 
@@ -306,7 +304,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return Repository(tmp_path)
 
 
-def test_change_is_what_upstream_lacks_or_the_last_day(repository: Repository) -> None:
+def test_change_includes_unpushed_and_uncommitted_lines(repository: Repository) -> None:
     """A change includes commits, edits and new files, but nothing older."""
     for name, day in (("old", "2026-01-01"), ("crates/new", "2026-01-05"), ("newest", "2026-01-05")):
         repository.commit(name, "1", day)
@@ -318,7 +316,7 @@ def test_change_is_what_upstream_lacks_or_the_last_day(repository: Repository) -
     assert not changes.touches("crate", "docs", root=folder)
 
 
-def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
+def test_changed_selection_marker_does_not_change_test(repository: Repository) -> None:
     """A changed selection marker does not count as a change of a test; a changed line of a test does."""
     before = "def test_a(): pass\n"
     repository.commit("test_a.py", before, day="2026-01-01")
@@ -332,7 +330,7 @@ def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
     assert found == ["test_b.py", "test_c.py"]
 
 
-def test_docstring_rewrites_no_test(repository: Repository) -> None:
+def test_changed_docstring_does_not_change_test(repository: Repository) -> None:
     """Neither does a comment. Code does, even in a line with a comment."""
     before = '"""One."""\n\ndef test_a():\n    """Two."""\n    assert 1  # three\n'
     for name in ("test_a.py", "test_b.py"):
@@ -346,7 +344,7 @@ def test_docstring_rewrites_no_test(repository: Repository) -> None:
     assert found == ["test_b.py"]
 
 
-def test_other_tests_of_a_file_do_not_rewrite_a_test(repository: Repository) -> None:
+def test_changed_neighbour_does_not_change_test(repository: Repository) -> None:
     """Its own code does, and so does code that its file shares."""
     before = "A = 1\ndef test_a(): assert A\ndef test_b(): assert A\n"
     for name in ("test_one.py", "test_two.py"):
@@ -360,7 +358,7 @@ def test_other_tests_of_a_file_do_not_rewrite_a_test(repository: Repository) -> 
     assert found == ["test_one.py::test_b[1-x]", "test_two.py::test_a", "test_two.py::test_b[1-x]"]
 
 
-def test_rename_rewrites_no_test(repository: Repository) -> None:
+def test_renamed_test_counts_as_unchanged(repository: Repository) -> None:
     """A renamed test behaves as before, unless its code changes as well."""
     before = "A = 1\ndef test_a(): assert A\ndef test_b(): assert 2\n"
     for name in ("test_one.py", "test_two.py"):
@@ -376,7 +374,7 @@ def test_rename_rewrites_no_test(repository: Repository) -> None:
     assert changes.rewrites("test_two.py", repository.folder)
 
 
-def test_move_rewrites_no_test(repository: Repository) -> None:
+def test_moved_file_does_not_change_test(repository: Repository) -> None:
     """A moved file does not count as a change of a test; a change of the same file does."""
     text = "".join(f"def test_{number}(): pass\n" for number in range(20))
     repository.commit("test_a.py", text, day="2026-01-01")

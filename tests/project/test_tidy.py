@@ -42,24 +42,24 @@ def offences(pattern: re.Pattern[str]) -> list[str]:
     return found
 
 
-def test_nothing_is_left_over() -> None:
+def test_files_have_no_leftovers_of_development() -> None:
     """There are no marks for later, debugging aids, or conflicts."""
     assert offences(LEFTOVERS) == []
 
 
-def test_no_machine_is_named() -> None:
+def test_files_mention_no_machine_paths() -> None:
     """There are no paths of the author's machine."""
     assert offences(MACHINE) == []
 
 
-def test_files_have_names_that_say_something() -> None:
+def test_file_names_are_meaningful() -> None:
     """A file name is a noun of the project."""
     assert [path for path in project_files() if path.stem in EMPTY_NAMES] == []
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", [".py", ".rs"])
-def test_every_file_says_what_it_is(suffix: str) -> None:
+def test_every_file_has_docstring(suffix: str) -> None:
     """Every file has a docstring, or `//!` at its head."""
     silent = []
     for path in project_files():
@@ -72,7 +72,7 @@ def test_every_file_says_what_it_is(suffix: str) -> None:
     assert silent == []
 
 
-def test_functions_fit_on_a_screen() -> None:
+def test_functions_fit_on_screen() -> None:
     """The docstring does not count, because a signature with many documented options is not logic."""
     long = []
     for path in project_files():
@@ -86,7 +86,7 @@ def test_functions_fit_on_a_screen() -> None:
     assert long == []
 
 
-def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
+def test_class_names_are_unique() -> None:
     """Class names are unique, including private ones. The native module's stub repeats some that the package wraps."""
     found: dict[str, list[str]] = {}
     for path in project_files():
@@ -101,7 +101,7 @@ def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
-def test_scripts_can_be_run() -> None:
+def test_scripts_are_executable() -> None:
     """Scripts without a suffix are executable commands."""
     scripts = [path for path in project_files() if path.parent == ROOT / "scripts" and not path.suffix]
 

@@ -22,7 +22,7 @@ def expected_code(line: str) -> int:
 
 
 @pytest.mark.of_files("docs/guide/tutorial.md", "tests/support/printed.py", "python/fetchmill/cli")
-def test_the_tutorial_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
+def test_tutorial_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
     """Blocks run in order; a text block has the output of the one before it. Only the ports differ."""
     ports = ("8080", "8081", "8082")
     shell = PrintedShell(tmp_path, environment, dict(zip(ports, map(str, free_ports(3)), strict=True)))

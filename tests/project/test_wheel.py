@@ -17,7 +17,7 @@ pytestmark = pytest.mark.of_files("pyproject.toml", "packages/fetchmill-bench/py
 
 # A build with the release profile takes 15 minutes, and longer next to other tests.
 @pytest.mark.timeout(3600)
-def test_the_wheels_work_without_a_compiler(
+def test_wheels_work_without_compiler(
     root: Path, tmp_path: Path, server: Callable[..., Server], tree: Callable[..., Any]
 ) -> None:
     """The wheels work in a clean environment, with a job. `bench` says how to install it, and works with its wheel."""

@@ -121,7 +121,7 @@ def processes_in(namespaces: set[str]) -> Iterator[str]:
             continue
 
 
-def test_a_connection_takes_a_round_trip(tmp_path: Path) -> None:
+def test_connecting_takes_at_least_one_round_trip(tmp_path: Path) -> None:
     """A connection never takes less than a round trip, whatever the changes; the name server is near."""
     with wide_area(tmp_path, round_trip=0.01) as area, area.serving(tls=False, port=PORT, content=SMALL):
         for seconds in (0.01, 0.3, 0.01, 0.0):
@@ -131,7 +131,7 @@ def test_a_connection_takes_a_round_trip(tmp_path: Path) -> None:
             assert seconds <= connected(area) < seconds + 0.25
 
 
-def test_bytes_take_the_time_that_the_bandwidth_asks_for(tmp_path: Path) -> None:
+def test_bandwidth_sets_transfer_time(tmp_path: Path) -> None:
     """The order is kept; another bandwidth takes another time."""
     count = 1_000_000
     with (
@@ -146,7 +146,7 @@ def test_bytes_take_the_time_that_the_bandwidth_asks_for(tmp_path: Path) -> None
     assert 0.1 < float(fast) < float(slow)
 
 
-def test_what_gets_lost_is_counted_and_sent_again(tmp_path: Path) -> None:
+def test_lost_packets_are_counted_and_resent(tmp_path: Path) -> None:
     """About the given share of the packets is lost in both directions; TCP delivers all bytes."""
     count, share = 6_000_000, 0.02
     with (
@@ -164,7 +164,7 @@ def test_what_gets_lost_is_counted_and_sent_again(tmp_path: Path) -> None:
     assert abs(down.lost - share * down.sent) < 5 * (share * down.sent) ** 0.5, down
 
 
-def test_a_queue_that_is_full_drops(tmp_path: Path) -> None:
+def test_full_queue_drops_packets(tmp_path: Path) -> None:
     """Packets that do not fit into 64 KiB before a slow link are dropped.
 
     All others arrive, and each is counted once.
@@ -181,7 +181,7 @@ def test_a_queue_that_is_full_drops(tmp_path: Path) -> None:
     assert (up.sent, up.delivered) == (300, len(numbers))
 
 
-def test_jitter_lets_no_packet_overtake_another(tmp_path: Path) -> None:
+def test_jitter_does_not_reorder_packets(tmp_path: Path) -> None:
     """Each takes at least a round trip, and some take longer; they arrive in the order of sending."""
     with (
         wide_area(tmp_path, round_trip=0.02, jitter=0.02, seed=3) as area,
@@ -194,7 +194,7 @@ def test_jitter_lets_no_packet_overtake_another(tmp_path: Path) -> None:
     assert max(times) - min(times) > 0.01
 
 
-def test_nothing_leads_anywhere_else(tmp_path: Path) -> None:
+def test_namespaces_have_no_other_route(tmp_path: Path) -> None:
     """Neither side has another device, or a route to an address outside this network."""
     program = """
 import socket
@@ -221,7 +221,7 @@ with wide_area(Path({folder!r}), round_trip=0.05) as area, area.serving(content=
 
 
 @pytest.mark.parametrize("how", ["end", "kill"])
-def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
+def test_namespaces_and_processes_are_removed(tmp_path: Path, how: str) -> None:
     """There is no process, and so no device and no namespace, even if the test is killed."""
     example("wide_area_link")
     program = KILLED.format(

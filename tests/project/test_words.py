@@ -16,7 +16,7 @@ def check(root: Path, checked: Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def test_the_words_are_kept(root: Path) -> None:
+def test_code_has_no_retired_words(root: Path) -> None:
     """The current code has no retired words."""
     assert check(root, root) == (0, "words kept\n")
 
@@ -47,7 +47,7 @@ def test_the_words_are_kept(root: Path) -> None:
         ("packages/fetchmill-bench/fetchmill_bench/a.py", "x = take_desk()", ":1: a retired word in `take_desk`"),
     ],
 )
-def test_a_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: str, found: str) -> None:
+def test_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: str, found: str) -> None:
     """A planted word is found, with file and line."""
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(code)
@@ -57,7 +57,7 @@ def test_a_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: st
     assert len(said.splitlines()) == 1
 
 
-def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> None:
+def test_prose_strings_and_other_words_are_allowed(root: Path, tmp_path: Path) -> None:
     """Text for users may have any word, and a variable may be a participle."""
     (tmp_path / "crates/fetchmill-model/src").mkdir(parents=True)
     (tmp_path / "crates/fetchmill-model/src/a.rs").write_text(
@@ -68,7 +68,7 @@ def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> N
     assert check(root, tmp_path) == (0, "words kept\n")
 
 
-def test_a_name_is_for_one_type(root: Path, tmp_path: Path) -> None:
+def test_one_name_is_for_one_type(root: Path, tmp_path: Path) -> None:
     """The exceptions are tests, functions, implementations, and the server, which shares nothing."""
     model, server = tmp_path / "crates/fetchmill-model/src", tmp_path / "crates/fetchmill-server/src"
     binding = tmp_path / "crates/fetchmill-python/src"

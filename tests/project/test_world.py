@@ -65,7 +65,7 @@ def send_request(connection: socket.socket, host: str) -> None:
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_every_name_has_its_address_on_loopback(whole: World, *, tcp: bool) -> None:
+def test_dns_names_have_their_loopback_addresses(whole: World, *, tcp: bool) -> None:
     """Numbers rotate through the sixteen addresses; any number works."""
     answers = [ask(whole.dns, f"good-{number:06}.test", tcp=tcp) for number in (*range(20), 10**18)]
 
@@ -75,7 +75,7 @@ def test_every_name_has_its_address_on_loopback(whole: World, *, tcp: bool) -> N
     assert addresses[20] == ["127.77.1.1"]
 
 
-def test_a_name_is_given_back_as_it_was_asked_for(whole: World) -> None:
+def test_dns_answer_keeps_case_of_query(whole: World) -> None:
     """Clients mix the case of names so that answers are hard to guess."""
     answer = ask(whole.dns, "GoOd-000001.tEsT")
 
@@ -84,14 +84,14 @@ def test_a_name_is_given_back_as_it_was_asked_for(whole: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["nxdomain-1.test", "better-1.test", "good-1.example", "www.good-1.test", "test"])
-def test_what_is_no_host_is_no_name(whole: World, name: str) -> None:
+def test_dns_unknown_host_gets_nxdomain(whole: World, name: str) -> None:
     """The answer has the record with its lifetime."""
     answer = ask(whole.dns, name)
 
     assert (answer.rcode, answer.addresses, answer.authority) == (NXDOMAIN, [], [SOA])
 
 
-def test_failures_and_empty_answers_are_told_apart(whole: World) -> None:
+def test_dns_failures_differ_from_empty_answers(whole: World) -> None:
     """Only an empty answer may be cached."""
     failed, empty = ask(whole.dns, "servfail-1.test"), ask(whole.dns, "nodata-1.test")
 
@@ -101,13 +101,13 @@ def test_failures_and_empty_answers_are_told_apart(whole: World) -> None:
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_some_queries_are_never_answered(whole: World, *, tcp: bool) -> None:
+def test_dns_silent_names_get_no_answer(whole: World, *, tcp: bool) -> None:
     """Some queries are never answered, over UDP and TCP."""
     with pytest.raises(TimeoutError):
         ask(whole.dns, "nodns-1.test", tcp=tcp, timeout=1)
 
 
-def test_slow_look_ups_take_their_time(whole: World) -> None:
+def test_dns_slow_names_take_100_to_400_ms(whole: World) -> None:
     """Slow look-ups take 100 to 400 ms."""
     for number in range(3):
         started = time.monotonic()
@@ -117,7 +117,7 @@ def test_slow_look_ups_take_their_time(whole: World) -> None:
         assert len(answer.addresses) == 1
 
 
-def test_an_alias_leads_over_three_names_to_a_good_host(whole: World, client: Client) -> None:
+def test_dns_alias_chain_leads_to_good_host(whole: World, client: Client) -> None:
     """One answer has the whole chain of three aliases in order."""
     answer = ask(whole.dns, "cname-000005.test")
 
@@ -129,7 +129,7 @@ def test_an_alias_leads_over_three_names_to_a_good_host(whole: World, client: Cl
     assert client.get(url(whole, "https", "cname-000005")).status == 200
 
 
-def test_many_addresses_need_more_than_a_small_datagram(whole: World) -> None:
+def test_dns_answer_of_many_addresses_exceeds_small_datagram(whole: World) -> None:
     """Thirty addresses need more than a small datagram, and each has a listener."""
     small = ask(whole.dns, "many-000001.test")
     large = ask(whole.dns, "many-000001.test", payload=1232)
@@ -142,7 +142,7 @@ def test_many_addresses_need_more_than_a_small_datagram(whole: World) -> None:
         socket.create_connection((address, whole.http_port), 2).close()
 
 
-def test_a_truncated_answer_is_whole_over_tcp(whole: World) -> None:
+def test_dns_truncated_answer_is_complete_over_tcp(whole: World) -> None:
     """The size that the client offers does not matter."""
     answer = ask(whole.dns, "tc-1.test", payload=1232)
 
@@ -151,7 +151,7 @@ def test_a_truncated_answer_is_whole_over_tcp(whole: World) -> None:
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_the_first_of_two_families_refuses(whole: World, client: Client, scheme: str) -> None:
+def test_ipv6_address_refuses_and_ipv4_works(whole: World, client: Client, scheme: str) -> None:
     """The IPv6 address has no listener, and the IPv4 address is good."""
     port = whole.http_port if scheme == "http" else whole.https_port
 
@@ -161,7 +161,7 @@ def test_the_first_of_two_families_refuses(whole: World, client: Client, scheme:
     assert client.get(url(whole, scheme, "dual-1")).status == 200
 
 
-def test_an_address_changes_from_look_up_to_look_up(whole: World) -> None:
+def test_dns_address_changes_between_queries(whole: World) -> None:
     """The first address is good, like that of a name that tries to pass a check."""
     addresses = [ask(whole.dns, "rebind-000007.test").addresses for _ in range(4)]
 
@@ -169,7 +169,7 @@ def test_an_address_changes_from_look_up_to_look_up(whole: World) -> None:
     assert addresses[1] == addresses[3] == ["127.255.255.254"]
 
 
-def test_garbage_is_no_query_and_harms_nobody(whole: World) -> None:
+def test_dns_garbage_does_not_stop_name_server(whole: World) -> None:
     """The name server continues after garbage."""
     host, _, port = whole.dns.rpartition(":")
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
@@ -179,7 +179,7 @@ def test_garbage_is_no_query_and_harms_nobody(whole: World) -> None:
     assert ask(whole.dns, "good-1.test").addresses
 
 
-def test_look_ups_are_late_and_lost_as_told() -> None:
+def test_dns_delay_and_loss_are_as_configured() -> None:
     """Look-ups are delayed and lost as requested; lost ones are counted."""
     with world(dns_delay_ms=100, dns_loss=0.5, seed=3, watched=["good-1.test"]) as lossy:
 
@@ -203,7 +203,7 @@ def test_look_ups_are_late_and_lost_as_told() -> None:
 # Connections
 
 
-def test_the_dead_answer_nobody(whole: World) -> None:
+def test_dead_addresses_answer_no_syn(whole: World) -> None:
     """No SYN is answered within a second, neither one nor hundreds together, at any address and port."""
     addresses = sorted({ask(whole.dns, f"dead-{number}.test").addresses[0] for number in range(16)})
     places = [(address, port) for address in addresses for port in (whole.http_port, whole.https_port)]
@@ -219,14 +219,14 @@ def test_the_dead_answer_nobody(whole: World) -> None:
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_nobody_listens_where_it_is_refused(whole: World, client: Client, scheme: str) -> None:
+def test_closed_port_refuses_connection(whole: World, client: Client, scheme: str) -> None:
     """The kernel immediately refuses connections without a listener."""
     with pytest.raises(ConnectionRefusedError):
         client.get(url(whole, scheme, "refusing-1"))
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_a_connection_is_reset_once_the_request_is_there(whole: World, client: Client, scheme: str) -> None:
+def test_connection_is_reset_after_request(whole: World, client: Client, scheme: str) -> None:
     """The test reads below TLS, whose library may report an ordinary end."""
     with client.connect(url(whole, scheme, "resetting-1")) as connection:
         send_request(connection, "resetting-1")
@@ -235,7 +235,7 @@ def test_a_connection_is_reset_once_the_request_is_there(whole: World, client: C
             bare.recv(1)
 
 
-def test_a_connection_is_closed_at_once(whole: World, client: Client) -> None:
+def test_connection_is_closed_before_any_byte(whole: World, client: Client) -> None:
     """A connection is closed immediately, before any byte is sent."""
     with client.connect(url(whole, "http", "closing-1")) as connection:
         assert connection.recv(1) == b""
@@ -251,7 +251,7 @@ def test_a_connection_is_closed_at_once(whole: World, client: Client) -> None:
     "behaviour",
     [name for name, right in BEHAVIOURS.items() if right.status == 200 and name not in {"big", "busy", "tc", "rebind"}],
 )
-def test_good_hosts_name_themselves(whole: World, client: Client, behaviour: str, scheme: str) -> None:
+def test_good_hosts_answer_with_their_name(whole: World, client: Client, behaviour: str, scheme: str) -> None:
     """Good hosts answer with the name that was requested last, after all redirects."""
     got, way = client.follow(url(whole, scheme, f"{behaviour}-41"))
 
@@ -261,7 +261,7 @@ def test_good_hosts_name_themselves(whole: World, client: Client, behaviour: str
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_a_connection_serves_many_requests(whole: World, client: Client, scheme: str) -> None:
+def test_connection_serves_many_requests(whole: World, client: Client, scheme: str) -> None:
     """A connection serves many requests, as HTTP/1.1 allows."""
     with client.connect(url(whole, scheme, "good-1")) as connection:
         for _ in range(3):
@@ -271,7 +271,7 @@ def test_a_connection_serves_many_requests(whole: World, client: Client, scheme:
             assert (reply.status, len(reply.read())) == (200, int(reply.headers["Content-Length"]))
 
 
-def test_slow_hosts_need_up_to_a_third_of_the_timeout(whole: World, client: Client) -> None:
+def test_slow_hosts_stay_within_third_of_timeout(whole: World, client: Client) -> None:
     """Slow hosts have different delays, up to a third of the timeout."""
     delays = []
     for number in range(8):
@@ -287,13 +287,15 @@ def test_slow_hosts_need_up_to_a_third_of_the_timeout(whole: World, client: Clie
 
 @pytest.mark.parametrize("scheme", BOTH)
 @pytest.mark.parametrize(("behaviour", "status"), [("notfound", 404), ("error", 500)])
-def test_statuses_are_as_named(whole: World, client: Client, behaviour: str, status: int, scheme: str) -> None:
+def test_status_hosts_answer_their_status(
+    whole: World, client: Client, behaviour: str, status: int, scheme: str
+) -> None:
     """Statuses have a body for GET and none for HEAD."""
     assert client.get(url(whole, scheme, f"{behaviour}-1")).status == status
     assert client.get(url(whole, scheme, f"{behaviour}-1"), "HEAD").body == b""
 
 
-def test_a_busy_host_wants_to_be_left_alone_once() -> None:
+def test_busy_host_answers_429_once() -> None:
     """A busy host answers 429 once, for either scheme."""
     with world(retry_after=7) as running:
         client = Client(running.dns, running.ca_pem)
@@ -306,7 +308,7 @@ def test_a_busy_host_wants_to_be_left_alone_once() -> None:
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_redirects_lead_where_they_say(whole: World, client: Client, scheme: str) -> None:
+def test_redirect_hosts_lead_to_their_targets(whole: World, client: Client, scheme: str) -> None:
     """Redirects lead to https and on, thirty times, in a circle, and to a non-public address."""
     _, redirecting = client.follow(url(whole, scheme, "redirecting-1"))
     got, faraway = client.follow(url(whole, scheme, "faraway-1"))
@@ -319,7 +321,7 @@ def test_redirects_lead_where_they_say(whole: World, client: Client, scheme: str
     assert client.get(url(whole, scheme, "private-1")).headers["Location"] == f"{scheme}://127.255.255.254/"
 
 
-def test_a_redirect_takes_tls_away(whole: World, client: Client) -> None:
+def test_redirect_downgrades_tls_to_plain_http(whole: World, client: Client) -> None:
     """A redirect leads from TLS to a plain host that would answer."""
     _, way = client.follow(url(whole, "https", "downgrade-1"))
 
@@ -330,7 +332,9 @@ def test_a_redirect_takes_tls_away(whole: World, client: Client) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "sent"), [("stalling", b""), ("halfhead", b"HTTP/1.1 200 OK\r\nContent-Type: text/h")]
 )
-def test_some_replies_are_never_whole(whole: World, client: Client, behaviour: str, sent: bytes, scheme: str) -> None:
+def test_incomplete_replies_leave_connection_open(
+    whole: World, client: Client, behaviour: str, sent: bytes, scheme: str
+) -> None:
     """Incomplete replies leave the connection open and silent."""
     with client.connect(url(whole, scheme, f"{behaviour}-1")) as connection:
         send_request(connection, f"{behaviour}-1")
@@ -342,7 +346,7 @@ def test_some_replies_are_never_whole(whole: World, client: Client, behaviour: s
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_a_body_trickles(whole: World, client: Client, scheme: str) -> None:
+def test_trickled_body_has_one_byte_per_second(whole: World, client: Client, scheme: str) -> None:
     """A trickling body has one byte per second."""
     with client.connect(url(whole, scheme, "trickling-1")) as connection:
         send_request(connection, "trickling-1")
@@ -356,14 +360,14 @@ def test_a_body_trickles(whole: World, client: Client, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_a_banner_is_no_http(whole: World, client: Client, scheme: str) -> None:
+def test_banner_host_sends_banner_before_request(whole: World, client: Client, scheme: str) -> None:
     """A banner comes before any request."""
     with client.connect(url(whole, scheme, "garbage-1")) as connection:
         assert connection.recv(999).startswith(b"SSH-2.0-")
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_heads_and_bodies_are_large(whole: World, client: Client, scheme: str) -> None:
+def test_large_heads_and_bodies_have_full_size(whole: World, client: Client, scheme: str) -> None:
     """There are 1 MiB of head and 10 MiB of body."""
     with client.connect(url(whole, scheme, "huge-1")) as connection:
         connection.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"huge-1.test")
@@ -375,7 +379,7 @@ def test_heads_and_bodies_are_large(whole: World, client: Client, scheme: str) -
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_bodies_end_as_they_please(whole: World, client: Client, scheme: str) -> None:
+def test_bodies_have_every_kind_of_end(whole: World, client: Client, scheme: str) -> None:
     """Bodies end with the connection, too early, or in chunks."""
     endless, chunked = (client.get(url(whole, scheme, f"{name}-1")) for name in ("nolength", "chunked"))
     with pytest.raises(http.client.IncompleteRead):
@@ -387,14 +391,14 @@ def test_bodies_end_as_they_please(whole: World, client: Client, scheme: str) ->
 
 
 @pytest.mark.parametrize("scheme", BOTH)
-def test_protocols_are_switched_unasked(whole: World, client: Client, scheme: str) -> None:
+def test_unrequested_protocol_switch_is_sent(whole: World, client: Client, scheme: str) -> None:
     """A 101 switches to a protocol that does not exist."""
     with client.connect(url(whole, scheme, "upgrade-1")) as connection:
         send_request(connection, "upgrade-1")
         assert connection.recv(999).startswith(b"HTTP/1.1 101 ")
 
 
-def test_a_host_speaks_nothing_but_http2(whole: World, client: Client) -> None:
+def test_http2_only_host_refuses_http1(whole: World, client: Client) -> None:
     """Clients that offer only HTTP/1.1 are refused."""
     with pytest.raises(ssl.SSLError, match=r"(?i)alert.no.application.protocol"):
         client.connect(url(whole, "https", "http2-1"), alpn="http/1.1")
@@ -419,19 +423,19 @@ def test_a_host_speaks_nothing_but_http2(whole: World, client: Client) -> None:
         ("unknownca", "unable to get local issuer"),
     ],
 )
-def test_certificates_have_one_fault_each(whole: World, client: Client, behaviour: str, says: str) -> None:
+def test_bad_certificates_have_one_fault_each(whole: World, client: Client, behaviour: str, says: str) -> None:
     """Each bad certificate has one fault, which OpenSSL reports as well."""
     with pytest.raises(ssl.SSLCertVerificationError, match=says):
         client.get(url(whole, "https", f"{behaviour}-1"))
 
 
-def test_plain_http_answers_where_tls_belongs(whole: World, client: Client) -> None:
+def test_plain_http_is_served_on_tls_port(whole: World, client: Client) -> None:
     """OpenSSL detects plain HTTP on the TLS port."""
     with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer.failure|http.request"):
         client.get(url(whole, "https", "plain-1"))
 
 
-def test_a_handshake_is_closed_or_never_answered(whole: World, client: Client) -> None:
+def test_tls_handshake_is_closed_or_unanswered(whole: World, client: Client) -> None:
     """A handshake is closed or never answered."""
     with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
         client.get(url(whole, "https", "notls-1"))
@@ -439,12 +443,12 @@ def test_a_handshake_is_closed_or_never_answered(whole: World, client: Client) -
         Client(whole.dns, whole.ca_pem, timeout=1).get(url(whole, "https", "stalledtls-1"))
 
 
-def test_what_is_tls_own_is_good_without(whole: World, client: Client) -> None:
+def test_hosts_with_tls_faults_work_over_http(whole: World, client: Client) -> None:
     """Hosts with TLS faults are good over http."""
     assert {client.get(url(whole, "http", f"{behaviour}-1")).status for behaviour in ONLY_HTTPS} == {200}
 
 
-def test_no_session_is_resumed(whole: World, client: Client) -> None:
+def test_tls_sessions_are_not_resumed(whole: World, client: Client) -> None:
     """No session is resumed: every connection makes a full handshake."""
     with client.connect(url(whole, "https", "good-1")) as connection:
         send_request(connection, "good-1")
@@ -457,7 +461,7 @@ def test_no_session_is_resumed(whole: World, client: Client) -> None:
 # The world as a whole
 
 
-def test_watched_hosts_keep_a_diary() -> None:
+def test_watched_hosts_record_requests_and_connections() -> None:
     """The record has the times of requests, the number of simultaneous connections, and the number of look-ups."""
     with world(watched=["good-1.test", "error-1.test", "good-2.test"]) as running:
         client = Client(running.dns, running.ca_pem)
@@ -483,7 +487,7 @@ def test_watched_hosts_keep_a_diary() -> None:
     assert stats["behaviours"]["good"] == {"connections": 2, "requests": 2, "queries": 2}
 
 
-def test_all_behaviours_have_a_right_answer(root: Path) -> None:
+def test_all_behaviours_have_expected_outcome(root: Path) -> None:
     """The kinds are names of the core's closed list."""
     kinds = re.findall(
         r'^    \w+ = "([a-z-]+)", \w+;', (root / "crates/fetchmill-model/src/outcome/mod.rs").read_text(), re.MULTILINE
@@ -495,7 +499,7 @@ def test_all_behaviours_have_a_right_answer(root: Path) -> None:
         assert right.kinds <= set(kinds)
 
 
-def test_the_table_of_the_docs_is_right(root: Path) -> None:
+def test_behaviours_table_in_docs_is_right(root: Path) -> None:
     """Behaviours are in order, each with its status or kinds."""
     rows = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", (root / "docs/guide/world.md").read_text(), re.MULTILINE)
 
@@ -506,7 +510,7 @@ def test_the_table_of_the_docs_is_right(root: Path) -> None:
     assert rows == list(told.items())
 
 
-def test_sites_are_mixed_as_told_and_the_same_again() -> None:
+def test_sites_are_mixed_as_configured_and_reproducible() -> None:
     """Every behaviour occurs, and every site has its own host."""
     mixed = list(sites((80, 443), 20_000, seed=5))
 
@@ -519,7 +523,7 @@ def test_sites_are_mixed_as_told_and_the_same_again() -> None:
     assert 0.18 < counts["dead"] / 20_000 < 0.22
 
 
-def test_sites_have_the_scheme_and_the_answer_that_is_right() -> None:
+def test_sites_have_right_scheme_and_expected_outcome() -> None:
     """The answer depends on the scheme and on the settings of the check."""
     redirecting = {
         site.url.split(":")[0]: site for site in sites((80, 443), 99, mix={"redirecting": 1}, redirects=False)
@@ -533,7 +537,7 @@ def test_sites_have_the_scheme_and_the_answer_that_is_right() -> None:
 
 
 @pytest.mark.parametrize("mix", [{}, {"better": 1.0}, {"good": 0.0}, {"good": 2.0, "dead": -1.0}])
-def test_a_mixture_that_makes_no_sense_is_refused(mix: dict[str, float]) -> None:
+def test_invalid_mixture_is_refused(mix: dict[str, float]) -> None:
     """The error comes before the first site."""
     with pytest.raises(UsageError, match="mix"):
         sites((80, 443), 1, mix=mix)
@@ -552,7 +556,7 @@ def test_a_mixture_that_makes_no_sense_is_refused(mix: dict[str, float]) -> None
         {"http_port": 4444, "https_port": 4444},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+def test_invalid_world_options_get_one_line_error(options: dict[str, object]) -> None:
     """The error is one line."""
     with pytest.raises(UsageError) as refused:
         world(**options)  # type: ignore[arg-type]
@@ -560,13 +564,13 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
     assert "\n" not in str(refused.value)
 
 
-def test_a_port_that_is_taken_is_named(whole: World) -> None:
+def test_world_reports_port_in_use(whole: World) -> None:
     """A port in use is reported with its address."""
     with pytest.raises(UsageError, match=f"127.77.1.1:{whole.http_port}"):
         world(http_port=whole.http_port)
 
 
-def test_worlds_live_side_by_side_and_end() -> None:
+def test_worlds_run_in_parallel_and_stop() -> None:
     """Connections of a stopped world end, and its statistics remain."""
     with world(threads=2) as one, world(threads=2) as other:
         for running in (one, other):
@@ -584,7 +588,7 @@ def test_worlds_live_side_by_side_and_end() -> None:
     assert one.stats()["behaviours"]["good"]["requests"] == 4
 
 
-def test_a_world_of_its_own_process_ends_with_its_input(tmp_path: Path) -> None:
+def test_world_process_ends_with_its_input(tmp_path: Path) -> None:
     """A world prints its address and, at the end, its statistics."""
     ca_file = tmp_path / "ca.pem"
     command = (sys.executable, "-m", "fetchmill.world", "--ca-file", str(ca_file), "--addresses", "1")

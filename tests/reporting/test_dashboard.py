@@ -39,7 +39,7 @@ def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
-def test_every_reply_keeps_others_out() -> None:
+def test_dashboard_replies_have_security_headers() -> None:
     """The page, its parts, figures and refusals are same-origin, not cached, not sniffed, and without a Referer."""
     with showing() as dashboard:
         replies = [ask(dashboard, path) for path in (*PATHS, *FIGURES, "/nothing")]
@@ -57,7 +57,7 @@ def test_every_reply_keeps_others_out() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
-def test_nothing_can_be_controlled(method: str) -> None:
+def test_dashboard_refuses_methods_other_than_get_and_head(method: str) -> None:
     """Methods other than GET and HEAD are refused everywhere."""
     with showing() as dashboard:
         replies = [ask(dashboard, path, method) for path in ("/", "/metrics", "/api/snapshot")]
@@ -66,7 +66,7 @@ def test_nothing_can_be_controlled(method: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*PATHS, *FIGURES])
-def test_head_is_get_without_a_body(path: str) -> None:
+def test_dashboard_head_is_get_without_body(path: str) -> None:
     """The length is sent nevertheless; numbers of seconds may have changed by then."""
     with showing() as dashboard:
         head, got = ask(dashboard, path, "HEAD"), ask(dashboard, path)
@@ -99,7 +99,7 @@ def test_head_is_get_without_a_body(path: str) -> None:
         ("2130706433", 421),
     ],
 )
-def test_a_foreign_name_that_leads_here_is_refused(host: str, status: int) -> None:
+def test_dashboard_refuses_foreign_host_names(host: str, status: int) -> None:
     """A foreign page has such a name after DNS rebinding: it does not even get metrics."""
     with showing(names=["Watch.Test"]) as dashboard:
         replies = [
@@ -131,13 +131,13 @@ def test_a_foreign_name_that_leads_here_is_refused(host: str, status: int) -> No
         b"\r\n\r\n",
     ],
 )
-def test_what_is_no_request_gets_400(head: bytes) -> None:
+def test_dashboard_answers_invalid_request_with_400(head: bytes) -> None:
     """The 400 reply is one line, and the connection ends."""
     with showing() as dashboard:
         assert exchange(dashboard, head).status == 400
 
 
-def test_a_long_head_gets_431() -> None:
+def test_dashboard_answers_long_head_with_431() -> None:
     """A head may be too long in any way."""
     with showing() as dashboard:
         long = [b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]
@@ -166,7 +166,7 @@ def test_a_long_head_gets_431() -> None:
         "Basic /w==",
     ],
 )
-def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
+def test_dashboard_without_token_gets_401_everywhere(shown: str | None) -> None:
     """Every path, existing or not, and every method get the same 401."""
     fields = {} if shown is None else {"Authorization": shown}
     with showing(address="127.0.0.1:0", token=TOKEN) as dashboard:
@@ -178,7 +178,7 @@ def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
 
 
 @pytest.mark.parametrize("shown", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic(f"user:{TOKEN}"), basic(f":{TOKEN}")])
-def test_with_the_token_all_is_read(shown: str) -> None:
+def test_dashboard_with_token_is_readable(shown: str) -> None:
     """Prometheus and a browser send it in different ways; the host name must still be correct."""
     with showing(token=TOKEN) as dashboard:
         assert [ask(dashboard, path, Authorization=shown).status for path in PATHS] == [200] * len(PATHS)
@@ -189,7 +189,7 @@ def test_with_the_token_all_is_read(shown: str) -> None:
 @pytest.mark.parametrize(
     ("address", "own", "foreign"), [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "[::1]", "[::2]")]
 )
-def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> None:
+def test_dashboard_at_non_loopback_address_needs_token(address: str, own: str, foreign: str) -> None:
     """The message says how to create one; with a token, it listens there and accepts that address as its name."""
     with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, then --dashboard-token"):
         Dashboard(address, (), None, {})
@@ -212,7 +212,7 @@ def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> N
         ("192.0.2.1:9000", "set a token"),
     ],
 )
-def test_an_address_is_one(address: str, message: str) -> None:
+def test_dashboard_address_must_be_valid(address: str, message: str) -> None:
     """An address is never guessed."""
     with pytest.raises(UsageError, match=re.escape(message)):
         Dashboard(address, (), None, {})
@@ -221,7 +221,7 @@ def test_an_address_is_one(address: str, message: str) -> None:
 @pytest.mark.parametrize(
     "token", ["", "short", "a" * 257, "with a space in it", "with\nline ends....", "non-äscii-token.."]
 )
-def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) -> None:
+def test_weak_or_unsendable_token_is_refused(token: str) -> None:
     """A weak or unsendable token is refused and not shown."""
     with pytest.raises(UsageError, match="dashboard_token must be 16 to 256 visible ASCII characters") as refused:
         Dashboard(None, (), token, {})
@@ -229,7 +229,7 @@ def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) ->
     assert not token or token not in str(refused.value)
 
 
-def test_metrics_are_what_prometheus_reads() -> None:
+def test_metrics_are_readable_by_prometheus() -> None:
     """Prometheus' own library reads the metrics; the values are the job's."""
     with showing() as dashboard:
         reply = ask(dashboard, "/metrics")
@@ -265,7 +265,7 @@ def names_of_limits() -> list[str]:
     return found
 
 
-def test_metrics_of_a_job_that_has_just_begun_can_be_read() -> None:
+def test_metrics_of_new_job_are_readable() -> None:
     """There is no latency, failure or limit yet; large numbers are exact."""
     snapshot = {**SNAPSHOT, "latency": None, "limited_by": None, "failures": {}, "bytes": 2**53 - 1}
     found = metrics(metrics_text(snapshot, 1.5, "1.0"))
@@ -276,7 +276,7 @@ def test_metrics_of_a_job_that_has_just_begun_can_be_read() -> None:
     assert {value for (name, _), value in found.items() if name == "fetchmill_limited_by"} == {0}
 
 
-def test_labels_cannot_break_out() -> None:
+def test_metrics_labels_are_escaped() -> None:
     """Labels are escaped for any name of a kind."""
     kind = 'a"} 1\nfetchmill_bytes_total 5\\'
     found = metrics(metrics_text({**SNAPSHOT, "failures": {kind: 3}}, 0.0, "1.0"))
@@ -289,7 +289,7 @@ def names_of_metrics() -> set[str]:
     return set(re.findall(r"# TYPE (\S+) ", metrics_text(SNAPSHOT, 0.0, "1.0")))
 
 
-def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
+def test_grafana_dashboard_uses_existing_metrics() -> None:
     """The Grafana dashboard uses existing metrics, and every panel has an expression."""
     panels = json.loads((ROOT / "docs/guide/grafana.json").read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
@@ -300,7 +300,7 @@ def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
     assert len(named) >= 10
 
 
-def test_figures_come_as_json() -> None:
+def test_dashboard_figures_are_json() -> None:
     """The snapshot has the job's properties, and samples start after a given moment."""
     job = StillJob([sample(1), sample(2), sample(3)])
     with showing(job) as dashboard:
@@ -317,7 +317,7 @@ def test_figures_come_as_json() -> None:
     assert bad == [400] * 4
 
 
-def test_secrets_of_urls_are_not_told() -> None:
+def test_dashboard_redacts_secrets_of_urls() -> None:
     """Secrets are removed from the source, and from waits of the job."""
     url = "http://user:pa55word@a.test/l?X-Amz-Signature=s1gnature&n=1"
     wait = {"what": f"the page {url} fails", "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
@@ -329,7 +329,7 @@ def test_secrets_of_urls_are_not_told() -> None:
     assert "a.test/l" in told
 
 
-def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
+def test_dashboard_survives_unreadable_figures() -> None:
     """Unreadable figures cause a 500 without a traceback, and the server continues."""
     job = StillJob()
     with showing(job) as dashboard:
@@ -344,7 +344,7 @@ def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
         assert ask(dashboard, "/metrics").status == 200
 
 
-def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
+def test_idle_connections_do_not_block_dashboard() -> None:
     """Among three hundred half heads, a request is answered; the number of open connections is limited."""
     with showing() as dashboard:
         held = [socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) for _ in range(300)]
@@ -362,7 +362,7 @@ def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
         wait_until(lambda: not server._connections)
 
 
-def test_a_head_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_abandons_slow_request_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow head is abandoned, even if further single bytes arrive."""
     monkeypatch.setattr(page_server, "HEAD_SECONDS_MAX", 0.3)
     with showing() as dashboard, socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) as slow:
@@ -383,7 +383,7 @@ def test_a_head_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.Monk
         assert ask(dashboard).status == 200
 
 
-def test_a_reply_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_closes_connection_when_reply_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply that is larger than the kernel's buffers, and is not read, ends its connection."""
     monkeypatch.setattr(page_server, "REPLY_SECONDS_MAX", 0.3)
     job = StillJob([sample(number, limited_by="x" * 10_000) for number in range(2000)])
@@ -399,7 +399,7 @@ def test_a_reply_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPa
         assert ask(dashboard, "/metrics").status == 200
 
 
-def test_the_end_leaves_no_thread_and_no_port() -> None:
+def test_dashboard_stop_leaves_no_thread_or_port() -> None:
     """No thread and no port are left, with open connections, and without any request."""
     before = set(threading.enumerate())
     with showing() as dashboard:
@@ -417,7 +417,7 @@ def test_the_end_leaves_no_thread_and_no_port() -> None:
         socket.create_connection(("127.0.0.1", port), timeout=10)
 
 
-def test_what_was_taken_from_the_registry_is_as_it_was() -> None:
+def test_vendored_chart_script_is_unchanged() -> None:
     """The script is identical byte for byte, and comes with its licence and no other files."""
     folder = STATIC / "uplot"
     origin = json.loads((folder / "origin.json").read_text())
@@ -429,7 +429,7 @@ def test_what_was_taken_from_the_registry_is_as_it_was() -> None:
     assert f"v{origin['version']}" in (folder / "uPlot.iife.min.js").read_text()[:80]
 
 
-def test_nothing_of_ours_names_another_place() -> None:
+def test_dashboard_page_references_no_other_site() -> None:
     """The only address is the SVG namespace, and the page has no inline script or style."""
     for path in STATIC.glob("*.*"):
         text = path.read_text()
@@ -441,7 +441,7 @@ def test_nothing_of_ours_names_another_place() -> None:
 Run = Callable[..., Any]
 
 
-def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Path) -> None:
+def test_dashboard_port_in_use_is_reported_before_job(run: Run, dest: Path) -> None:
     """The error is one line, and nothing was created."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -465,7 +465,7 @@ def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Pa
         (["--dashboard", "--dashboard-token", "/dev/zero"], "the token file is larger than 4 KiB"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_dashboard_options_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
     """The error is one line without a token."""
     (tmp_path / "short.txt").write_text("s3cret\n")
     ended = run("get", "http://127.0.0.1:1", "out", *arguments)

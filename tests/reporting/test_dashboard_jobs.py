@@ -100,7 +100,7 @@ def number(text: str) -> int:
     return int(found[0].replace(",", ""))
 
 
-def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run: Run, tab: Tab, dest: Path) -> None:
+def test_dashboard_page_shows_figures_of_job(start: Start, server: Serve, run: Run, tab: Tab, dest: Path) -> None:
     """In a real browser during a real job, they equal its snapshot and its status; nothing else is requested."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
@@ -135,7 +135,7 @@ def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run:
         )
 
 
-def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
+def test_dashboard_page_escapes_text_from_servers(tab: Tab) -> None:
     """Kinds, waits and limits on the page are never markup."""
     hostile = """<img src="http://fetched.test/x" onerror=alert(1)></td></script>"""
     wait = {"what": hostile, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
@@ -164,7 +164,7 @@ def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
         assert [asked for asked in tab.requests if not asked.startswith(dashboard.url)] == []
 
 
-def test_the_page_reckons_rates_gaps_and_units(tab: Tab) -> None:
+def test_dashboard_page_computes_rates_gaps_and_units(tab: Tab) -> None:
     """Rates cover ten seconds, a line ends between two runs, and figures have units."""
     samples = [sample(number, settled=number) for number in range(1, 21)]
     samples += [sample(1000 + number, interval=2.0, settled=50) for number in (2, 4)]
@@ -198,7 +198,7 @@ def test_the_page_reckons_rates_gaps_and_units(tab: Tab) -> None:
             assert reckon(f"figures.{call}") == text
 
 
-def test_the_page_takes_all_samples_again_when_the_job_has_merged_them(tab: Tab) -> None:
+def test_dashboard_page_reloads_samples_after_merge(tab: Tab) -> None:
     """The page's samples are then finer than the new ones."""
     job = StillJob([sample(number) for number in range(1, 5)])
     with showing(job) as dashboard:
@@ -210,7 +210,7 @@ def test_the_page_takes_all_samples_again_when_the_job_has_merged_them(tab: Tab)
     assert len([asked for asked in tab.requests if asked.endswith("after=0")]) == 2
 
 
-def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) -> None:
+def test_samples_add_up_to_totals_of_job(start: Start, server: Serve, dest: Path) -> None:
     """The samples behind the charts cover everything, and Prometheus' metrics agree."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
@@ -233,7 +233,7 @@ def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) 
     assert get_json(f"{url}api/samples?after={samples[-1]['time'] + 1000}") == {"samples": []}
 
 
-def test_origins_of_a_list_are_told_apart(start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_dashboard_shows_latency_of_each_origin(start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
     """For a job over many origins, the page and the metrics have the latency of each."""
     slow, prompt = server(synthetic=10_000, delay=(0.5, 0.5)), server(synthetic=10_000)
     urls = tmp_path / "urls.txt"
@@ -256,7 +256,7 @@ def test_origins_of_a_list_are_told_apart(start: Start, server: Serve, dest: Pat
     assert {slow.url, prompt.url} <= {labels[0] for labels in told if len(labels) == 1}
 
 
-def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Serve, tab: Tab, dest: Path) -> None:
+def test_dashboard_page_reconnects_to_restarted_job(start: Start, server: Serve, tab: Tab, dest: Path) -> None:
     """The page says that the server is away, and continues by itself when it is back; a reload changes nothing."""
     source = server(synthetic=400, faults=FAULTS).url
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -279,7 +279,7 @@ def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Se
     tab.wait_until(f"({figure('fetched')}) === '370'")
 
 
-def test_a_browser_logs_in_with_the_token(start: Start, server: Serve, tab: Tab, dest: Path, tmp_path: Path) -> None:
+def test_browser_logs_in_with_token(start: Start, server: Serve, tab: Tab, dest: Path, tmp_path: Path) -> None:
     """The token is the password. It is in a file, and not in the process list."""
     (tmp_path / "token.txt").write_text(f"{TOKEN}\n")
     source = server(synthetic=400, faults=FAULTS).url
@@ -294,9 +294,7 @@ def test_a_browser_logs_in_with_the_token(start: Start, server: Serve, tab: Tab,
     assert TOKEN not in Path(f"/proc/{job.pid}/cmdline").read_text()
 
 
-def test_the_variable_has_the_token_itself(
-    start: Start, server: Serve, dest: Path, environment: dict[str, str]
-) -> None:
+def test_token_variable_sets_token(start: Start, server: Serve, dest: Path, environment: dict[str, str]) -> None:
     """The variable also sets the token for another address."""
     variables = {**environment, "FETCHMILL_DASHBOARD_TOKEN": TOKEN}
     source = server(synthetic=400, faults=FAULTS).url
@@ -311,7 +309,7 @@ def test_the_variable_has_the_token_itself(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["get", "check", "list"])
-def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
+def test_each_command_serves_dashboard_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
     """A notice has the address; nothing answers after the end."""
     source = server(synthetic=2000, page_size=100, list_delay=(0.1, 0.1), delay=(0.02, 0.02))
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(2000)))
@@ -339,7 +337,7 @@ def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio", "processes"])
-def test_a_job_of_python_has_one_with_every_engine(
+def test_python_job_has_dashboard_with_every_engine(
     server: Serve,
     dest: Path,
     engine: Literal["native", "threads", "asyncio", "processes"],
@@ -372,7 +370,7 @@ def test_a_job_of_python_has_one_with_every_engine(
         socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
 
 
-def test_python_refuses_two_addresses(tmp_path: Path) -> None:
+def test_python_refuses_two_dashboard_addresses(tmp_path: Path) -> None:
     """Two addresses for one dashboard are refused."""
     with pytest.raises(fetchmill.UsageError, match="dashboard and dashboard_addr give different addresses"):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard="127.0.0.1:1", dashboard_addr="127.0.0.1:2")
@@ -384,7 +382,7 @@ def test_python_refuses_two_addresses(tmp_path: Path) -> None:
 STAMP = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
-def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_log_has_notices_and_summary(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Each line has its time, and a second run appends; a terminal shows the same as before."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match="file-000000000003")])
     plain = run("get", source.url, tmp_path / "plain")
@@ -401,7 +399,7 @@ def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, 
     assert any("already complete" in line for line in appended)
 
 
-def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_json_log_has_timed_events(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A JSON log has the events of --json with a time, including an error's."""
     source = server(synthetic=20)
     assert run("get", source.url, dest, "--log-file", "job.jsonl", "--log-format", "json").code == 0
@@ -417,7 +415,7 @@ def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["check", "list"])
-def test_other_commands_write_logs_too(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
+def test_other_commands_write_logs(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
     """Logs of other commands have their summaries."""
     source = server(synthetic=20)
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(20)))
@@ -443,7 +441,7 @@ def test_secrets_are_not_logged(run: Run, tmp_path: Path) -> None:
         assert "s1gnature" not in logged
 
 
-def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) -> None:
+def test_unwritable_log_is_reported_before_job(run: Run, tmp_path: Path) -> None:
     """The error comes before the job starts."""
     ended = run("get", "http://127.0.0.1:1", "out", "--log-file", "no/such/folder.log")
     alone = run("get", "http://127.0.0.1:1", "out", "--log-format", "json")
@@ -454,7 +452,7 @@ def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_log_on_a_full_disk_does_not_end_the_job(run: Run, server: Serve, dest: Path) -> None:
+def test_log_on_full_disk_does_not_end_job(run: Run, server: Serve, dest: Path) -> None:
     """A log on a full disk is reported once, and the job continues."""
     ended = run("get", server(synthetic=20).url, dest, "--log-file", "/dev/full")
 

@@ -108,7 +108,7 @@ def assert_detail(name: str, detail: str | None, words: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
-def test_each_failure_of_a_job_has_a_detail(
+def test_each_failure_of_job_has_detail(
     engine: str, run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path
 ) -> None:
     """The list of failures has it; the native engine also says what was wrong."""
@@ -137,7 +137,7 @@ def test_each_failure_of_a_job_has_a_detail(
         assert "status 3" not in ended.err
 
 
-def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
+def test_each_failed_row_has_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
     """Each failed row of a check, and of `--keep-failed`, has a detail."""
     checked = tmp_path / "checked.jsonl"
     listed = write_list(tmp_path, [{"url": url} for url in answers])
@@ -158,7 +158,7 @@ def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[st
     assert all(found.values()), found
 
 
-def test_each_failure_of_a_stream_has_a_detail(answers: dict[str, tuple[str, str, str]]) -> None:
+def test_each_failure_of_stream_has_detail(answers: dict[str, tuple[str, str, str]]) -> None:
     """Each failure of a stream has its detail as the text of its error."""
     with fetchmill.stream(list(answers), attempts=1, max_size=50, compressed=True) as replies:
         for got in replies:
@@ -194,7 +194,7 @@ def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
         }
 
 
-def test_a_tls_alert_has_its_name(
+def test_tls_alert_is_reported_by_name(
     run: Run, secured: dict[str, str], certificates: Certificates, tmp_path: Path
 ) -> None:
     """A missing client certificate is reported as such, with TLS 1.2 and 1.3."""
@@ -219,7 +219,7 @@ def test_a_tls_alert_has_its_name(
         assert (found[url].kind, found[url].attempts) == ("tls", 1)
 
 
-def test_the_summary_counts_by_status_over_runs(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+def test_summary_counts_failures_by_status_over_runs(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
     """After a retry run, targets that were taken back are not counted."""
     routes: dict[str, Behaviour] = {f"/a{number}": reply(status="401 x") for number in range(3)}
     routes |= {f"/b{number}": reply(status="500 x") for number in range(2)}
@@ -245,7 +245,7 @@ def test_the_summary_counts_by_status_over_runs(run: Run, raw: Callable[..., Raw
     }
 
 
-def test_a_sync_counts_failures_by_status(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+def test_sync_counts_failures_by_status(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
     """A sync counts failures by status like a get, with the reason of a 401, and in Python."""
     server = raw(
         {"/a": reply(b"a"), "/b": reply(status="401 x"), "/c": reply(status="401 x"), "/d": reply(status="451 x")}

@@ -118,7 +118,7 @@ def urls(folder: Path, *origins: str, count: int = 20_000) -> Path:
 
 
 @pytest.mark.timing
-def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
+def test_limit_is_listing_when_pages_are_slow(server: Serve, start: Start, dest: Path) -> None:
     """The listing is named if a page takes longer than fetching its objects."""
     served = server(synthetic=MANY, page_size=100, list_delay=(0.2, 0.2))
 
@@ -129,7 +129,7 @@ def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
 
 
 @pytest.mark.alone
-def test_the_server(start: Start, tmp_path: Path) -> None:
+def test_limit_is_server_when_replies_slow_down_under_load(start: Start, tmp_path: Path) -> None:
     """Replies take longer with many requests in flight than with few, but connecting does not."""
     with QueueingServer() as queueing:
         source = urls(tmp_path, queueing.url)
@@ -140,7 +140,7 @@ def test_the_server(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.timing
-def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
+def test_limit_is_concurrency_when_more_would_be_faster(server: Serve, start: Start, dest: Path) -> None:
     """Replies take as long as with few requests in flight: more would be faster."""
     served = server(synthetic=MANY, delay=(0.1, 0.1))
 
@@ -150,7 +150,7 @@ def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
 
 
 @pytest.mark.alone
-def test_the_network(tmp_path: Path) -> None:
+def test_limit_is_network_when_link_is_full(tmp_path: Path) -> None:
     """The link has 10 Mbit/s: packets wait before it, including those of new connections."""
     content = {"synthetic": {"count": MANY, "size": 4000}}
     with (
@@ -166,7 +166,7 @@ def test_the_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.alone
-def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> None:
+def test_limit_is_cpu_when_processor_is_busy(server: Serve, start: Start, dest: Path) -> None:
     """The job has one processor and could use more."""
     served = server(synthetic=100 * MANY)
     processor = min(os.sched_getaffinity(0))
@@ -183,7 +183,7 @@ def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> No
 
 
 @pytest.mark.timing
-def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str]) -> None:
+def test_limit_is_disk_when_syncs_are_slow(server: Serve, memory_path: Path, environment: dict[str, str]) -> None:
     """Each sync takes a second: later objects find no room in memory."""
     served = server(synthetic=MANY, size=100_000)
     strace = shutil.which("strace")
@@ -202,7 +202,9 @@ def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str])
 
 
 @pytest.mark.alone
-def test_the_transform(server: Serve, start: Start, dest: Path, environment: dict[str, str]) -> None:
+def test_limit_is_transform_when_transform_is_slow(
+    server: Serve, start: Start, dest: Path, environment: dict[str, str]
+) -> None:
     """A transform that takes five milliseconds per reply is named."""
     served = server(synthetic=MANY)
     arguments = ("--transform", "transforms:takes_its_time", "--format", "jsonl", "--json")
@@ -213,7 +215,7 @@ def test_the_transform(server: Serve, start: Start, dest: Path, environment: dic
 
 
 @pytest.mark.timing
-def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> None:
+def test_limit_is_rate_when_rate_options_apply(server: Serve, start: Start, tmp_path: Path) -> None:
     """The rate of requests and the rate of bytes are named."""
     served = server(synthetic=MANY, size=1000)
 
@@ -240,7 +242,7 @@ def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> Non
         ("get", 1, ("--format", "null", "--engine", "threads"), "rate", "--rate-per-host: 30 requests/s"),
     ],
 )
-def test_the_rate_of_each_host(
+def test_limit_is_host_rate_when_it_applies(
     server: Serve,
     start: Start,
     tmp_path: Path,
@@ -260,7 +262,7 @@ def test_the_rate_of_each_host(
 
 
 @pytest.mark.timing
-def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -> None:
+def test_limit_is_server_or_last_targets_without_replies(server: Serve, start: Start, tmp_path: Path) -> None:
     """Without a reply, no reply time is invented; the last targets are named with their deadline."""
     served = server(synthetic=MANY, delay=(60.0, 60.0))
     many, few = urls(tmp_path, served.url), tmp_path / "few.txt"
@@ -280,7 +282,7 @@ def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -
 
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ["native", "threads"])
-def test_throttling(server: Serve, start: Start, dest: Path, engine: str) -> None:
+def test_limit_is_throttling_when_server_answers_429(server: Serve, start: Start, dest: Path, engine: str) -> None:
     """The server answers 429 above 200 requests/s; fetchmill finds this rate in some seconds."""
     served = server(synthetic=MANY, faults=[Fault("status", status=429, above=200)])
 
@@ -291,7 +293,7 @@ def test_throttling(server: Serve, start: Start, dest: Path, engine: str) -> Non
 
 
 @pytest.mark.timing
-def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
+def test_limit_is_courtesy_when_limit_per_host_applies(server: Serve, start: Start, tmp_path: Path) -> None:
     """Two slow hosts get two requests at a time each."""
     served = [server(synthetic=MANY, delay=(0.2, 0.2)) for _ in range(2)]
     source = urls(tmp_path, *(each.url for each in served))
@@ -303,7 +305,7 @@ def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.timing
-def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
+def test_limit_is_outage_when_server_is_gone(server: Serve, start: Start, dest: Path) -> None:
     """An outage is named after the server has gone away."""
     # Everything is listed by then, and most is not fetched: otherwise, the failing page would be named.
     served = server(synthetic=30_000, delay=(0.02, 0.02))
@@ -319,7 +321,7 @@ def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
 
 
 @pytest.mark.alone
-def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest: Path) -> None:
+def test_limit_is_cpu_when_python_engine_is_busy(server: Serve, start: Start, dest: Path) -> None:
     """The processor is named for a Python engine, whose interpreter uses one."""
     served = server(synthetic=MANY)
 
@@ -329,7 +331,9 @@ def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest
 
 
 @pytest.mark.timing
-def test_it_is_said_everywhere(server: Serve, start: Start, run: Callable[..., Any], dest: Path) -> None:
+def test_limit_is_in_status_summary_and_report(
+    server: Serve, start: Start, run: Callable[..., Any], dest: Path
+) -> None:
     """The limit is in the status of a running job, at its end, and in its report; in Python, too."""
     served = server(synthetic=600, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--json")
@@ -357,7 +361,7 @@ def test_it_is_said_everywhere(server: Serve, start: Start, run: Callable[..., A
 
 
 @pytest.mark.timing
-def test_samples_go_on_where_a_run_was_killed(server: Serve, start: Start, dest: Path) -> None:
+def test_samples_continue_after_kill(server: Serve, start: Start, dest: Path) -> None:
     """The journal has the samples of all runs; their counts add up to the job's."""
     served = server(synthetic=500, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--quiet")
@@ -393,7 +397,7 @@ def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
     return snapshot
 
 
-def test_a_snapshot_has_the_latency_of_replies(server: Serve, dest: Path) -> None:
+def test_snapshot_has_measured_latency_of_replies(server: Serve, dest: Path) -> None:
     """A snapshot has the measured latency, not the planned one."""
     served = server(synthetic=MANY, delay=(0.05, 0.05))
 
