@@ -1,6 +1,6 @@
-"""Jobs over a wide-area network, with distance, loss, names and TLS: everything is there, correct, exactly once.
+"""Jobs over a wide-area network with latency, loss, DNS names and TLS store every object once and intact.
 
-FETCHMILL_SEED repeats the moments of kills, and the lost packets as far as the packets are the same.
+FETCHMILL_SEED makes the moments of kills reproducible, and the lost packets as far as the packets are the same.
 FETCHMILL_WIDE_AREA_ROUNDS is the number of runs of each part, each with another seed (`make wide-area`: 10).
 """
 
@@ -37,13 +37,13 @@ from wide_area import CLEAN, WideArea, wide_area
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
 ROUNDS = int(os.environ.get("FETCHMILL_WIDE_AREA_ROUNDS") or 1)
-# A distance as between two continents' coasts, and a bad line.
+# A latency as between two continents' coasts, and a bad line.
 ROUND_TRIP, LOSS = 0.05, 0.005
 COUNT = 3000
 KILLS = 3
-# Maximum delay of the link and of the server with which an unsolicited response is still detected.
+# Maximum jitter of the link and the server at which an unsolicited response is still detected.
 LATE = 0.01
-# For some targets, the first reply is missing.
+# Some targets get no first reply.
 FOR_A_MOMENT = [
     Fault("status", status=503, times=1, rate=0.01),
     Fault("reset", times=1, rate=0.01),
@@ -57,12 +57,12 @@ in_rounds = pytest.mark.parametrize("number", range(ROUNDS))
 
 
 def far_away(folder: Path, number: int, **settings: Any) -> Any:  # noqa: ANN401 - what `wide_area` gives
-    """A network with the distance and the loss of these tests."""
+    """A network with the latency and the loss of these tests."""
     return wide_area(folder, **{"round_trip": ROUND_TRIP, "loss": LOSS, "seed": SEED + number, **settings})
 
 
 def content(count: int = COUNT, size: int = 100) -> dict[str, Any]:
-    """Returns a server's contents."""
+    """Returns the content of a server."""
     return {"synthetic": {"count": count, "size": size}}
 
 
@@ -75,7 +75,7 @@ def start(area: WideArea, *arguments: object, **environment: str) -> subprocess.
 
 
 def await_settled(dest: Path, count: int, process: subprocess.Popen[str]) -> None:
-    """Waits until the given number of targets are settled, or until the run has ended."""
+    """Waits until the given number of targets have finished, or until the run has ended."""
     while process.poll() is None and not (has_journal(dest) and read_ledger(dest).settled >= count):
         time.sleep(0.01)
 
@@ -83,7 +83,7 @@ def await_settled(dest: Path, count: int, process: subprocess.Popen[str]) -> Non
 def killed_and_finished(
     area: WideArea, arguments: tuple[object, ...], dest: Path, expected: Expected, format: str, **environment: str
 ) -> list[str]:
-    """Returns the faults of a job that is killed several times and then finishes."""
+    """Kills a job several times and lets it finish. Returns the problems found."""
     drawn = random.Random(f"{area.seed} {format}")
     moments = sorted(drawn.sample(range(1, expected.listed * 4 // 5), KILLS))
     problems, killed = [], 0
@@ -93,7 +93,7 @@ def killed_and_finished(
         process.kill()
         _, err = process.communicate(timeout=120)
         if process.returncode != -signal.SIGKILL:
-            # The job was faster than the check.
+            # The job ended before it could be killed.
             assert process.returncode == 0, err
             break
         killed += 1
@@ -110,7 +110,7 @@ def killed_and_finished(
 @in_rounds
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_distant_job_resumes_after_kills(tmp_path: Path, memory_path: Path, format: str, number: int) -> None:
-    """The job is killed with SIGKILL, and there are resets and short replies as well."""
+    """A job killed with SIGKILL resumes and stores everything, despite resets and truncated replies."""
     dest = memory_path / "out"
     serving: dict[str, Any] = {"content": content(), "page_size": 250, "faults": FOR_A_MOMENT}
     with far_away(tmp_path, number) as area, area.serving(**serving) as site:
@@ -125,7 +125,7 @@ def test_distant_job_resumes_after_kills(tmp_path: Path, memory_path: Path, form
 @in_rounds
 @pytest.mark.parametrize("engine", [name for name in IN_PYTHON if name in ("threads", "asyncio") or ROUNDS > 1])
 def test_every_engine_stores_distant_objects_once(tmp_path: Path, engine: str, number: int) -> None:
-    """Every engine stores each distant object once, with its bytes."""
+    """Every engine stores each distant object once, with its own bytes."""
     count = 60 * limit_of(engine, 16)
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(count), page_size=100) as site:
@@ -138,10 +138,10 @@ def test_every_engine_stores_distant_objects_once(tmp_path: Path, engine: str, n
 @pytest.mark.thorough
 @in_rounds
 def test_outage_and_rising_latency_lose_no_object(tmp_path: Path, number: int) -> None:
-    """Nothing arrives for three seconds; each round trip then takes 0.3 s, and later the same as before."""
+    """A job survives three seconds without any packet, and then a round trip of 0.3 s for a while."""
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=250) as site:
-        # It is slow enough to be far from its end when its start is seen.
+        # Slow enough that the job is far from its end when its start is noticed.
         pace = ("-j", "32", "--commit-window", "200ms")
         process = start(area, "get", site.url, dest, "--format", "parquet", "--quiet", *pace)
         await_settled(dest, COUNT // 10, process)
@@ -159,10 +159,10 @@ def test_outage_and_rising_latency_lose_no_object(tmp_path: Path, number: int) -
 @in_rounds
 @pytest.mark.parametrize("limit", [8, 64])
 def test_unsolicited_responses_never_mix_distant_bodies(tmp_path: Path, limit: int, number: int) -> None:
-    """Unsolicited responses come up to 20 ms after a real reply, on a line without loss.
+    """Unsolicited responses up to 20 ms after a real reply are not stored for another object. The line has no loss.
 
-    docs/reference/http-support.md has the limit, 50 ms, which a lost packet would exceed. A run does not count if the
-    line or the server had to wait for a processor.
+    The limit is 50 ms (docs/reference/http-support.md); a retransmission would exceed it. A run does not count if the
+    link or the server had to wait for a CPU.
     """
     count = limit * 25
     dest = tmp_path / "out"
@@ -185,7 +185,7 @@ def test_unsolicited_responses_never_mix_distant_bodies(tmp_path: Path, limit: i
 
 @in_rounds
 def test_distant_listing_of_many_pages_is_complete(tmp_path: Path, number: int) -> None:
-    """A distant listing of many pages has one row per name."""
+    """The manifest of a long distant listing has one row per name."""
     manifest = tmp_path / "manifest.csv"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=100) as site:
         ended = area.fetchmill("list", site.url, manifest, "--quiet")
@@ -206,7 +206,7 @@ with fetchmill.stream(urls, ca_file={ca_file!r}, limit=64, certain=True) as repl
 
 @in_rounds
 def test_distant_stream_yields_each_reply_once(tmp_path: Path, number: int) -> None:
-    """Each reply has the bytes of its URL."""
+    """Each reply of a stream has the bytes of its URL."""
     with far_away(tmp_path, number) as area, area.serving(content=content(2000)) as site:
         program = STREAM.format(url=site.url, count=2000, ca_file=str(area.ca_file))
         ended = area.near.python(program, environment=CLEAN, timeout=240)
@@ -218,7 +218,7 @@ def test_distant_stream_yields_each_reply_once(tmp_path: Path, number: int) -> N
 
 @pytest.fixture
 def store_folder(memory_path: Path) -> Path:
-    """Returns the folder of a store's buckets, with one bucket in it."""
+    """Returns the folder of a store with one bucket."""
     folder = memory_path / "store"
     for name, body in S3_OBJECTS.items():
         path = folder / BUCKET / name
@@ -231,7 +231,7 @@ def store_folder(memory_path: Path) -> Path:
 @in_rounds
 @pytest.mark.needs_versitygw
 def test_distant_bucket_is_fetched_by_its_aws_name(tmp_path: Path, store_folder: Path, number: int) -> None:
-    """A third-party store has AWS's name; the job is also killed."""
+    """A bucket of a third-party store that answers to AWS's host name survives kills of the job."""
     dest = tmp_path / "out"
     keys = {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}
     with far_away(tmp_path, number, hosts=S3_HOSTS) as area:

@@ -1,6 +1,6 @@
-"""Sources that cannot be listed, endless listings, and unusable arguments.
+"""Sources that cannot be listed, endless listings, and invalid arguments.
 
-Each error is one line with what failed, where, and what to do. It has its exit code, and nothing outside DEST changes.
+Each error is one line: what failed, where, and what to do. It has its own exit code, and nothing outside DEST changes.
 """
 
 import json
@@ -43,9 +43,9 @@ PAGE_BYTES_MAX = 16 << 20
 
 
 def error_of(ended: Any) -> str:  # noqa: ANN401
-    """Returns the error of a command, one line without its start; it cannot move a terminal's cursor.
+    """Returns the one-line error of a command without its prefix, and checks that it has no control characters.
 
-    A hint may follow it.
+    A hint may follow the error.
     """
     *_, last = (line for line in ended.err.splitlines() if not line.startswith("hint: "))
     assert last.startswith("fetchmill: error: ")
@@ -66,7 +66,10 @@ def tree_names(dest: Path) -> list[str]:
 
 
 def test_unreachable_host_is_reported(run: Run, canary: Canary) -> None:
-    """The connection is refused: exit code 4 after a few attempts, with the address and the next step."""
+    """If the connection is refused, the job ends with exit code 4 after a few attempts.
+
+    The error has the address and a hint.
+    """
     with closed_port() as port:
         ended = run("get", f"http://127.0.0.1:{port}", canary.dest)
 
@@ -78,7 +81,7 @@ def test_unreachable_host_is_reported(run: Run, canary: Canary) -> None:
 
 
 def test_unresolved_host_is_reported(run: Run, canary: Canary) -> None:
-    """The look-up failed, and the message has the name."""
+    """If the name cannot be resolved, the error has the name."""
     ended = run("get", "http://no-such-host.invalid", canary.dest)
 
     assert ended.code == 4
@@ -87,7 +90,7 @@ def test_unresolved_host_is_reported(run: Run, canary: Canary) -> None:
     assert message.endswith("; check the name")
 
 
-# --- what answers gives no listing -------------------------------------------------------------------------------
+# --- the reply is not a listing ----------------------------------------------------------------------------------
 
 SSH_BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"
 NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
@@ -137,7 +140,10 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 def test_unlistable_source_is_reported_with_its_url(
     run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, message: str
 ) -> None:
-    """The exit code is 4, with the URL of the page and the reason; no object is requested."""
+    """If SOURCE returns no listing, the exit code is 4.
+
+    The error has the page's URL and the reason; no object is requested.
+    """
     server = raw({"/list": behaviour})
 
     ended = run("get", server.url, canary.dest, "--head-timeout", "5s")
@@ -160,7 +166,7 @@ SLOW_LISTINGS: dict[str, tuple[Behaviour, str]] = {
 
 @pytest.mark.parametrize(("behaviour", "kind"), SLOW_LISTINGS.values(), ids=SLOW_LISTINGS)
 def test_slow_listing_ends_by_timeout(run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, kind: str) -> None:
-    """A server that stalls or sends single bytes delays a job only for the time of the timeouts."""
+    """A server that stalls or trickles bytes delays a job only until the timeouts expire."""
     server = raw({"/list": behaviour})
 
     ended = run("get", server.url, canary.dest, "--head-timeout", "150ms", "--idle-timeout", "150ms", timeout=20)
@@ -171,7 +177,7 @@ def test_slow_listing_ends_by_timeout(run: Run, raw: Raw, canary: Canary, behavi
 
 
 def test_failed_page_is_requested_again(run: Run, raw: Raw, canary: Canary) -> None:
-    """A truncated, reset, closed or 500 page does not count; the next attempt does, and nothing is lost."""
+    """A truncated, reset, closed or 500 page is requested again, and no target is lost."""
     first, second = page(["a", "b"], "m"), page(["c"])
     server = raw(
         mirror(["a", "b", "c"])
@@ -186,14 +192,14 @@ def test_failed_page_is_requested_again(run: Run, raw: Raw, canary: Canary) -> N
     assert ended.code == 0, ended.err
     assert tree_names(canary.dest) == ["a", "b", "c"]
     assert "3 listed = 3 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
-    # fetchmill checks whether the server is down after each failure of the second page except the first one, and of
-    # this page until an object was fetched.
+    # fetchmill checks whether the server is down after failures of a page: for the second page, after all but the
+    # first; for this page, after all until an object has been fetched.
     assert server.count("/list") in {3, 4, 5}
     assert server.count("/list?next-marker=m") == 4
 
 
 def test_page_is_retried_after_retry_after(run: Run, raw: Raw, canary: Canary) -> None:
-    """A page is requested again after the server's Retry-After."""
+    """A page that got a Retry-After is requested again after that delay."""
     asked: list[float] = []
 
     def busy_once(exchange: Exchange) -> bytes:
@@ -207,7 +213,7 @@ def test_page_is_retried_after_retry_after(run: Run, raw: Raw, canary: Canary) -
 
 
 def test_all_http_date_formats_are_parsed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """RFC 9110, 5.6.7, requires three formats. A sync uses each of them in a condition."""
+    """All three date formats of RFC 9110, 5.6.7, are parsed. A sync uses each of them in a conditional request."""
     forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
     forms += ["Sun, 6 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000", "Thu, 31 Feb 2027 08:49:37 GMT"]
 
@@ -244,7 +250,7 @@ def test_all_http_date_formats_are_parsed(run: Run, raw: Raw, tmp_path: Path) ->
     ids=["chunks", "to-the-end", "http-1.0", "last-field", "trickle"],
 )
 def test_page_is_read_with_any_framing(raw: Raw, canary: Canary, behaviour: Behaviour) -> None:
-    """A page may come in chunks, end with the connection (JSON shows its own end), or come byte by byte."""
+    """A page may be chunked, end with the connection (JSON shows its own end), or arrive byte by byte."""
     report = fetchmill.get(raw(mirror(["a", "b"]) | {"/list": behaviour}).url, canary.dest)
 
     assert (report.listed, report.fetched) == (2, 2)
@@ -253,7 +259,7 @@ def test_page_is_read_with_any_framing(raw: Raw, canary: Canary, behaviour: Beha
 
 @pytest.mark.parametrize("framing", ["length", "chunks", "end"])
 def test_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framing: str) -> None:
-    """A page above 16 MiB is refused with any framing, so that memory is bounded."""
+    """A page above 16 MiB is refused with any framing, which bounds memory."""
     body = json.dumps({"FileNames": ["a"], "more": "x" * PAGE_BYTES_MAX}).encode()
     behaviours: dict[str, Behaviour] = {
         "length": reply(body),
@@ -271,12 +277,12 @@ def test_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framin
     assert server.asked() == []
 
 
-# --- listings that never end, or lead away -----------------------------------------------------------------------
+# --- listings that never end, or lead to another origin ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("circle", [["A"], ["A", "B"], ["A", "B", "C", "D", "E"]], ids="".join)
 def test_repeated_marker_ends_listing(run: Run, raw: Raw, canary: Canary, circle: list[str]) -> None:
-    """With A,A and A,B,A,B, the exit code is 4, with the marker; listed targets are fetched once, and not again."""
+    """Markers that repeat (A,A or A,B,A,B) end the listing with exit code 4. Listed targets are fetched once."""
     routes: dict[str, Behaviour] = {"/list": page(["first"], circle[0])}
     for index, marker in enumerate(circle):
         names = [f"{marker}-{number}" for number in range(3)]
@@ -299,7 +305,7 @@ def test_repeated_marker_ends_listing(run: Run, raw: Raw, canary: Canary, circle
 
 
 def test_endless_empty_pages_end_listing(run: Run, raw: Raw, canary: Canary) -> None:
-    """After a thousand of them, the exit code is 4; earlier targets are fetched."""
+    """After 1,000 empty pages with new markers, the exit code is 4. Targets listed before them are fetched."""
 
     def next_page(exchange: Exchange) -> bytes:
         if exchange.target == "/list":
@@ -331,7 +337,7 @@ AWAY = {
 
 @pytest.mark.parametrize("marker", AWAY.values(), ids=AWAY)
 def test_marker_to_another_origin_is_security_error(run: Run, raw: Raw, canary: Canary, marker: str) -> None:
-    """A marker to another origin is not followed: exit code 6. Earlier targets are fetched."""
+    """A marker that leads to another origin is not followed, and the exit code is 6. Earlier targets are fetched."""
     server = raw(mirror(["a"]))
     authority = server.url.removeprefix("http://")
     marker = marker.format(authority=authority, port=authority.partition(":")[2])
@@ -347,7 +353,7 @@ def test_marker_to_another_origin_is_security_error(run: Run, raw: Raw, canary: 
 
 
 def test_marker_may_be_url_of_same_origin(run: Run, raw: Raw, canary: Canary) -> None:
-    """A marker may be the whole URL of the next page, with any path of the same origin."""
+    """A marker may be the full URL of the next page, with any path of the same origin."""
     server = raw(mirror(["a", "b", "c"]) | {"/elsewhere/page?n=2&x=%2F": page(["c"])})
     server.routes["/list"] = page(["a", "b"], f"{server.url}/elsewhere/page?n=2&x=%2F#fragment")
 
@@ -361,7 +367,7 @@ ODD_MARKERS = ["a b&c=d", "\x1b[2J", "../..", "x\r\nHost: y", "größe", "//192.
 
 
 def test_marker_is_sent_verbatim(run: Run, raw: Raw, canary: Canary) -> None:
-    """A marker is sent as a query parameter, whatever its text, and used nowhere else."""
+    """A marker is sent as a query parameter without interpretation, and is used nowhere else."""
     seen: list[str] = []
 
     def next_page(exchange: Exchange) -> bytes:
@@ -377,7 +383,7 @@ def test_marker_is_sent_verbatim(run: Run, raw: Raw, canary: Canary) -> None:
 
 
 def test_marker_above_64_kib_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
-    """A marker above 64 KiB is invalid."""
+    """A marker above 64 KiB ends the listing with exit code 4."""
     ended = run("get", raw({"/list": page(["a"], "m" * 70_000)}).url, canary.dest)
 
     assert ended.code == 4
@@ -389,9 +395,9 @@ def test_marker_above_64_kib_is_refused(run: Run, raw: Raw, canary: Canary) -> N
 
 
 def test_job_ends_after_give_up_after_when_server_is_gone(run: Run, raw: Raw, canary: Canary) -> None:
-    """The exit code is 5 after --give-up-after.
+    """If the server stays away for --give-up-after, the exit code is 5.
 
-    Nothing fails, and the same command finishes once the server is back.
+    No target fails, and the same command finishes once the server is back.
     """
     names = [f"n{number:03}" for number in range(100)]
     server = raw(mirror(names))
@@ -406,18 +412,18 @@ def test_job_ends_after_give_up_after_when_server_is_gone(run: Run, raw: Raw, ca
     assert ended.code == 5
     assert error_of(ended).endswith("within the --give-up-after time; run the same command again to resume")
     assert (between.listed, between.failed, between.pending) == (100, 0, 100)
-    # There would be 900 if every attempt had been made; 370 to 430 are made, because all fail immediately and there is
-    # one per second.
+    # If every attempt had been made, there would be 900. Only 370 to 430 are made, because all fail immediately and one
+    # is made per second.
     assert len(server.asked()) < 600
     assert again.code == 0, again.err
     assert tree_names(canary.dest) == names
 
 
-# --- what failed, again ------------------------------------------------------------------------------------------
+# --- retry runs --------------------------------------------------------------------------------------------------
 
 
 def test_rerun_fetches_only_failed_targets(run: Run, raw: Raw, canary: Canary) -> None:
-    """Each run requests only targets that still fail, until none is left."""
+    """Each run with --retry-failed requests only targets that failed, until none is left."""
     names = [f"n{number:02}" for number in range(40)]
     broken: dict[str, Behaviour] = {
         "n03": reply(status="403 Forbidden"),
@@ -463,7 +469,7 @@ def test_rerun_fetches_only_failed_targets(run: Run, raw: Raw, canary: Canary) -
     assert {name: (canary.dest / name).read_text() for name in names} == {name: name for name in names}
 
 
-# --- arguments that cannot be used -------------------------------------------------------------------------------
+# --- invalid arguments -------------------------------------------------------------------------------------------
 
 SOURCE = "http://127.0.0.1:1"
 UNUSABLE: dict[str, tuple[list[str], str]] = {
@@ -499,7 +505,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("arguments", "message"), UNUSABLE.values(), ids=UNUSABLE)
 def test_invalid_arguments_get_one_line_error(run: Run, canary: Canary, arguments: list[str], message: str) -> None:
-    """The exit code is 2, and the error is one line, before anything is changed."""
+    """Invalid arguments get exit code 2 and a one-line error, before anything is changed."""
     ended = run("get", arguments[0], canary.dest, *arguments[1:])
 
     assert ended.code == 2
@@ -511,7 +517,7 @@ def test_invalid_arguments_get_one_line_error(run: Run, canary: Canary, argument
 
 
 def test_file_as_destination_is_refused(run: Run, canary: Canary) -> None:
-    """A file cannot be one, and nothing can be created below it: exit code 2, and nothing is replaced."""
+    """A file as DEST, or a DEST below a file, gets exit code 2. Nothing is replaced."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
     canary.look_again()
@@ -525,7 +531,7 @@ def test_file_as_destination_is_refused(run: Run, canary: Canary) -> None:
 
 @pytest.mark.parametrize("name", ["file", ".hidden", "folder/", ".git/"])
 def test_non_empty_destination_is_refused(run: Run, canary: Canary, name: str) -> None:
-    """A destination with other files is refused with exit code 2, and none of their bytes change."""
+    """A destination with other files gets exit code 2, and none of their bytes change."""
     found = canary.dest / name
     if name.endswith("/"):
         found.mkdir()
@@ -543,7 +549,7 @@ def test_non_empty_destination_is_refused(run: Run, canary: Canary, name: str) -
 
 
 def test_state_folder_below_file_is_refused(run: Run, canary: Canary) -> None:
-    """Below a file there can be none: a storage error with the path."""
+    """A state folder below a file is refused, and the error has its path."""
     taken = canary.dest.parent / "taken"
     taken.write_text("mine")
     canary.look_again()
@@ -569,7 +575,7 @@ OTHER_JOBS: dict[str, tuple[list[str], str]] = {
 def test_destination_of_another_job_is_refused(
     run: Run, raw: Raw, canary: Canary, arguments: list[str], differs: str
 ) -> None:
-    """The exit code is 2, with the difference; the existing job is unchanged and can continue."""
+    """The exit code is 2, and the error shows the difference. The existing job is unchanged and can continue."""
     server = raw(mirror(["a"]))
     assert run("get", server.url, canary.dest).code == 0
 
@@ -584,7 +590,7 @@ def test_destination_of_another_job_is_refused(
 
 
 def test_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
-    """The destination of another source is refused, and the message has both sources."""
+    """The error for a destination of another source has both sources."""
     mine, other = raw(mirror(["a"])), raw(mirror(["a"]))
     assert run("get", mine.url, canary.dest).code == 0
 
@@ -596,7 +602,7 @@ def test_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Ca
 
 
 def test_concurrent_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary) -> None:
-    """The exit code is 9 while another run is active, which continues."""
+    """A second run gets exit code 9 while the first is active; the first continues."""
     names = [f"n{number}" for number in range(10)]
     server = raw(mirror(names, {"n5": in_turn(then_stall(b""), reply(b"n5"))}))
     first = start("get", server.url, canary.dest, "--head-timeout", "1500ms")
@@ -616,7 +622,7 @@ def test_concurrent_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canar
 
 
 def test_sigint_stops_run_quickly_when_listing_stalls(start: Run, raw: Raw, canary: Canary) -> None:
-    """A listing that never arrives does not delay SIGINT."""
+    """SIGINT ends a job quickly even if its listing never arrives."""
     server = raw({"/list": then_stall(b"")})
     process = start("get", server.url, canary.dest)
     while not server.requests:
@@ -630,7 +636,7 @@ def test_sigint_stops_run_quickly_when_listing_stalls(start: Run, raw: Raw, cana
     assert "error" not in err
 
 
-# --- a slow target stops nothing ---------------------------------------------------------------------------------
+# --- a throttled target does not slow others ---------------------------------------------------------------------
 
 TARGETS = 10_000
 SLOW = 10
@@ -638,7 +644,7 @@ RETRY_AFTER = 2
 
 
 def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, float]:
-    """Runs a job. Returns the seconds until the given number of targets were fetched, and until its end."""
+    """Runs a job. Returns the seconds until the given number of targets were fetched, and until it ended."""
     job = Job(GetOptions(source=url, dest=dest, format="null", durability="process").to_json())
     started = time.monotonic()
     reached = None
@@ -653,15 +659,15 @@ def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, floa
 
 @pytest.mark.timing
 def test_throttled_target_does_not_slow_others(server: Serve, tmp_path: Path) -> None:
-    """If 1 of 1,000 targets answers Retry-After, the others keep at least 90 % of their rate."""
+    """If 1 of 1,000 targets answers with Retry-After, the others keep at least 90 % of their rate."""
     slow_names = [
         Fault("status", status=503, retry_after=RETRY_AFTER, times=1, match=f"file-{index:012}")
         for index in range(7, TARGETS, TARGETS // SLOW)
     ]
     ratios = []
-    # Somebody else may use the machine during one of them; a job that waits for such a target is slower in each.
+    # Another process may slow down one of these attempts; a job that waits for such a target is slower in each.
     for attempt in range(3):
-        # With a delay, the rate depends on the requests in flight.
+        # With a delay, the rate depends on the number of requests in flight.
         plain = server(synthetic=TARGETS, delay=(0.002, 0.004))
         undisturbed, _ = seconds_until_fetched(plain.url, tmp_path / f"plain-{attempt}", TARGETS - SLOW)
         faulty = server(synthetic=TARGETS, delay=(0.002, 0.004), faults=slow_names)

@@ -1,4 +1,4 @@
-"""Names from outside: refused, or escaped, and nothing is replaced or written outside DEST.
+"""Hostile names are refused or escaped, and nothing is replaced or written outside DEST.
 
 Every name has an outcome in the ledger, which `fetchmill status DEST --failures` shows.
 """
@@ -34,7 +34,7 @@ Raw = Callable[..., RawServer]
 
 @dataclass(frozen=True)
 class Finished:
-    """A job with every name above."""
+    """A finished job with every name above."""
 
     report: fetchmill.Report
     dest: Path
@@ -44,7 +44,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    """Runs one job; around its destination, nothing changes."""
+    """Runs one job and checks that nothing changes around its destination."""
     canary = Canary(tmp_path_factory.mktemp("names"))
     names = [*REFUSED.values(), *(name for name, _ in STORED.values())]
     with RawServer(mirror(names)) as server:
@@ -65,12 +65,12 @@ def stored(dest: Path) -> dict[str, bytes]:
 
 
 def kinds(dest: Path) -> dict[str, str]:
-    """Returns failure kinds by name."""
+    """Returns the failure kind of each name."""
     return {failure.name: failure.kind for failure in fetchmill.failures(dest)}
 
 
 def assert_balanced(dest: Path) -> None:
-    """Checks that each listed target is counted once, and that each failed one is listed once."""
+    """Checks that each listed target is counted once, and that each failed one is reported once."""
     status = fetchmill.status(dest)
     assert status.balanced
     assert status.finished
@@ -82,7 +82,7 @@ def assert_balanced(dest: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_name_unusable_as_file_is_refused(finished: Finished, name: str) -> None:
-    """A name that cannot be a file fails (`name`), without a request."""
+    """A name that cannot be a file fails (kind `name`), without a request."""
     shown = [failure for failure in finished.failures.values() if failure.name == name]
 
     assert [(failure.outcome, failure.kind, failure.status) for failure in shown] == [("failed", "name", None)]
@@ -99,7 +99,7 @@ def test_name_is_encoded_once_and_escaped_on_disk(finished: Finished, name: str,
 
 
 def test_every_name_has_outcome(finished: Finished) -> None:
-    """The ledger balances, and each file belongs to a listed name."""
+    """The counts of the ledger add up, and each file belongs to a listed name."""
     report = finished.report
 
     assert (report.fetched, report.failed) == (len(STORED), len(REFUSED))
@@ -111,14 +111,14 @@ def test_every_name_has_outcome(finished: Finished) -> None:
 
 
 def test_request_lines_have_only_unreserved_characters(finished: Finished) -> None:
-    """A name never reaches a header field, a query or a parent folder."""
+    """No name reaches a header field, a query or a parent folder."""
     for target in finished.asked:
         assert re.fullmatch(r"/get/(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+", target), target
         assert not {".", ".."} & set(target.split("/"))
 
 
 def test_names_are_escaped_in_terminal_output(run: Run, raw: Raw, canary: Canary) -> None:
-    """No stream of any command has control bytes or characters that change the text direction. The exit code is 3."""
+    """The output of every command is free of control bytes and of characters that change the text direction."""
     names = ["\x1b]0;owned\x07", "\x1b[2Ja\r\nb", "\x9b31m", "a\u202eb", "c\x08\x7f\t", "../\x1b[1m", "d\0\x1b[0m"]
     forbidden = reply(b"\x1b[31m", "X-Y: \x80", status="403 Forbidden\x80")
     server = raw(mirror(names, dict.fromkeys(names, forbidden)))
@@ -143,7 +143,10 @@ def test_names_are_escaped_in_terminal_output(run: Run, raw: Raw, canary: Canary
 
 
 def test_refused_names_set_exit_code_3(run: Run, raw: Raw, canary: Canary) -> None:
-    """A job with only such names ends with 3, names the kind, and says how to list them."""
+    """A job with only refused names ends with exit code 3.
+
+    The message has the failure kind and the command that lists them.
+    """
     server = raw(mirror(REFUSED.values()))
 
     ended = run("get", server.url, canary.dest)
@@ -159,7 +162,7 @@ def test_refused_names_set_exit_code_3(run: Run, raw: Raw, canary: Canary) -> No
     assert stored(canary.dest) == {}
 
 
-# --- names that meet ---------------------------------------------------------------------------------------------
+# --- names that collide ------------------------------------------------------------------------------------------
 
 MEETINGS = {
     "file-then-folder": ["foo", "foo/bar"],
@@ -174,7 +177,7 @@ MEETINGS = {
 @pytest.mark.parametrize("apart", [False, True], ids=["at-once", "apart"])
 @pytest.mark.parametrize("names", MEETINGS.values(), ids=MEETINGS)
 def test_colliding_names_keep_one_file(raw: Raw, canary: Canary, names: list[str], apart: bool) -> None:
-    """The others are failed(name-taken): in one window or separate ones, with one or many requests in flight."""
+    """The other names fail (kind `name-taken`), in one window or several, with one or many requests in flight."""
     others = [f"other-{number}" for number in range(20)]
     routes = mirror([*names, *others]) | {"/list": page([names[0], *others], "m")}
     routes["/list?next-marker=m"] = page(names[1:])
@@ -199,7 +202,7 @@ def _after(seconds: float, exchange: Exchange, text: bytes) -> bytes:
 
 
 def test_similar_names_do_not_collide(raw: Raw, canary: Canary) -> None:
-    """Upper and lower case, and composed and decomposed letters, differ; escaping keeps different names apart."""
+    """Names that differ by case or Unicode normalisation do not collide, and escaping keeps different names apart."""
     names = ["A", "a", "é", "e\u0301", "%41", "A%", "\x01", "%01", "%2501", "x ", "x", "x.", ".x"]
 
     report = fetchmill.get(raw(mirror(names)).url, canary.dest)
@@ -208,18 +211,18 @@ def test_similar_names_do_not_collide(raw: Raw, canary: Canary) -> None:
     assert sorted(body.decode() for body in stored(canary.dest).values()) == sorted(names)
 
 
-# --- what is there already ---------------------------------------------------------------------------------------
+# --- files that exist already ------------------------------------------------------------------------------------
 
 
 def plant_file(dest: Path, canary: Canary) -> str:
-    """Creates somebody else's file in place of `taken`."""
+    """Creates another program's file at `taken`."""
     (dest / "taken").write_text("planted")
     canary.look_again()
     return "taken"
 
 
 def plant_folder(dest: Path, canary: Canary) -> str:
-    """Creates a folder there."""
+    """Creates a folder at `taken`."""
     (dest / "taken").mkdir()
     (dest / "taken" / "inside").write_text("planted")
     canary.look_again()
@@ -227,32 +230,32 @@ def plant_folder(dest: Path, canary: Canary) -> str:
 
 
 def plant_file_for_a_folder(dest: Path, canary: Canary) -> str:
-    """Creates a file in place of a necessary folder."""
+    """Creates a file where a folder is needed."""
     (dest / "folder").write_text("planted")
     canary.look_again()
     return "folder/taken"
 
 
 def plant_link_to_a_file(dest: Path, canary: Canary) -> str:
-    """Creates a link to a file outside."""
+    """Creates a symlink to a file outside."""
     (dest / "taken").symlink_to(canary.folder / "passwd")
     return "taken"
 
 
 def plant_link_to_nothing(dest: Path, canary: Canary) -> str:
-    """Creates a link to a missing file outside: following it would create the file."""
+    """Creates a symlink to a missing file outside; following it would create the file."""
     (dest / "taken").symlink_to(canary.folder / "nothing")
     return "taken"
 
 
 def plant_link_to_a_folder(dest: Path, canary: Canary) -> str:
-    """Creates a link to a folder outside."""
+    """Creates a symlink to a folder outside."""
     (dest / "folder").symlink_to(canary.folder / "etc")
     return "folder/taken"
 
 
 def plant_relative_link(dest: Path, canary: Canary) -> str:
-    """Creates the same link further down, with a relative path."""
+    """Creates the same symlink in a subfolder, with a relative path."""
     del canary
     (dest / "far").mkdir()
     (dest / "far" / "folder").symlink_to("../../../etc")
@@ -273,7 +276,7 @@ IDS = [plant.__name__.removeprefix("plant_") for plant in PLANTS]
 
 
 def picture(dest: Path) -> dict[str, object]:
-    """Returns the planted files with times, without following links."""
+    """Returns the planted files with their times, without following symlinks."""
     found: dict[str, object] = {}
     for path in sorted(dest.rglob("*")):
         relative = path.relative_to(dest)
@@ -287,7 +290,10 @@ def picture(dest: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
 def test_file_planted_during_job_is_kept(start: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
-    """The target is failed(name-taken): the file is not replaced, followed or written to, and others are fetched."""
+    """The target fails (kind `name-taken`).
+
+    The file is not replaced, followed or written to; other targets are fetched.
+    """
     (canary.dest / "trial").mkdir()
     name = plant(canary.dest / "trial", canary)
     for path in sorted((canary.dest / "trial").rglob("*"), reverse=True):
@@ -321,7 +327,7 @@ def test_file_planted_during_job_is_kept(start: Run, raw: Raw, canary: Canary, p
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
 def test_file_planted_between_runs_is_kept(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
-    """Planted files also stay in a resumed job: here a retry run."""
+    """A retry run does not touch files that were planted after the first run."""
     server = raw(mirror(["first", "taken", "folder/taken", "far/folder/deep/taken", "last"]))
     good = dict(server.routes)
     for target in list(good):
@@ -343,11 +349,14 @@ def test_file_planted_between_runs_is_kept(run: Run, raw: Raw, canary: Canary, p
 
 
 def test_file_planted_while_job_is_stopped_is_kept(start: Run, run: Run, raw: Raw, canary: Canary) -> None:
-    """After a kill, a planted file and a resume, the target is failed(name-taken), and earlier objects count once."""
+    """If a file is planted between a kill and the next run, its target fails (kind `name-taken`).
+
+    Earlier objects count once.
+    """
     names = [f"n{number:02}" for number in range(30)]
     scripted: dict[str, Behaviour] = {name: in_turn(then_stall(b""), reply(name.encode())) for name in names[20:]}
     server = raw(mirror(names, scripted))
-    # Each has one connection: its replies are not stored while it waits for the next one.
+    # Each has one connection, so replies are not stored while it waits for the next one.
     process = start("get", server.url, canary.dest, "--commit-window", "50ms", "-j", "64")
     while len(stored(canary.dest)) < 20:
         assert process.poll() is None
@@ -365,7 +374,7 @@ def test_file_planted_while_job_is_stopped_is_kept(start: Run, run: Run, raw: Ra
 
 
 def test_retry_run_stores_object_when_its_path_is_free_again(run: Run, raw: Raw, canary: Canary) -> None:
-    """After failed(name-taken), the file is moved away; --retry-failed fetches its target and nothing else."""
+    """Once the planted file is gone, --retry-failed fetches its target and nothing else."""
     server = raw(mirror(["a", "b"], {"b": in_turn(reply(status="403 Forbidden"), reply(b"b"))}))
     run("get", server.url, canary.dest)
     (canary.dest / "b").write_text("planted")
@@ -381,7 +390,7 @@ def test_retry_run_stores_object_when_its_path_is_free_again(run: Run, raw: Raw,
 
 
 def test_files_follow_umask(run: Run, raw: Raw, canary: Canary) -> None:
-    """Objects follow the umask; the job's state is readable only by its owner."""
+    """Objects follow the umask; only the owner can read the job's state."""
     ended = run("get", raw(mirror(["a", "b/c"])).url, canary.dest, umask=0o027)
 
     modes = {name: (canary.dest / name).stat().st_mode & 0o777 for name in ("a", "b", "b/c", ".fetchmill")}

@@ -1,7 +1,7 @@
-"""A failed listing: later pages do not count, and no good object is removed.
+"""When a listing fails, later pages are ignored, and no good object is removed.
 
-Each way to list meets each way to fail. The same command runs again while the server still fails, and again when it is
-healthy.
+Each listing type is combined with each fault. The same command runs again while the server still fails, and again when
+it works.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CELLS = [(way, fault) for way in WAYS for fault in FAULTS if not (fault == "stal
 
 
 class Site:
-    """A server with one of the listings.
+    """A server with one of the listing types.
 
     Args:
         raw: creates the server.
@@ -39,26 +39,26 @@ class Site:
         self.source = source if source.startswith("s3:") else self.server.url + source
 
     def breaks(self, fault: str) -> None:
-        """Adds a fault to the third page."""
+        """Makes the third page fail."""
         behaviour = self.listing.third(fault)
         if behaviour is None:
             pytest.skip("pages of this kind lead nowhere")
         self.server.routes[self.listing.pages[BROKEN][0]] = behaviour
 
     def heals(self) -> None:
-        """Makes it healthy again."""
+        """Repairs the server."""
         target, page = self.listing.pages[BROKEN]
         self.server.routes[target] = page
 
     def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
-        """Returns the command of a job or a sync from it."""
+        """Returns the command of a job or a sync with this server."""
         return (name, self.source, dest, *self.listing.options, "--give-up-after", "1s", "--quiet", *more)
 
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
 def test_job_loses_nothing_when_page_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
-    """A job exits with 0 only if each object is there, and can always be finished."""
+    """A job exits with 0 only if every object is stored, and it can always be finished later."""
     site = Site(raw, way)
     site.breaks(fault)
     command = site.command("get", dest)
@@ -80,7 +80,7 @@ def test_job_loses_nothing_when_page_fails(run: Run, raw: Raw, dest: Path, way: 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize(("way", "fault"), CELLS)
 def test_sync_removes_nothing_when_page_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
-    """Objects of the source stay, and the next pass over a healthy server finds everything unchanged."""
+    """Objects of the source are kept, and the next pass over the repaired server finds everything unchanged."""
     site = Site(raw, way)
     command = site.command("sync", dest, "--delete", "--max-delete", "100%")
     assert run(*command).code == 0

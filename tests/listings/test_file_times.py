@@ -1,4 +1,4 @@
-"""Files have the server's time, unless `--no-server-times` is given."""
+"""Files get the modification time of the server, unless `--no-server-times` is given."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LARGE = 3 << 20
 
 
 def dated(body: bytes, modified: str | None) -> bytes:
-    """Returns a reply with that body and modification time."""
+    """Returns a reply with this body and modification time."""
     field = "" if modified is None else f"Last-Modified: {modified}\r\n"
     return f"HTTP/1.1 200 OK\r\n{field}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -35,7 +35,10 @@ ROUTES = {
 
 @pytest.mark.parametrize("engine", ["native", "sync"])
 def test_files_have_server_times(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """If it is missing, invalid or in the future, the time of fetching stays; sub-second digits make it invalid."""
+    """If Last-Modified is missing, invalid or in the future, the file keeps its time of fetching.
+
+    Fractions of a second are invalid.
+    """
     began = time.time()
 
     ended = run("get", raw(ROUTES).url, dest, "--engine", engine)
@@ -48,9 +51,9 @@ def test_files_have_server_times(run: Run, raw: Raw, dest: Path, engine: str) ->
 
 
 def test_files_keep_fetch_times_with_no_server_times(run: Run, raw: Raw, dest: Path) -> None:
-    """`--no-server-times` keeps the time of fetching.
+    """With `--no-server-times`, files keep the time of fetching.
 
-    An export into files uses the server's times, which a pack has kept.
+    An export of a pack into files still uses the server's times.
     """
     server = raw(ROUTES)
 

@@ -1,4 +1,4 @@
-"""Items of an API as rows: typed columns, verbatim lines, kills, tokens, and hostile pages."""
+"""Items of an API as rows: column types, verbatim lines, kills, expiring tokens, and hostile pages."""
 
 import json
 import os
@@ -30,7 +30,7 @@ SECRET = "canary-item"  # noqa: S105 - a token of the test
 
 
 def item(number: int) -> dict[str, object]:
-    """Returns an item of the golden table."""
+    """Returns one item of the golden table."""
     return {
         "id": number,
         "name": f"item \u00e9 {number}",
@@ -42,7 +42,10 @@ def item(number: int) -> dict[str, object]:
 
 
 class PagedApi(ThreadingHTTPServer):
-    """A server that returns items page by page. A token is good for some pages, and the command prints the next one."""
+    """A server that returns items page by page.
+
+    A token expires after some pages; the token command prints the next one.
+    """
 
     daemon_threads = True
 
@@ -62,7 +65,7 @@ class PagedApi(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/v1"
 
     def answer(self, path: str, token: str | None) -> tuple[int, bytes]:
-        """Returns status and body."""
+        """Returns the status and the body of a reply."""
         latest = f"Bearer {SECRET}-{len(self.runs.read_text().splitlines())}"
         if self.token != latest:
             self.token, self.shown = latest, 0
@@ -79,7 +82,7 @@ class PagedApi(ThreadingHTTPServer):
         return 200, json.dumps(body).encode()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores a killed client."""
+        """Ignores that the killed client has gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,14 +102,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def listed_items(dest: Path) -> int:
-    """Returns the number of items on the journal's pages; 0 before it exists."""
+    """Returns the number of items on the pages in the journal, or 0 before the journal exists."""
     return read_ledger(dest).listed if has_journal(dest) else 0
 
 
 def killed_job(api: PagedApi, dest: Path, format: str, kills: int) -> subprocess.CompletedProcess[str]:
-    """Runs a job that is killed several times, each time after more pages, and then finishes.
+    """Runs a job, kills it several times at later and later pages, and lets it finish.
 
-    A page that the journal has is not requested again.
+    A page in the journal is not requested again.
     """
     tokens = ("--bearer-command", api.command)
     command = [*COMMAND, "get", api.url, str(dest), *MARKED, "--format", format, *tokens, "--commit-window", "20ms"]
@@ -147,7 +150,7 @@ def check_job(tmp_path: Path, items: int, page: int, format: str, kills: int) ->
 
 
 def check_table(dest: Path, items: int) -> None:
-    """Checks that the table equals the golden one, with its types."""
+    """Checks that the table equals the golden one, including its types."""
     db = duckdb.connect()
     db.execute(
         "CREATE TABLE golden AS SELECT n AS id, 'item \u00e9 ' || n AS name, n / 8 AS price, n % 3 = 0 AS is_new,"
@@ -164,7 +167,7 @@ def check_table(dest: Path, items: int) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_items_are_stored_once_when_job_is_killed(tmp_path: Path, format: str) -> None:
-    """There are 20,000 items, several kills and an expired token."""
+    """20,000 items are stored once, although the job is killed several times and its token expires."""
     check_job(tmp_path, 20_000, 100, format, kills=2)
 
 
@@ -175,7 +178,10 @@ def test_million_items_are_stored_once_when_job_is_killed(tmp_path: Path) -> Non
 
 
 def test_hostile_items_are_stored_or_failed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Items of any shape become rows, verbatim; values that do not fit are named; large items fail."""
+    """Items of any shape become rows verbatim.
+
+    Values that do not fit are kept apart, and an item that is too large fails.
+    """
     texts = [
         '{"id":1,"name":"a","x":1.50}',
         '{"id":18446744073709551616,"name":["b"],"x":1e400}',
@@ -223,7 +229,7 @@ def test_hostile_items_are_stored_or_failed(run: Run, raw: Raw, dest: Path, tmp_
 )
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_non_json_page_ends_item_listing(run: Run, raw: Raw, dest: Path, format: str, body: bytes) -> None:
-    """No item of the invalid page is stored, and the job is not complete."""
+    """A page that is not JSON ends the listing: none of its items is stored, and the job is incomplete."""
     server = raw({"/v1": reply(body)})
 
     ended = run("get", f"{server.url}/v1", dest, *ONE_PAGE, "--format", format)
@@ -232,7 +238,7 @@ def test_non_json_page_ends_item_listing(run: Run, raw: Raw, dest: Path, format:
 
 
 def test_inconsistent_item_options_are_refused(run: Run, dest: Path) -> None:
-    """The error has their names and comes before any request."""
+    """The error names the options and comes before any request."""
     url = "http://127.0.0.1:9/v1"
     for words, message in [
         (("get", *ONE_PAGE), "--store items: files has no rows; choose --format parquet or jsonl"),

@@ -1,4 +1,4 @@
-"""JSON pages of any API as a source: how each leads to the next, where objects may be, and hostile pages."""
+"""JSON pages of any API as a source: pagination methods, where objects may be, and hostile pages."""
 
 import contextlib
 import json
@@ -33,19 +33,19 @@ OBJECTS = {f"/img/{number}": b"object %d" % number for number in range(7)}
 
 
 def photos(*urls: object, links: tuple[str, ...] = (), **fields: object) -> bytes:
-    """Returns a page with these URLs."""
+    """Returns a page that lists these URLs."""
     items = [{"id": number, "urls": {"full": url, "thumb": [None]}} for number, url in enumerate(urls)]
     body = {"more": {"x": []}, "data": {"photos": items}, **fields}
     return reply(json.dumps(body).encode(), "Content-Type: application/json", *links)
 
 
 def objects(routes: dict[str, bytes]) -> dict[str, Behaviour]:
-    """Returns the routes of the objects."""
+    """Returns the routes of these objects."""
     return {path: reply(body) for path, body in routes.items()}
 
 
 def listing(way: str) -> dict[str, Behaviour]:
-    """Serves seven objects on pages of three, linked in this way; the source's query is kept."""
+    """Returns routes: seven objects on pages of three with this pagination method. The query of the source is kept."""
     paths = list(OBJECTS)
     parts = [paths[:3], paths[3:6], paths[6:]]
     first, second, third = "/v1/photos?per=3", "/v1/photos?per=3&{}=2nd", "/v1/photos?per=3&{}=3rd"
@@ -79,7 +79,7 @@ def way_options(way: str) -> tuple[str, ...]:
 
 
 def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
-    """Returns objects by their stored names: their URLs, and for files without the scheme."""
+    """Maps objects to their stored names: their URLs, for files without the scheme."""
     before = url.removeprefix("http://") if format == "files" else url
     return {before + path: body for path, body in paths.items()}
 
@@ -90,7 +90,7 @@ def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
 def test_every_pagination_method_reaches_all_pages(
     run: Run, raw: Raw, dest: Path, way: str, format: str, engine: str
 ) -> None:
-    """Each page is requested once, and each object is stored once, under its own URL."""
+    """Each page is requested once, and each object is stored once under its own URL."""
     server = raw({**listing(way), **objects(OBJECTS)})
     command = ("get", f"{server.url}/v1/photos?per=3", dest, *way_options(way), "--format", format)
 
@@ -105,7 +105,7 @@ def test_every_pagination_method_reaches_all_pages(
 
 
 def test_python_has_same_json_listing_options(raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`get` and `list` have the same checks; names and sizes come from fields."""
+    """`get` and `list` in Python take names and sizes from fields, and an object of another size fails."""
     items = [{"key": f"n{n}", "size": len(body), "href": path} for n, (path, body) in enumerate(OBJECTS.items())]
     items.append({"key": "longer", "size": 99, "href": "/img/0"})
     server = raw({"/list": reply(json.dumps({"results": items, "next": None}).encode()), **objects(OBJECTS)})
@@ -138,7 +138,7 @@ def test_python_has_same_json_listing_options(raw: Raw, dest: Path, tmp_path: Pa
 
 
 def test_array_of_strings_is_read_as_page(run: Run, raw: Raw, dest: Path) -> None:
-    """An array of strings is a page without field options; filters match URLs."""
+    """An array of strings needs no field options; filters match its URLs."""
     body = json.dumps([*OBJECTS, "/img/5?x"]).encode()
     server = raw({"/all": reply(body), **objects(OBJECTS)})
     options = ("--listing", "json", "--next-page", "none", "--exclude", "*/3")
@@ -150,7 +150,7 @@ def test_array_of_strings_is_read_as_page(run: Run, raw: Raw, dest: Path) -> Non
 
 
 def asked_with(into: list[bytes], body: bytes) -> Behaviour:
-    """Keeps the heads of requests."""
+    """Records the heads of requests."""
 
     def behave(exchange: Exchange) -> bytes:
         into.append(exchange.head)
@@ -161,7 +161,7 @@ def asked_with(into: list[bytes], body: bytes) -> Behaviour:
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 def test_other_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """Only the source's own origin may have a private address and gets the user's headers."""
+    """Only the source's own origin may have a private address, and only it gets the user's headers."""
     there: list[bytes] = []
     here: list[bytes] = []
     other = raw({"/far": asked_with(there, b"far")})
@@ -185,7 +185,7 @@ def test_other_origin_gets_no_credential_and_must_be_public(run: Run, raw: Raw, 
 
 
 def marker_of(dest: Path) -> str | None:
-    """Returns the journal's position in the listing."""
+    """Returns the position of the listing in the journal."""
     path = dest / ".fetchmill/job.sqlite"
     if not path.exists():
         return None
@@ -196,7 +196,7 @@ def marker_of(dest: Path) -> str | None:
 
 
 def stall_once(answer: bytes) -> Behaviour:
-    """Keeps the first client waiting until it has gone."""
+    """Stalls the first client until it disconnects."""
 
     def behave(exchange: Exchange) -> bytes | None:
         if exchange.number > 1:
@@ -209,14 +209,14 @@ def stall_once(answer: bytes) -> Behaviour:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_listing_resumes_at_its_last_page(run: Run, start: Run, raw: Raw, dest: Path, way: str) -> None:
-    """Pages that the journal has are not requested again; each object is stored once."""
+    """Pages in the journal are not requested again, and each object is stored once."""
     pages = listing(way)
     first, second, third = list(pages)[:3]
     held = pages[third]
     assert isinstance(held, bytes)
     server = raw({**pages, third: stall_once(held), **objects(OBJECTS)})
     command = ("get", f"{server.url}/v1/photos?per=3", dest, *way_options(way), "--format", "jsonl")
-    # At this rate, objects are still missing when it is killed.
+    # At this rate, objects are still missing when the job is killed.
     process = start(*command, "--rate", "2")
     deadline = time.monotonic() + PATIENCE
     last = f"{server.url}/v1/last"
@@ -289,7 +289,7 @@ def test_killed_listing_resumes_at_its_last_page(run: Run, start: Run, raw: Raw,
 def test_hostile_pages_end_listing(
     run: Run, raw: Raw, dest: Path, routes: dict[str, Behaviour], options: tuple[str, ...], code: int, message: str
 ) -> None:
-    """One line has the page and the reason; earlier targets are fetched nevertheless."""
+    """A one-line error has the page and the reason. Targets listed before it are fetched."""
     server = raw({**routes, "/a": reply(b"a"), "/b": reply(b"b")})
 
     ended = run("get", f"{server.url}/v1", dest, *options, "--format", "jsonl")
@@ -301,7 +301,7 @@ def test_hostile_pages_end_listing(
 
 
 def test_endless_pages_without_items_end_listing(run: Run, raw: Raw, dest: Path) -> None:
-    """Pages without an item end the listing, even if each leads to a new page."""
+    """Pages without items end the listing, even if each leads to a new page."""
 
     def page(exchange: Exchange) -> bytes:
         number = int(exchange.target.rpartition("=")[2]) if "=" in exchange.target else 0
@@ -317,7 +317,7 @@ def test_endless_pages_without_items_end_listing(run: Run, raw: Raw, dest: Path)
 
 
 def test_items_without_url_fail(run: Run, raw: Raw, dest: Path) -> None:
-    """Items without a URL fail, so that no listed item is lost silently."""
+    """Items without a URL count as failed, so that no listed item is lost silently."""
     items = [{"urls": {"full": "/a"}}, {"urls": {}}, 5, {"urls": {"full": "s3://bucket/key"}}, {"urls": {"full": None}}]
     server = raw({"/v1": reply(json.dumps({"data": {"photos": items}}).encode()), "/a": reply(b"a")})
 
@@ -331,7 +331,7 @@ def test_items_without_url_fail(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_questionable_json_options_are_reported(run: Run, raw: Raw, dest: Path) -> None:
-    """A missing field for the next page, options for another listing, and a query without this listing are reported."""
+    """Missing fields for the next page, options of another listing type, and a query without this type are reported."""
     server = raw({"/v1": photos("/a"), "/a": reply(b"a")})
     url = f"{server.url}/v1"
 
@@ -352,7 +352,7 @@ def test_questionable_json_options_are_reported(run: Run, raw: Raw, dest: Path) 
 
 
 def test_sync_compares_names_and_sizes_of_pages(run: Run, raw: Raw, dest: Path) -> None:
-    """Names and sizes are compared with the stored ones; other fields make another source."""
+    """A sync compares names and sizes with the stored ones. With other fields, the source is a different one."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--max-delete", "1", "--json")
 
@@ -376,7 +376,7 @@ def test_sync_compares_names_and_sizes_of_pages(run: Run, raw: Raw, dest: Path) 
 
 
 def test_times_of_pages_show_changes(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """With sizes, they show changes, in any format; a manifest has them."""
+    """In every format, times and sizes of pages show which objects changed. A manifest has the times."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
     words = (*fields, "--size-field", "size", "--modified-field", "meta.at", "--next-page", "none", "--json")
     times: list[str | int | None] = ["2026-01-01T10:00:00Z", "Thu, 01 Jan 2026 10:00:00 GMT", 1_767_261_600, None]
@@ -398,14 +398,14 @@ def test_times_of_pages_show_changes(run: Run, raw: Raw, dest: Path, tmp_path: P
 
     second = json.loads(run("sync", url, dest, *words).out.splitlines()[-1])
 
-    # The last one has no time, so it is requested.
+    # The last object has no time, so it is requested.
     assert sorted(server.asked("/img/")[before:]) == ["/img/1", "/img/3"]
     assert (second["listed"], second["unchanged"]) == (4, 2)
     assert [row["last_modified"] for row in rows] == ["2026-01-01T10:00:00.000000Z"] * 3 + [None]
 
 
 def test_failed_json_page_is_requested_again(run: Run, raw: Raw, dest: Path) -> None:
-    """A failed JSON page is requested again after Retry-After; redirects of objects are followed as for a list."""
+    """A failed JSON page is requested again after Retry-After. Redirects of objects are followed as for lists."""
     tries: list[float] = []
 
     def second(_exchange: Exchange) -> bytes:
@@ -424,7 +424,7 @@ def test_failed_json_page_is_requested_again(run: Run, raw: Raw, dest: Path) -> 
 
 
 def test_plan_and_list_read_json_pages(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`get` and `check` can read what `list` has written."""
+    """`plan` and `list` read JSON pages, and `check` reads the manifest."""
     server = raw({**listing("offset"), **objects(OBJECTS)})
     source, options = f"{server.url}/v1/photos?per=3", way_options("offset")
 
@@ -440,7 +440,7 @@ def test_plan_and_list_read_json_pages(run: Run, raw: Raw, dest: Path, tmp_path:
 
 
 def test_json_listing_errors_have_documented_classes(raw: Raw, dest: Path) -> None:
-    """Errors have the same classes in Python and on the command line."""
+    """Errors of JSON listings are SecurityError and ListingError in Python."""
     server = raw({"/away": photos("/a", next="//b.test/"), "/none": reply(b"[]"), "/a": reply(b"a")})
     keywords: dict[str, Any] = {"listing": "json", "items_field": "data.photos", "url_field": "urls.full"}
     keywords |= {"next_page": "url", "next_field": "next", "format": "null"}

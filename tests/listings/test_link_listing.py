@@ -1,4 +1,4 @@
-"""`--listing links`: the links below SOURCE on any HTML page, each file and folder once."""
+"""`--listing links` takes the links below SOURCE on any HTML page, each file and folder once."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ Run = Callable[..., Any]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 LINKS = ("--listing", "links", "--no-robots")
-# Server listings of a folder with the file `a.txt` and the folder `in` below `/top/`, shortened.
+# Listings of several servers, shortened: the folder `/top/` with the file `a.txt` and the folder `in`.
 PAGES = {
     "caddy": '<!DOCTYPE html><html><head><title>top</title></head><body><h1><a href="/">/</a><a href="./">top</a></h1>'
     '<a href="./?sort=size&order=asc">Size</a><a href="./in/"><b>in</b></a><a href="./a.txt">a.txt</a></body></html>',
@@ -35,7 +35,7 @@ PAGES = {
 
 
 def links(*hrefs: str, head: str = "") -> bytes:
-    """Returns a good reply with a page of these links, without a heading."""
+    """Returns a 200 reply with a page of these links, without a heading."""
     anchors = "".join(f'<a href="{href}">a link</a>\n' for href in hrefs)
     return reply(f"<!doctype html>{head}{anchors}".encode())
 
@@ -48,7 +48,7 @@ def files(dest: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("server", PAGES)
 def test_pages_of_any_server_are_walked(run: Run, raw: Raw, dest: Path, server: str) -> None:
-    """Folders are walked, too; nothing above or outside is requested."""
+    """Folders of the page are walked, too; nothing above or outside SOURCE is requested."""
     routes = {"/top/": reply(PAGES[server].encode()), "/top/a.txt": reply(b"a")}
     source = raw({**routes, "/top/in/": links("../", "b"), "/top/in/b": reply(b"b")})
 
@@ -61,7 +61,7 @@ def test_pages_of_any_server_are_walked(run: Run, raw: Raw, dest: Path, server: 
 
 
 def test_links_outside_folder_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
-    """Only links below the folder on its own origin are requested."""
+    """Only links below SOURCE on its own origin are requested."""
     elsewhere = raw({})
     hostile = (
         f"{elsewhere.url}/top/x",
@@ -92,7 +92,7 @@ def test_links_outside_folder_are_skipped(run: Run, raw: Raw, dest: Path) -> Non
 
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 def test_linked_files_and_folders_are_taken_once(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """Pages of several folders link to them, before and after they were listed."""
+    """Each file and folder is requested once, although several pages link to it before and after it was listed."""
     pages = {"/": ("b/", "b/c/", "b/c/1", "2"), "/b/": ("c/", "c/1", "c/2", "../2"), "/b/c/": ("1", "2", "/b/", "./")}
     routes: dict[str, Behaviour] = {path: links(*hrefs) for path, hrefs in pages.items()}
     source = raw({**routes, **{path: reply(path.encode()) for path in ("/b/c/1", "/b/c/2", "/2")}})
@@ -112,7 +112,7 @@ def test_linked_files_and_folders_are_taken_once(run: Run, raw: Raw, dest: Path,
 
 
 def test_endlessly_deep_listing_ends_at_level_64(run: Run, raw: Raw, dest: Path) -> None:
-    """A listing that always leads deeper ends at the 64th level."""
+    """A listing in which each folder links to a deeper one ends at level 64."""
     source = raw({"/" + "x/" * depth: links("x/") for depth in range(66)})
 
     ended = run("get", source.url, dest, *LINKS)
@@ -123,7 +123,7 @@ def test_endlessly_deep_listing_ends_at_level_64(run: Run, raw: Raw, dest: Path)
 
 
 def test_links_are_resolved_against_redirect_and_base(run: Run, raw: Raw, dest: Path) -> None:
-    """Both must be within the origin; a redirect out of the folder is refused."""
+    """Redirects and base URLs must stay within the origin; a redirect out of the folder is refused."""
     moved = {
         "/top/": reply(b"", "Location: /top/v2/index.html", status="302 Found"),
         "/top/v2/index.html": links("a", "../in/"),
@@ -151,7 +151,7 @@ REFUSED: Mapping[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("refused", REFUSED)
 def test_folder_without_links_fails_alone(run: Run, raw: Raw, dest: Path, refused: str) -> None:
-    """A folder without a page of links fails alone, and everything else is fetched."""
+    """A folder without a page of links fails alone; everything else is fetched."""
     answer, detail = REFUSED[refused]
     source = raw({"/": links("a", "bad/"), "/a": links("x"), "/bad/": answer})
 
@@ -165,7 +165,7 @@ def test_folder_without_links_fails_alone(run: Run, raw: Raw, dest: Path, refuse
 
 
 def test_truncated_page_without_length_is_detected(run: Run, raw: Raw, dest: Path) -> None:
-    """A page without a length needs its end, because a closed connection may have truncated it."""
+    """A page without a length must have its closing tag, because a closed connection may have truncated it."""
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
     def cut_once(exchange: Exchange) -> bytes | None:
@@ -181,7 +181,7 @@ def test_truncated_page_without_length_is_detected(run: Run, raw: Raw, dest: Pat
 
 
 def test_robots_txt_is_obeyed_in_link_listing(run: Run, raw: Raw, dest: Path) -> None:
-    """robots.txt is obeyed, also for deep links."""
+    """robots.txt applies to links in subfolders, too."""
     routes = {"/": links("a", "in/b", "out/"), "/a": reply(b"a"), "/in/b": reply(b"b")}
     source = raw({**routes, "/robots.txt": reply(b"User-agent: *\nDisallow: /in/\nDisallow: /out/\n")})
 
@@ -193,7 +193,7 @@ def test_robots_txt_is_obeyed_in_link_listing(run: Run, raw: Raw, dest: Path) ->
 
 
 def test_refused_index_page_error_suggests_links(run: Run, raw: Raw, dest: Path) -> None:
-    """The end of the error names it, with `--listing html` and without."""
+    """The error of a refused index page ends with the hint to try `--listing links`."""
     source = raw({"/": links("a"), "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
 
     for way in ("auto", "html"):
@@ -203,7 +203,7 @@ def test_refused_index_page_error_suggests_links(run: Run, raw: Raw, dest: Path)
 
 
 def test_sync_keeps_unlisted_objects_and_refuses_delete(run: Run, raw: Raw, dest: Path) -> None:
-    """A page with fewer links does not prove that an object is gone."""
+    """`--delete` is refused, because a page with fewer links does not prove that an object is gone."""
     source = raw({"/": links("a", "in/b"), "/a": reply(b"a"), "/in/b": reply(b"b")})
 
     refused = run("sync", source.url, dest, *LINKS, "--delete")
@@ -228,7 +228,7 @@ def test_list_writes_manifest_of_links(run: Run, raw: Raw, tmp_path: Path) -> No
 
 
 def test_killed_walk_fetches_nothing_twice(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
-    """The second run knows what the first one has listed."""
+    """The second run knows what the first one listed."""
 
     def list_last(exchange: Exchange) -> bytes | None:
         exchange.stall()

@@ -15,14 +15,14 @@ Run = Callable[..., Any]
 Raw = Callable[[dict[str, Behaviour]], RawServer]
 
 PAGES = 15
-# Requests per second. A tenth of a second's worth may come together.
+# Requests per second. A burst of a tenth of a second is allowed.
 RATE = 10.0
 PAGED = ("--listing", "json", "--items-field", "data", "--next-page", "url", "--next-field", "next")
 LEAST_SECONDS = (PAGES - 1) / RATE - 0.1
 
 
 def paged_items(times: list[float]) -> dict[str, Behaviour]:
-    """An API with `PAGES` pages of two items, which notes the times of requests."""
+    """An API with `PAGES` pages of two items, which records the times of requests."""
 
     def answer(exchange: Exchange) -> bytes:
         times.append(time.monotonic())
@@ -37,7 +37,7 @@ def paged_items(times: list[float]) -> dict[str, Behaviour]:
 @pytest.mark.timing
 @pytest.mark.parametrize("option", ["--rate", "--rate-per-host"])
 def test_items_of_api_respect_rate(run: Run, raw: Raw, dest: Path, option: str) -> None:
-    """Without it, they come as fast as the server answers."""
+    """Pages of an API come at the rate of `--rate` or `--rate-per-host`."""
     times: list[float] = []
     source = f"{raw(paged_items(times)).url}/items?page=0"
     how = (
@@ -62,7 +62,7 @@ def test_items_of_api_respect_rate(run: Run, raw: Raw, dest: Path, option: str) 
 
 @pytest.mark.timing
 def test_list_command_respects_rate(run: Run, raw: Raw) -> None:
-    """`fetchmill list` also lists at the rate."""
+    """`fetchmill list` respects the rate, too."""
     times: list[float] = []
     source = f"{raw(paged_items(times)).url}/items?page=0"
 
@@ -75,7 +75,7 @@ def test_list_command_respects_rate(run: Run, raw: Raw) -> None:
 
 @pytest.mark.timing
 def test_pages_of_bucket_respect_rate(run: Run, raw: Raw) -> None:
-    """Pages of a bucket come at the rate for any number of parallel ranges."""
+    """Pages of a bucket respect the rate, for any number of ranges listed in parallel."""
     times: list[float] = []
     keys = [f"key-{number:02}" for number in range(PAGES)]
 
@@ -92,5 +92,5 @@ def test_pages_of_bucket_respect_rate(run: Run, raw: Raw) -> None:
     ended = run("list", "s3://bucket", "--endpoint-url", endpoint, "--no-sign-request", "--rate", f"{RATE:g}")
 
     assert (ended.code, ended.out.splitlines()) == (0, keys), ended.err
-    # The first request finds the bucket's region.
+    # The first request finds the region of the bucket.
     assert times[-1] - times[1] >= (len(times) - 2) / RATE - 0.2

@@ -1,8 +1,8 @@
-"""The type of a listing is detected, and index pages and sitemaps are read, from real and hostile servers.
+"""The listing type is detected; index pages and sitemaps of real and hostile servers are read.
 
-`tests/listings/index_pages` has pages of Debian's Apache 2.4.71 (with the `IndexOptions` in their names) and lighttpd
-1.4.69 for a folder with the odd names of `trees`. nginx's pages are read from nginx itself, also in
-test_mirror_nginx.py, and Python's from Python's server.
+`tests/listings/index_pages` has pages of Debian's Apache 2.4.71 (with the `IndexOptions` in their names) and of
+lighttpd 1.4.69, for a folder with the odd names of `trees`. Pages of nginx come from nginx itself, also in
+test_mirror_nginx.py, and pages of Python from Python's server.
 """
 
 import contextlib
@@ -40,12 +40,12 @@ Serve = Callable[..., Server]
 
 PAGES = Path(__file__).with_name("index_pages")
 SERVER_START_SECONDS = 60.0
-# Rule for names that Python's server returns unchanged.
+# Names that Python's server returns unchanged.
 TEXTS = [name.decode() for name in ODD_NAMES if name.isascii() or name.decode(errors="ignore").encode() == name]
 
 
 def index(*links: str, end: str = "</html>") -> bytes:
-    """Returns a good reply with an index page of these links."""
+    """Returns a 200 reply with an index page of these links."""
     anchors = "".join(f'<a href="{link}">a name</a>\n' for link in links)
     return reply(f"<html><title>Index of /</title><body>{anchors}</body>{end}".encode())
 
@@ -87,7 +87,7 @@ def make_tree(folder: Path) -> int:
 
 
 def test_python_http_server_is_mirrored_without_options(run: Run, tmp_path: Path, dest: Path) -> None:
-    """Python's server is mirrored without an option for the listing."""
+    """A folder of Python's server is mirrored without any listing option."""
     count = make_tree(tmp_path / "served")
     with python_server(tmp_path / "served") as url:
         ended = run("get", f"{url}/", dest, "--format", "tar")
@@ -107,7 +107,7 @@ def test_python_http_server_is_mirrored_without_options(run: Run, tmp_path: Path
 def test_nginx_is_mirrored_without_options(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, autoindex: str
 ) -> None:
-    """A path of nginx is mirrored in both forms; the page that showed the type is not requested again."""
+    """A folder of nginx is mirrored with both index formats. The page that showed the type is not requested again."""
     for name in ("top/a b", "top/in/c#d", "top/in/deeper/e", "beside/f"):
         write(served / name, name.encode())
     server = nginx(site=Site(autoindex=autoindex))
@@ -124,7 +124,7 @@ def test_nginx_is_mirrored_without_options(
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.html")), ids=lambda path: path.stem)
 def test_pages_of_apache_and_lighttpd_give_every_name(run: Run, raw: Raw, dest: Path, path: Path) -> None:
-    """Recorded pages of Apache and lighttpd give every name."""
+    """Index pages recorded from Apache and lighttpd give every name."""
     folders = ("folder", "folder a&b", "folder %2f#?")
     routes = {f"/top/{quote(name)}": reply(name) for name in ODD_NAMES}
     empty = index("/top/", "?C=N;O=D")
@@ -141,7 +141,7 @@ def test_pages_of_apache_and_lighttpd_give_every_name(run: Run, raw: Raw, dest: 
 
 
 def test_list_get_api_is_requested_without_detection(run: Run, server: Serve, raw: Raw, dest: Path) -> None:
-    """The first page of the API is requested once. Its options imply it, and nothing else is tried."""
+    """The first page of the API is requested once. With API options, no other listing type is tried."""
     source = server(synthetic=2500)
     other = raw({"/names": reply(status="404 No"), "/": index("x"), "/x": reply(b"x")})
 
@@ -157,7 +157,7 @@ def test_list_get_api_is_requested_without_detection(run: Run, server: Serve, ra
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_walks_detected_listing(engine: str, run: Run, raw: Raw, dest: Path) -> None:
-    """Names are those of the folders, also in other processes."""
+    """Every engine stores the names of the folders, also engines with worker processes."""
     routes = {"/": index("a%20b", "in/"), "/in/": index("c"), "/a%20b": reply(b"1"), "/in/c": reply(b"2")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
 
@@ -168,7 +168,7 @@ def test_every_engine_walks_detected_listing(engine: str, run: Run, raw: Raw, de
 
 
 def test_links_elsewhere_are_not_requested(run: Run, raw: Raw, dest: Path) -> None:
-    """Other origins, other folders, queries and scripts count as skipped."""
+    """Links to other origins, other folders, queries and scripts count as skipped."""
     elsewhere = raw({})
     hostile = (
         f"{elsewhere.url}/top/x",
@@ -213,7 +213,7 @@ BROKEN: Mapping[str, tuple[bytes, str, int]] = {
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("broken", BROKEN)
 def test_folder_without_index_fails_alone(run: Run, raw: Raw, dest: Path, broken: str) -> None:
-    """Earlier entries of the folder are fetched, and the rest once its index is complete."""
+    """Entries listed before the failure are fetched, and the rest once the index of the folder is complete."""
     answer, detail, attempts = BROKEN[broken]
     shown = index("a", "b", "c")
     good = [False]
@@ -250,7 +250,7 @@ def test_folder_without_index_fails_alone(run: Run, raw: Raw, dest: Path, broken
 
 
 def test_truncated_page_is_resumed_in_order(run: Run, raw: Raw, dest: Path) -> None:
-    """The first entries of a truncated page are taken once, in the order of the page."""
+    """Each entry of a truncated page is taken once, in the order of the page."""
     names = [f"file-{number}" for number in range(2500)]
     whole = index(*names)
 
@@ -267,13 +267,13 @@ def test_truncated_page_is_resumed_in_order(run: Run, raw: Raw, dest: Path) -> N
 
     assert ended.code == 0, ended.err
     assert "2,500 listed = 2,500 fetched" in ended.err
-    # A health check may request it as well.
+    # A health check may request the page, too.
     assert source.count("/") in (3, 4)
     assert sorted(fetchmill.open(dest)) == sorted(names)
 
 
 def test_job_keeps_its_listing_type_when_resumed(run: Run, raw: Raw, dest: Path) -> None:
-    """A job keeps its listing, although its server has become an API server."""
+    """A job keeps its listing type, although its server now answers the list API."""
     routes: dict[str, Any] = {"/": index("a", "in/"), "/in/": reply(status="403 No"), "/a": reply(b"1")}
     source = raw({**routes, "/list": reply(status="404 No"), "/robots.txt": reply(status="404 No")})
     first = run("get", source.url, dest)
@@ -315,7 +315,7 @@ UNKNOWN: Mapping[str, tuple[dict[str, bytes], str]] = {
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_unknown_listing_type_is_reported(run: Run, raw: Raw, dest: Path, unknown: str) -> None:
-    """An unknown type of listing is reported in one line, with the replies to all requests."""
+    """A one-line error for an unknown listing type has the replies to all requests."""
     routes, told = UNKNOWN[unknown]
     source = raw({"/list": reply(status="404 No"), "/": reply(status="404 No"), **routes})
 
@@ -337,7 +337,7 @@ Allow: /top/a.gif
 
 
 def robots_site(raw: Raw, robots: bytes) -> RawServer:
-    """A folder with files, some forbidden by its robots.txt."""
+    """A folder whose robots.txt forbids some of its files."""
     files = ("a.gif", "b.gif", "b.gif.txt", "secret/x", "in/c", "in/d.gif")
     routes = {f"/top/{name}": reply(name.encode()) for name in files}
     routes |= {"/top/": index("a.gif", "b.gif", "b.gif.txt", "secret/", "in/"), "/top/in/": index("c", "d.gif")}
@@ -345,9 +345,9 @@ def robots_site(raw: Raw, robots: bytes) -> RawServer:
 
 
 def test_folders_forbidden_by_robots_txt_are_skipped(run: Run, raw: Raw, dest: Path) -> None:
-    """Forbidden folders are not entered; a notice says how to fetch them.
+    """Forbidden folders are not entered, and a notice says how to fetch them.
 
-    `--no-robots` fetches them without robots.txt.
+    With `--no-robots`, they are fetched and robots.txt is not requested.
     """
     source, other = robots_site(raw, reply(ROBOTS)), robots_site(raw, reply(ROBOTS))
 
@@ -383,7 +383,7 @@ FORBIDDING: Mapping[str, tuple[bytes, int, str]] = {
 
 @pytest.mark.parametrize("answer", FORBIDDING)
 def test_missing_robots_txt_allows_and_broken_one_forbids(run: Run, raw: Raw, dest: Path, answer: str) -> None:
-    """A missing robots.txt allows everything, but with a broken one nothing is walked."""
+    """A missing robots.txt allows everything. If it is broken, no folder is walked."""
     robots, code, told = FORBIDDING[answer]
     source = robots_site(raw, robots)
 
@@ -395,7 +395,7 @@ def test_missing_robots_txt_allows_and_broken_one_forbids(run: Run, raw: Raw, de
 
 
 def test_robots_txt_is_obeyed_after_redirect(run: Run, raw: Raw, dest: Path) -> None:
-    """The redirect leads to another host (RFC 9309, 2.3.1.2)."""
+    """If robots.txt is redirected to another host, the rules there apply (RFC 9309, 2.3.1.2)."""
     other = raw({"/rules": reply(ROBOTS)})
     source = robots_site(raw, reply(b"", f"Location: {other.url}/rules", status="302 Found"))
 
@@ -408,7 +408,7 @@ def test_robots_txt_is_obeyed_after_redirect(run: Run, raw: Raw, dest: Path) -> 
 def test_sizes_of_nginx_are_in_manifests(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, dest: Path
 ) -> None:
-    """Exact sizes of nginx are in manifests; later changes are reported."""
+    """Manifests have the exact sizes of nginx, and objects that changed later are reported."""
     for name, size in (("small", 7), ("empty", 0), ("large", 70_000)):
         write(served / name, b"x" * size)
     exact, rounded = Site(autoindex="html"), Site(autoindex="html", directives="autoindex_exact_size off;")
@@ -430,7 +430,7 @@ def test_sizes_of_nginx_are_in_manifests(
 def test_times_are_in_manifests_when_zone_is_known(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, autoindex: str
 ) -> None:
-    """JSON from nginx is in GMT, whatever its server's zone. Its pages have no zone, so their times are not dates."""
+    """JSON of nginx is in GMT, whatever the server's zone. Index pages have no zone, so manifests lack their times."""
     for number, name in enumerate(("old", "in/new", "in/a b")):
         write(served / name, b"x" * number)
         os.utime(served / name, (0, 1_767_261_600 + number))
@@ -466,7 +466,7 @@ def test_inexact_sizes_and_times_are_never_compared(run: Run, raw: Raw, dest: Pa
 
 
 def test_exact_times_of_sitemap_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """Times with a time of day and a zone are in manifests; a day alone is not."""
+    """Manifests have times of a sitemap that have a time of day and a zone; a date alone is left out."""
     lastmods = ("2026-01-01T12:00:00+02:00", "2026-01-01", "", "soon", "2026-01-01T10:00Z")
     source = raw({})
     entries = "".join(
@@ -507,7 +507,7 @@ def sitemap(*urls: str, index: bool = False) -> bytes:
 
 
 def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
-    """A server with a sitemap index and objects, and another one to which it leads in vain."""
+    """A server with a sitemap index and objects, and another server that the index must not lead to."""
     elsewhere = raw({})
     targets = ("/a%20b", "/page?id=1&x=%2F", "/caf%C3%A9/", "/in/c")
     source = raw({target: reply(target.encode()) for target in targets})
@@ -526,7 +526,7 @@ def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
 def test_sitemaps_list_urls_of_their_own_origin(run: Run, raw: Raw, dest: Path, format: str) -> None:
-    """All sitemaps of an index give exact URLs; other origins are skipped, and unreadable sitemaps fail."""
+    """All sitemaps of an index give exact URLs. Other origins are skipped, and unreadable sitemaps fail."""
     source, elsewhere = sitemap_site(raw)
     command = ("get", f"{source.url}/sitemap.xml", dest, "--format", format)
 
@@ -545,7 +545,7 @@ def test_sitemaps_list_urls_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
     assert "8 listed = 5 fetched + 0 absent + 0 failed + 3 skipped\n" in again.err
     host = source.url.removeprefix("http://")
     targets = {"/a%20b", "/page?id=1&x=%2F", "/caf%C3%A9/", "/in/c", "/in/c?again"}
-    # Names of files are decoded.
+    # File names are decoded.
     names = {f"{host}{unquote(target) if '%2F' not in target else target}" for target in targets}
     assert set(fetchmill.open(dest)) == (
         names if format == "files" else {f"{source.url}{target}" for target in targets}
@@ -557,7 +557,7 @@ def test_sitemaps_list_urls_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
 
 @pytest.mark.parametrize("breaks", [[], [2 * MIB, MIB + 1]], ids=["whole", "resumed"])
 def test_large_redirected_sitemap_is_read_and_resumed(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
-    """A large sitemap is read from a file, because it does not fit into memory. If it breaks off, it is resumed."""
+    """A sitemap that does not fit into memory is read from a file, and resumed if it breaks off."""
     source = raw({"/sitemap.xml": reply(b"", "Location: /maps/all.xml", status="301 Moved"), "/a": reply(b"found")})
     large = BrokenObject(sitemap(*[f"{source.url}/a"] * 60_000), breaks)
     source.routes["/maps/all.xml"] = large
@@ -573,7 +573,7 @@ def test_large_redirected_sitemap_is_read_and_resumed(run: Run, raw: Raw, dest: 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_reads_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: Path, dest: Path) -> None:
-    """Every engine reads sitemaps, and `list` stores their values for a later job."""
+    """Every engine reads sitemaps, and `list` writes their URLs."""
     source, _ = sitemap_site(raw)
     source.routes["/sitemap.xml"] = reply(sitemap(f"{source.url}/maps/one.xml", index=True))
 
@@ -586,7 +586,10 @@ def test_every_engine_reads_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: 
 
 
 def test_killed_sitemap_job_resumes(run: Run, start: Run, raw: Raw, dest: Path) -> None:
-    """Each sitemap is requested once, or again if the job was killed in it; the ledger has each object once."""
+    """Each sitemap is requested once, or again if the job was killed while reading it.
+
+    The ledger has each object once.
+    """
     names = [f"/{number}" for number in range(4000)]
     source = raw({name: reply(name.encode()) for name in names})
     parts = [[f"{source.url}{name}" for name in names[start::4]] for start in range(4)]

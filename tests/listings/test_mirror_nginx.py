@@ -1,7 +1,7 @@
-"""Debian's nginx over real files, mirrored through its JSON and its index pages, and compared with `diff -r`.
+"""Debian's nginx is mirrored through its JSON and its index pages, and compared with `diff -r`.
 
-Dotfiles, empty folders and special files are not mirrored, because nginx does not list them or there is nothing to
-fetch. Names that are escaped on disk (docs/reference/formats.md) are renamed back by separate code.
+Dotfiles, empty folders and special files are not mirrored: nginx does not list them, or there is nothing to fetch.
+Names that are escaped on disk (docs/reference/formats.md) are renamed back by separate code.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class Served:
         return Counter(seen.path for seen in self.nginx.seen(SITE))
 
     def fetched(self) -> Counter[str]:
-        """Returns the same without folders."""
+        """Returns the number of requests for each file."""
         return self.nginx.fetched(SITE)
 
 
@@ -71,7 +71,7 @@ def serve_folder(tmp_path: Path) -> Iterator[ServeFolder]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with the standard library of this Python and the odd names; tests do not change it."""
+    """Returns a folder with the standard library of this Python and odd names; tests do not change it."""
     folder = tmp_path_factory.mktemp("library")
     copy_library(Path(sysconfig.get_path("stdlib")), folder / "stdlib")
     make_odd_names(folder / "odd")
@@ -83,12 +83,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_standard_library_and_odd_names_are_mirrored(
     run: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
-    """Nothing differs, each file was requested once, and a second run has nothing to do."""
+    """The mirror does not differ, each file was requested once, and a second run has nothing to do."""
     served = serve_folder(library, listing)
     count = count_files(library)
 
-    # Next to other tests, hundreds of requests in flight would take seconds each. Such slow replies are requested again
-    # if too many connections rest.
+    # Next to other tests, hundreds of concurrent requests would take seconds each. Such slow replies are requested
+    # again if too many connections are quarantined.
     first = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
     asked = served.requests()
     second = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
@@ -109,7 +109,7 @@ def test_standard_library_and_odd_names_are_mirrored(
 def test_killed_mirror_is_completed(
     run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
 ) -> None:
-    """SIGKILL hits at random moments. The tree is the same, and the ledger has each file once."""
+    """After SIGKILLs at random moments, the mirror is complete and the ledger has each file once."""
     served = serve_folder(library, listing)
     count = count_files(library)
     moments = random.Random(7)
@@ -133,7 +133,7 @@ def test_killed_mirror_is_completed(
 
 
 def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> None:
-    """Waits until more targets are done than before, or all are."""
+    """Waits until more targets have finished than before, or all of them."""
     while client.poll() is None:
         with contextlib.suppress(fetchmill.FetchmillError):
             if fetchmill.status(dest).settled > before:
@@ -147,7 +147,7 @@ def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> N
 def test_large_folder_is_mirrored(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
-    """The folder is one reply of several megabytes, which is divided into pages while it is read."""
+    """A folder listing of several megabytes is divided into pages while it is read."""
     folder = tmp_path / "served"
     count = 30_000
     (folder / "large").mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_large_folder_is_mirrored(
 def test_unlistable_folder_and_pipe_are_reported(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path
 ) -> None:
-    """A folder with an index page has no listing, and a pipe cannot be fetched; the walk continues after both."""
+    """A folder with an index.html has no listing, and a pipe cannot be fetched. The walk continues after both."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/page", "site/below/x", "z/last", ".dotfile"):
         write(folder / name, name.encode())
@@ -191,7 +191,7 @@ def test_unlistable_folder_and_pipe_are_reported(
 def test_retry_run_walks_folder_that_became_listable(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
-    """`--retry-failed` walks into it, and fetches nothing else again."""
+    """`--retry-failed` walks into the folder and fetches nothing else again."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/below/x"):
         write(folder / name, name.encode())
@@ -211,7 +211,7 @@ def test_retry_run_walks_folder_that_became_listable(
 def test_symlink_loop_ends_at_64_folders(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
-    """A link to a parent folder could be followed for ever (Linux stops after 40); the walk ends at 64 folders."""
+    """A symlink to a parent folder makes an endless tree (Linux stops after 40 levels); the walk ends at 64 folders."""
     folder = tmp_path / "served"
     write(folder / "a/b/file", b"in a ring")
     (folder / "a/b/up").symlink_to("../..")
@@ -233,7 +233,10 @@ def test_symlink_loop_ends_at_64_folders(
 def test_name_too_long_after_escaping_is_refused(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
 ) -> None:
-    """86 control bytes are 258 on disk: failed(name), without a request; 85 are stored."""
+    """A name of 86 control bytes takes 258 on disk, so it fails (kind `name`) without a request.
+
+    A name of 85 is stored.
+    """
     folder = tmp_path / "served"
     write(folder / ("\n" * 86), b"too long")
     write(folder / ("\n" * 85), b"just fits")

@@ -1,4 +1,4 @@
-"""Sitemap indexes that lead to other indexes: up to a depth, each once, also after a kill."""
+"""Sitemap indexes that lead to other indexes are followed up to a depth, each once, also after a kill."""
 
 import gzip
 import signal
@@ -27,12 +27,12 @@ def urls(server: RawServer, *paths: str) -> bytes:
 
 
 def fetched(dest: Path) -> list[bytes]:
-    """Returns the fetched objects; the bodies are the paths."""
+    """Returns the fetched objects, whose bodies are their paths."""
     return sorted(bytes(body) for body in fetchmill.open(dest).values())
 
 
 def test_nested_indexes_are_followed_once(run: Run, raw: Raw, dest: Path) -> None:
-    """Indexes that lead in a circle are followed once each; text and gzip work at any depth."""
+    """Indexes that lead in a circle are followed once each. Text and gzip sitemaps work at any depth."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b", "/c")})
     maps = {
         "/sitemap.xml": index(source, "/m/1.xml", "/deep/m/2.xml"),
@@ -52,7 +52,7 @@ def test_nested_indexes_are_followed_once(run: Run, raw: Raw, dest: Path) -> Non
 
 
 def test_sixth_nested_index_fails(run: Run, raw: Raw, dest: Path) -> None:
-    """A sitemap of URLs at that depth is still read."""
+    """An index below five others fails, but a sitemap of URLs at that depth is read."""
     source = raw({"/a": reply(b"/a")})
     source.routes |= {f"/{depth}.xml": reply(index(source, f"/{depth + 1}.xml")) for depth in range(9)}
     source.routes["/4.xml"] = reply(index(source, "/5.xml", "/urls.xml"))
@@ -68,7 +68,7 @@ def test_sixth_nested_index_fails(run: Run, raw: Raw, dest: Path) -> None:
 
 
 def test_nested_indexes_resume_after_kill(run: Run, raw: Raw, dest: Path, start: Callable[..., Any]) -> None:
-    """Sitemaps that were read are not read again, and the depth is kept."""
+    """Sitemaps that were read are not requested again, and the depth is kept."""
     source = raw({path: reply(path.encode()) for path in ("/a", "/b")})
 
     def stall(exchange: Exchange) -> bytes | None:

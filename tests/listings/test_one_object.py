@@ -1,4 +1,4 @@
-"""A SOURCE that is itself an object: it is fetched, and a listing is still read as a listing."""
+"""A SOURCE may be a single object; listings are still detected."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ BODY = bytes(range(256)) * 40
 def test_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """A single object is requested once to detect its type, and once to be stored.
 
-    The same command sends no request.
+    The same command then sends no request.
     """
     site = raw({"/d%20e/%C3%BC%20b.bin": reply(BODY)})
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: st
     ],
 )
 def test_reply_without_listing_is_stored_as_object(run: Run, raw: Raw, dest: Path, name: str, body: bytes) -> None:
-    """A reply that lists nothing is an object, whatever it looks like."""
+    """A reply without a listing is stored as an object, whatever it contains."""
     site = raw({f"/d/{name}": reply(body)})
     ended = run("get", f"{site.url}/d/{name}", dest)
     assert ended.code == 0, ended.err
@@ -56,7 +56,7 @@ def test_reply_without_listing_is_stored_as_object(run: Run, raw: Raw, dest: Pat
 
 @pytest.mark.parametrize("format", ["files", "jsonl", "warc"])
 def test_api_page_is_stored_as_object_with_notice(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """Its user probably wanted the items of all pages. Other JSON objects have no notice."""
+    """A page of an API gets a notice, because the user probably wanted its items. Other JSON objects get none."""
     pages = {"page": b'{"data": [{"id": 1}], "next": "/d/page?p=2"}', "last": b'{"data": [{"id": 1}], "next": null}'}
     site = raw({f"/d/{name}": reply(body) for name, body in pages.items()})
 
@@ -68,7 +68,7 @@ def test_api_page_is_stored_as_object_with_notice(run: Run, raw: Raw, tmp_path: 
 
 
 def test_listings_are_still_detected_by_url(run: Run, raw: Raw, dest: Path) -> None:
-    """A slash at the end does not matter; a folder with another kind of page is refused, with what to do."""
+    """A folder is listed with or without a trailing slash. A folder with an unknown page is refused with a hint."""
     for body in (INDEX, JSON_INDEX):
         for routes in ({"/d/": reply(body)}, {"/d": reply(body)}, {"/d": moved("/d/"), "/d/": reply(body)}):
             site = raw({**routes, "/d/a": reply(b"a")})
@@ -87,7 +87,7 @@ def moved(target: str) -> bytes:
 
 
 def test_missing_object_fails_and_leaves_nothing(run: Run, raw: Raw, dest: Path) -> None:
-    """The job fails as for a missing folder, and leaves nothing."""
+    """A missing object fails like a missing folder, and leaves nothing."""
     site = raw({})
     ended = run("get", f"{site.url}/d/missing.bin", dest)
     assert ended.code == 4, ended.err
@@ -95,7 +95,7 @@ def test_missing_object_fails_and_leaves_nothing(run: Run, raw: Raw, dest: Path)
 
 
 def test_object_listing_works_in_list_and_sync_not_check(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`--listing object` takes any page unchanged; `list` and `sync` accept the object, and `check` refuses a URL."""
+    """`--listing object` stores any page verbatim. `list` and `sync` accept an object; `check` refuses a URL."""
     site = raw({"/d/": reply(INDEX), "/d/a.bin": reply(BODY, 'ETag: "1"')})
     ended = run("get", f"{site.url}/d/a.bin", dest, "--listing", "object")
     assert (ended.code, list(read_objects(dest, "files")), site.requests) == (0, [("a.bin", BODY)], ["/d/a.bin"])
