@@ -1,4 +1,4 @@
-"""Parts of one object that are fetched with one request: each is stored with its own bytes or not at all."""
+"""Byte ranges of one object that share a request: each range is stored with its own bytes or not at all."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ Run = Callable[..., Any]
 Start = Callable[..., "subprocess.Popen[str]"]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
-# Ten parts of ten bytes, with gaps of five.
+# Ten ranges of ten bytes, with gaps of five.
 TENTHS = [Part("x", at, BODY[at : at + 10]) for at in range(0, 150, 15)]
 
 
@@ -42,13 +42,13 @@ class Asked:
         self._behaviour = behaviour
 
     def __call__(self, exchange: Exchange) -> bytes | None:
-        """Answers."""
+        """Answers a request."""
         self.ranges.append(asked(exchange))
         return self._behaviour if isinstance(self._behaviour, bytes) else self._behaviour(exchange)
 
 
 def when_joined(wrong: Behaviour) -> Behaviour:
-    """Behaves differently if more than one part is requested."""
+    """Returns a server's behaviour that differs if more than one range is requested."""
     right = serve_part(BODY)
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -65,12 +65,12 @@ def rows_of(dest: Path) -> list[dict[str, Any]]:
 
 
 def bodies_of(dest: Path) -> list[tuple[str, bytes]]:
-    """Returns names and bodies with --keep-failed."""
+    """Runs a job with --keep-failed. Returns the names and bodies of its rows."""
     return [(row["name"], base64.b64decode(row["body_base64"])) for row in rows_of(dest)]
 
 
 def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequence[str]) -> Path:
-    """Writes a list of parts, in their order."""
+    """Writes a list of ranges in the given order."""
     more = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     rows = [each.row(url) for each in parts]
     return write_list(folder, [{**row, **own} for row, own in zip(rows, more or [{}] * len(rows), strict=True)], "csv")
@@ -80,7 +80,7 @@ def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequen
 def test_adjacent_ranges_are_joined_and_stored_separately(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """Whole files of records take at most a tenth of the requests; each record has its own bytes."""
+    """Files full of records need at most a tenth of the requests, and each record has its own bytes."""
     parts = sorted(write_records(served, 3, 300), key=lambda each: (each.file, each.offset))
     server = nginx(files=Site())
     url = server.url("files", "127.0.0.1")
@@ -103,7 +103,7 @@ def test_ranges_are_joined_over_tls(
     tmp_path: Path,
     http2: bool,
 ) -> None:
-    """HTTP/2 works like HTTP/1.1. A part beyond the end of its file fails, and no other part with it."""
+    """HTTP/2 works like HTTP/1.1. Only a range beyond the end of its file fails."""
     parts = sorted(write_records(served, 1, 300), key=lambda each: each.offset)
     size = (served / parts[0].file).stat().st_size
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
@@ -116,14 +116,14 @@ def test_ranges_are_joined_over_tls(
     assert find_wrong(dest, "jsonl", {each.name(server.url("tls")): each.body for each in parts}) == []
     assert sorted(str(kind) for kind in kinds(dest).values()) == ["bad-range", "range-unsatisfied"]
     assert {seen.http for seen in server.seen("tls")} == {"HTTP/2.0" if http2 else "HTTP/1.1"}
-    # Parts that were joined with the two failed ones were requested once more.
+    # Ranges that were joined with the two failed ones were requested once more.
     assert len(server.seen("tls")) < len(parts)
 
 
 def test_ranges_of_bucket_objects_are_joined_and_signed(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """The joined request is signed, and the store checks this."""
+    """The joined request is signed, which the store checks."""
     versitygw.put("a/c.tar", BODY)
     url = f"s3://{versitygw.bucket}/a"
     parts = [Part("c.tar", at, BODY[at : at + 90]) for at in range(0, 1000, 100)]
@@ -151,7 +151,7 @@ ORDERS: dict[str, tuple[list[Part], int, list[tuple[int, int]]]] = {
 def test_only_ranges_near_in_list_and_object_are_joined(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, order: str
 ) -> None:
-    """In any order, the gap between two joined parts is within the limit."""
+    """In any order, the gap between two joined ranges is within the limit."""
     parts, gap, expected = ORDERS[order]
     route = Asked(serve_part(BODY))
     server = raw({"/x": route, "/y": route})
@@ -192,7 +192,7 @@ WRONG: dict[str, Behaviour] = {
 def test_wrong_reply_to_joined_request_settles_no_range(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, wrong: str
 ) -> None:
-    """Each part is then requested once separately, and this was its first attempt."""
+    """After a wrong reply, each range is requested once separately, as its first attempt."""
     route = Asked(when_joined(WRONG[wrong]))
     server = raw({"/x": route, "/other": reply(b"what nobody asked for")})
     listed = write_parts(tmp_path, server.url, TENTHS)
@@ -220,7 +220,7 @@ def test_wrong_reply_to_joined_request_settles_no_range(
 def test_temporary_failure_counts_for_first_joined_range_only(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, trouble: Behaviour, counts: bool
 ) -> None:
-    """Only the first part has had an attempt after a temporary failure; the others may be joined again."""
+    """After a temporary failure, only the first range has used an attempt; the others may be joined again."""
     right = serve_part(BODY)
 
     def behave(exchange: Exchange) -> bytes | None:
@@ -239,11 +239,11 @@ def test_temporary_failure_counts_for_first_joined_range_only(
 
 
 def test_coalesce_is_turned_off_after_two_wrong_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Joining ends after two unsuitable replies in a row; the user is told."""
+    """Joining ends after two wrong replies in a row, and a notice says so."""
     route = Asked(when_joined(reply(BODY)))
     server = raw({"/x": route})
     parts = [Part("x", at + more, BODY[at : at + 10]) for more in (0,) for at in range(0, 990, 10)]
-    # Three together are within the maximum body size.
+    # Three ranges together are within the maximum body size.
     done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", 1, "-j", 1, "--max-size", 30)
 
     assert done.code == 0, done.err
@@ -256,7 +256,7 @@ def test_coalesce_is_turned_off_after_two_wrong_replies(run: Run, raw: Raw, dest
 def test_object_replaced_between_ranges_is_detected(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
-    """A replaced object is detected by its strong ETag. A weak or missing one shows nothing."""
+    """A strong ETag reveals that the object was replaced; a weak or missing one does not."""
     tags = {"/x": ['"1"', '"1"', '"2"'], "/w": ['W/"1"', 'W/"2"', 'W/"3"'], "/n": ["", "", ""], "/o": ['"7"'] * 3}
 
     def behave(exchange: Exchange) -> bytes:
@@ -285,7 +285,7 @@ def test_object_replaced_between_ranges_is_detected(
 
 
 def test_each_range_is_compared_with_its_row(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each part is compared with its row: hash, ETag of a manifest, and kept columns. One that differs fails alone."""
+    """Each range is compared with its row: hash, ETag of a manifest, and kept columns. One that differs fails alone."""
 
     def behave(exchange: Exchange) -> bytes:
         first, last = asked(exchange)
@@ -319,7 +319,7 @@ def test_each_range_is_compared_with_its_row(run: Run, raw: Raw, dest: Path, tmp
 
 
 def test_gaps_count_for_bwlimit_and_max_size(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Gaps count for --bwlimit; the report has the bytes of parts. A joined request is at most as large as a body."""
+    """Gaps count for --bwlimit but not in the report, and a joined request is at most as large as --max-size."""
     body = random.Random(4).randbytes(400_000)
     route = Asked(serve_part(body))
     server = raw({"/x": route})
@@ -338,7 +338,7 @@ def test_gaps_count_for_bwlimit_and_max_size(run: Run, raw: Raw, dest: Path, tmp
 
 
 def test_overlapping_ranges_stay_within_memory_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Three parts of 400,000 bytes need two requests even if they overlap: stored separately, they exceed 1 MiB."""
+    """Three overlapping ranges of 400,000 bytes need two requests, because their separate bodies exceed 1 MiB."""
     body = random.Random(5).randbytes(400_100)
     route = Asked(serve_part(body))
     server = raw({"/x": route})
@@ -351,7 +351,7 @@ def test_overlapping_ranges_stay_within_memory_limit(run: Run, raw: Raw, dest: P
 
 
 def test_job_over_many_hosts_joins_no_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A job over many hosts joins no parts, because each host has its own queue."""
+    """A job over many hosts joins no ranges, because each host has its own queue."""
     routes = [Asked(serve_part(BODY)) for _ in range(2)]
     servers = [raw({"/x": route}) for route in routes]
     rows = [each.row(server.url) for server in servers for each in TENTHS]
@@ -367,7 +367,7 @@ def test_job_over_many_hosts_joins_no_ranges(run: Run, raw: Raw, dest: Path, tmp
 def test_killed_coalesce_job_resumes_with_other_joins(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """A resumed job may have other joined parts, or none: --coalesce does not make another job."""
+    """A resumed job may join other ranges or none, because --coalesce does not make it another job."""
 
     def slowly(exchange: Exchange) -> bytes | None:
         time.sleep(0.01)
@@ -396,7 +396,7 @@ def test_killed_coalesce_job_resumes_with_other_joins(
 
 
 def test_coalesce_requires_byte_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Anything else is refused before any request; in Python it is a keyword of the same name."""
+    """--coalesce without byte ranges is refused before any request. Python has a keyword of the same name."""
     route = Asked(serve_part(BODY))
     server = raw({"/x": route})
     listed = write_parts(tmp_path, server.url, TENTHS)

@@ -1,4 +1,4 @@
-"""Kept columns with types: numbers and bools of a list are stored as numbers and bools."""
+"""Kept columns have types: numbers and booleans of a list are stored as such."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ Serve = Callable[..., Server]
 COUNT = 40
 KEPT = ("rank", "score", "ok", "big", "day", "word")
 STORED = {"rank": pa.int64(), "score": pa.float64(), "ok": pa.bool_(), "big": pa.string(), "day": pa.string()}
-# Values without an exact decimal, the ends of the 64-bit range, and values that JSON does not have.
+# Values without an exact decimal form, the ends of the 64-bit range, and values that JSON lacks.
 SCORES = (0.1, -0.0, 1e300, 5e-324, float("inf"), 2.0, 1 / 3)
 RANKS = (0, -1, 2**63 - 1, -(2**63), 7)
 
@@ -44,7 +44,7 @@ def values(number: int) -> dict[str, Any]:
 
 
 def shown(number: int) -> dict[str, Any]:
-    """Returns the stored values: numbers above 2^63 and times are strings."""
+    """Returns the values as stored: numbers above 2^63 and times become strings."""
     row = values(number)
     row["big"] = None if row["big"] is None else str(row["big"])
     row["day"] = None if row["day"] is None else row["day"].strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -52,7 +52,7 @@ def shown(number: int) -> dict[str, Any]:
 
 
 def write_parquet(folder: Path, url: str) -> Path:
-    """Writes a list with types."""
+    """Writes a list with column types."""
     types = {"rank": pa.int64(), "score": pa.float64(), "ok": pa.bool_(), "big": pa.uint64(), "word": pa.string()}
     types["day"] = pa.timestamp("us", tz="UTC")
     rows = [{"url": f"{url}/get/file-{number:012}", **values(number)} for number in range(COUNT)]
@@ -63,7 +63,7 @@ def write_parquet(folder: Path, url: str) -> Path:
 
 @pytest.fixture
 def listed(server: Serve, tmp_path: Path) -> Path:
-    """Writes a list of synthetic objects."""
+    """Writes a Parquet list of synthetic objects."""
     return write_parquet(tmp_path, server(synthetic=COUNT).url)
 
 
@@ -86,12 +86,12 @@ def rows_of(dest: Path) -> dict[int, dict[str, Any]]:
 
 
 def in_json(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the value in JSON, which has no infinity."""
+    """Returns the values as in JSON, which has no infinity."""
     return {**row, "score": "inf" if row["score"] == float("inf") else row["score"]}
 
 
 def test_columns_of_parquet_list_keep_their_types(run: Run, listed: Path, dest: Path) -> None:
-    """In Parquet, every reader sees them, and exports in both directions keep them."""
+    """Every Parquet reader sees the types, and exports to and from Parquet keep them."""
     assert get(run, listed, dest).code == 0
 
     schema = pq.read_schema(next(dest.glob("*.parquet")))
@@ -125,7 +125,7 @@ def test_columns_of_json_lines_keep_numbers(run: Run, listed: Path, dest: Path, 
 
 
 def test_sidecars_keep_numbers(run: Run, listed: Path, dest: Path) -> None:
-    """Sidecars with all columns have them; one with a single column has its text."""
+    """A JSON sidecar has numbers; a sidecar of a single column has its text."""
     done = get(run, listed, dest, "--names", "{index}.bin", "--sidecar", "json", "--sidecar", "txt=rank", format="tar")
 
     assert done.code == 0, done.err
@@ -142,7 +142,7 @@ def test_sidecars_keep_numbers(run: Run, listed: Path, dest: Path) -> None:
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
 def test_given_types_apply_to_other_lists(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
-    """An invalid value fails, with its column and its value; a missing value is null."""
+    """A value that does not fit its type fails the row and is named with its column. A missing value is null."""
     url = server(synthetic=8).url
     told = ["1", " 2 ", "", "four", "5.0", "9223372036854775808", "7", "8"]
     oks = ["true", "False", "", "true", "true", "true", "yes", "TRUE"]
@@ -172,7 +172,7 @@ def test_given_types_apply_to_other_lists(run: Run, server: Serve, dest: Path, t
 def test_rows_without_objects_have_typed_columns(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """An invalid value is null in Parquet, and its text in JSON lines."""
+    """A value that does not fit its type is null in Parquet, and text in JSON lines."""
     url = server(synthetic=2).url
     names = ["file-000000000000", "file-000000000001", "missing"]
     rows = [{"url": f"{url}/get/{name}", "n": n} for name, n in zip(names, ["1", "one", "3"], strict=True)]
@@ -190,7 +190,7 @@ def test_rows_without_objects_have_typed_columns(
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
 def test_results_have_typed_columns(run: Run, listed: Path, tmp_path: Path, format: str) -> None:
-    """Results of a check and of `list` have the types."""
+    """The results of `check` and of `list` have typed columns."""
     for command in ("check", "list"):
         path = tmp_path / f"{command}-results.{format}"
         options = ("--allow-private",) if command == "check" else ()
@@ -210,7 +210,7 @@ def test_results_have_typed_columns(run: Run, listed: Path, tmp_path: Path, form
 
 
 def test_listed_targets_have_typed_columns(listed: Path) -> None:
-    """A function gets listed targets with typed columns."""
+    """A Python function gets listed targets with typed columns."""
     found: list[fetchmill.ListedTarget] = []
     fetchmill.list(listed, each=found.extend, keep_columns=["rank", "score", "ok", "big"])
 
@@ -219,7 +219,7 @@ def test_listed_targets_have_typed_columns(listed: Path) -> None:
 
 
 def test_listed_value_of_another_type_stays_text(tmp_path: Path) -> None:
-    """A listed value of another type stays text, by the rules of the core, not Python's."""
+    """The core decides what a number is: what only Python would parse stays text."""
     ranks = ["1", " 2 ", "1_000", "\u0663"]
     rows = [{"url": f"http://a.test/{number}", "rank": rank} for number, rank in enumerate(ranks)]
     listed = write_list(tmp_path, rows, "csv")
@@ -230,7 +230,7 @@ def test_listed_value_of_another_type_stays_text(tmp_path: Path) -> None:
 
 
 def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
-    """A transform with numbers, and another type for one reply."""
+    """Transforms each reply into a number, and one into a value of another type."""
     return [
         {
             "size": "large" if reply.name.endswith("3") else len(reply.body),
@@ -242,7 +242,7 @@ def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
 
 
 def test_columns_of_transform_have_given_types(server: Serve, dest: Path) -> None:
-    """Columns of a transform have the given types, and a result with another value fails."""
+    """A result of a transform that does not fit the given type fails."""
     url = server(synthetic=10, size=101).url
     report = fetchmill.get(
         url,
@@ -279,7 +279,7 @@ def test_invalid_type_options_are_refused(
 
 
 def test_job_of_earlier_release_keeps_text_columns(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """In jobs of earlier releases, all shards have one type per column."""
+    """A job that began with text columns keeps them, so all shards have one type per column."""
     listed = write_parquet(tmp_path, server(synthetic=COUNT, delay=(0.05, 0.06)).url)
     text = ",".join(f"{name}=string" for name in ("rank", "score", "ok"))
     first = get(run, listed, dest, "--column-types", text, "--max-bytes", "1000", "-j", "1")
@@ -298,7 +298,7 @@ def test_job_of_earlier_release_keeps_text_columns(run: Run, server: Serve, dest
 def test_killed_job_resumes_with_typed_columns(
     run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path
 ) -> None:
-    """A killed job completes its open shard, and merges small shards."""
+    """A killed job completes its open shard and merges small shards, all with the same types."""
     source = server(synthetic=COUNT, delay=(0.05, 0.1))
     listed = write_parquet(tmp_path, source.url)
     command = ("get", listed, dest, "--format", "parquet", "--allow-private", "--keep-columns", ",".join(KEPT))

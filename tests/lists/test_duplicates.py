@@ -23,7 +23,7 @@ SITES: dict[str, Behaviour] = {f"/{name}": reply(name.encode()) for name in "abc
 
 
 def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> Path:
-    """Writes a list, with the server in place of each `@`."""
+    """Writes a list in which each `@` is replaced by the server's URL."""
     path = folder / name
     path.write_text(text.replace("@", site.url))
     return path
@@ -31,7 +31,7 @@ def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> 
 
 @pytest.mark.parametrize("command", ["files", "parquet", "jsonl", "check", "list"])
 def test_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
-    """Each URL is requested once, and skipped lines are named; a missing newline at the end does not matter."""
+    """Each URL is requested once, and skipped lines are reported. A missing newline at the end makes no difference."""
     site = raw(SITES)
     urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/b \n@/c\nno url\nno url\n@/a", site)
     dest = tmp_path / ("out.csv" if command in ("check", "list") else "out")
@@ -52,7 +52,10 @@ def test_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: s
 
 
 def test_lines_that_differ_are_separate_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Lines may differ in any column, or in the spelling of the URL; a number may also make their names differ."""
+    """Lines that differ in any column, or in the spelling of the URL, are separate targets.
+
+    So are lines with numbered names.
+    """
     site = raw(SITES)
     urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n@/a#x,1\n", site, "urls.csv")
     allowed = ("--allow-private", "--quiet")
@@ -69,7 +72,7 @@ def test_lines_that_differ_are_separate_targets(run: Run, raw: Raw, dest: Path, 
 
 
 def test_iterables_and_samples_skip_repeated_items(raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Iterables and samples skip repeated items like lists in files."""
+    """Repeated items of an iterable or a sample are skipped, as in list files."""
     site = raw(SITES)
     urls = [f"{site.url}/{name}" for name in "abacb"]
     report = fetchmill.get(urls, dest, format="jsonl")
@@ -84,7 +87,7 @@ def test_iterables_and_samples_skip_repeated_items(raw: Raw, dest: Path, tmp_pat
 def test_repeated_lines_are_skipped_after_kill(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, kind: str, is_old: bool
 ) -> None:
-    """The lines of the earlier run count; a job of an older release keeps all of its targets."""
+    """Lines of the killed run count as seen. A job of an older release keeps all of its targets."""
     count = 300
     site = raw({f"/{number}": Exchange.stall for number in range(count)} | {"/0": reply(b"0")})
     rows = [f"{site.url}/{number}" for number in [*range(count), *range(count)]]
@@ -105,7 +108,7 @@ def test_repeated_lines_are_skipped_after_kill(
     process.kill()
     process.wait()
     if is_old:
-        # Earlier entries stay unchanged.
+        # Old entries of the journal are not changed.
         with contextlib.closing(sqlite3.connect(journal)) as db:
             db.execute("UPDATE job SET value = '3' WHERE key = 'rules'")
             db.commit()

@@ -1,6 +1,7 @@
-"""A failed list: lines after the fault do not count, no good object is removed, and a healthy list finishes the job.
+"""When a list fails, lines after the fault are ignored, and no good object is removed.
 
-This covers list files, bucket inventories and iterables; `test_failed_listings` covers listings of servers.
+A repaired list completes the job. This covers list files, bucket inventories and iterables; `test_failed_listings`
+covers listings of servers.
 """
 
 import io
@@ -29,7 +30,7 @@ FAULTS = ("cut", "malformed", "missing")
 
 
 class ListFile:
-    """A list of a server's objects.
+    """A list of the objects of a server.
 
     Args:
         folder: folder of the list.
@@ -44,7 +45,7 @@ class ListFile:
             keys = [{"Bucket": "get", "Key": name} for name in NAMES]
             parts = [keys[: COUNT // 2], keys[COUNT // 2 :]]
             inventory = Inventory(folder, way.removeprefix("inventory-"), parts, ("Bucket", "Key"), bucket="get")
-            # The fault is in the second file: the first one is good.
+            # The second file has the fault; the first one is good.
             self.source, self.file = inventory.manifest, inventory.data[1]
             self.options = ("--endpoint-url", url, "--no-sign-request", "--allow-private")
         else:
@@ -53,7 +54,7 @@ class ListFile:
         self.whole = self.file.read_bytes()
 
     def breaks(self, fault: str) -> None:
-        """Adds a fault to the file."""
+        """Damages the file."""
         middle = len(self.whole) // 2
         if fault == "missing":
             self.file.unlink()
@@ -63,11 +64,11 @@ class ListFile:
             self.file.write_bytes(self.whole[:middle] + b"\xff\x00" * 8 + self.whole[middle + 16 :])
 
     def heals(self) -> None:
-        """Restores the file."""
+        """Repairs the file."""
         self.file.write_bytes(self.whole)
 
     def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
-        """Returns the command of a job or a sync."""
+        """Returns the command of a job or a sync with this list."""
         return (name, self.source, dest, *self.options, "--quiet", *more)
 
 
@@ -84,7 +85,7 @@ def _written(way: str, rows: list[dict[str, str]]) -> bytes:
 
 
 def missing_of(dest: Path) -> list[str]:
-    """Returns missing objects."""
+    """Returns the objects that are missing."""
     found = {name.rsplit("/", 1)[-1] for name in bodies(dest)}
     return [name for name in NAMES if name not in found]
 
@@ -95,7 +96,7 @@ def missing_of(dest: Path) -> list[str]:
 def test_job_loses_nothing_when_list_fails(
     run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
 ) -> None:
-    """A job exits with 0 only if each object is there, and the whole list finishes it."""
+    """A job exits with 0 only if every object is stored, and the repaired list completes it."""
     listed = ListFile(tmp_path, way, server(synthetic=COUNT).url)
     listed.breaks(fault)
     command = listed.command("get", dest)
@@ -116,7 +117,7 @@ def test_job_loses_nothing_when_list_fails(
 def test_sync_removes_nothing_when_list_fails(
     run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
 ) -> None:
-    """All objects stay, and the next pass over the whole list finds them."""
+    """No object is removed, and the next pass over the repaired list finds them all."""
     listed = ListFile(tmp_path, way, server(synthetic=COUNT).url)
     command = listed.command("sync", dest, "--delete", "--max-delete", "100%")
     assert run(*command).code == 0
@@ -134,7 +135,7 @@ def test_sync_removes_nothing_when_list_fails(
 
 @pytest.mark.parametrize("how", ["get", "sync"])
 def test_raising_iterable_loses_and_removes_nothing(server: Serve, dest: Path, how: str) -> None:
-    """The caller gets its error each time; the whole iterable finishes the job."""
+    """The caller gets the exception each time, and a complete iterable finishes the job."""
     url = server(synthetic=COUNT).url
 
     def targets(count: int) -> Iterator[tuple[str, str]]:
@@ -162,5 +163,5 @@ def test_raising_iterable_loses_and_removes_nothing(server: Serve, dest: Path, h
 
 
 def expected() -> dict[str, bytes]:
-    """Returns each object's body by its name."""
+    """Returns the body of each object by its name."""
     return {name: fetchmill.testing.synthetic_body(name, 100) for name in NAMES}

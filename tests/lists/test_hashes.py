@@ -30,7 +30,7 @@ BODIES = {"empty": b"", "text": b"text", "binary": bytes(range(256)), "large": L
 
 
 def sha256(body: bytes) -> str:
-    """Returns the hash in the form of rows."""
+    """Returns the SHA-256 in the form of rows."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -42,7 +42,7 @@ def query(text: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Serves objects: one is empty, one too large for memory."""
+    """Returns a folder of objects: one is empty, and one is too large for memory."""
     made = tmp_path / "objects"
     made.mkdir()
     for name, body in BODIES.items():
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hashes_of(dest: Path, format: str) -> dict[str, tuple[str, str]]:
-    """Returns for each object the stored hash and that of the stored bytes, with independent readers."""
+    """Returns the stored hash and the actual hash of each object, read by independent readers."""
     if format == "parquet":
         table = query(f"SELECT name, sha256, body FROM '{dest}/*.parquet'")  # noqa: S608
         assert [field.name for field in pq.read_schema(next(dest.glob("*.parquet")))][-1] == "sha256"
@@ -61,7 +61,7 @@ def hashes_of(dest: Path, format: str) -> dict[str, tuple[str, str]]:
 
 
 def body_of(row: dict[str, Any]) -> bytes:
-    """Returns the bytes of a line."""
+    """Returns the body in a JSON line."""
     return row["body"].encode() if "body" in row else base64.b64decode(row["body_base64"])
 
 
@@ -79,7 +79,7 @@ def body_of(row: dict[str, Any]) -> bytes:
 def test_rows_have_hash_of_their_body(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, format: str, engine: str
 ) -> None:
-    """Rows of every size and engine have the hash; independent readers agree, and so does the package."""
+    """Objects of every size and engine have their hash, as independent readers and the package itself show."""
     url = server(folder).url
     done = run("get", url, dest, "--format", format, "--hash", "sha256", *engine_options(engine))
 
@@ -95,7 +95,7 @@ def test_rows_have_hash_of_their_body(
 def test_hash_column_follows_kept_columns_and_is_exported(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The hash follows the kept columns, also in an export, and each column keeps its own values."""
+    """The hash is the last column, also in an export, and each column keeps its own values."""
     url = server(folder).url
     rows = [{"url": f"{url}/get/{name}", "tag": name.upper()} for name in BODIES]
     listed = write_list(tmp_path, rows, "csv")
@@ -114,7 +114,7 @@ def test_hash_column_follows_kept_columns_and_is_exported(
 def test_hash_column_describes_output_of_transform(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The hash is not of the received bytes; its column follows those of the function."""
+    """The hash is of the transformed bytes, not of the received ones. Its column follows those of the transform."""
     module = (
         "def upper(replies):\n    return [{'body': each.body.upper(), 'size': len(each.body)} for each in replies]\n"
     )
@@ -128,10 +128,10 @@ def test_hash_column_describes_output_of_transform(
 
 
 def test_killed_job_keeps_its_hash_column(run: Run, start: Start, server: Callable[..., Any], dest: Path) -> None:
-    """After a kill, each row still has its hash, and another choice of columns is refused."""
+    """After a kill, each row still has its hash, and dropping the hash column is refused."""
     url = server(synthetic=2000, size=500).url
     words = ("get", url, dest, "--format", "parquet", "--hash", "sha256", "--commit-window", "0.1")
-    # Slow enough that it cannot end before it is killed, however busy the machine is.
+    # Slow enough that the job cannot end before it is killed, however busy the machine is.
     job = start(*words, "--rate", 100)
     until = time.monotonic() + 60
     while not list(dest.glob(".fetchmill/open/*.shard")):
@@ -154,7 +154,7 @@ def test_killed_job_keeps_its_hash_column(run: Run, start: Start, server: Callab
 def test_repaired_object_has_its_hash(
     run: Run, server: Callable[..., Any], folder: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """The column does not come from the list, so URLs alone identify lost objects."""
+    """Lost objects are identified by their URLs alone, because the hash column does not come from the list."""
     url = server(folder).url
     listed = write_list(tmp_path, [{"url": f"{url}/get/{name}"} for name in BODIES])
     words = ("get", listed, dest, "--format", "parquet", "--hash", "sha256", "--allow-private")
@@ -182,12 +182,12 @@ RIGHT, WRONG = b"what was written", b"what was wrotten"
 
 
 def in_hexadecimal(algorithm: str, body: bytes) -> str:
-    """Returns the hash as `sha256sum` and `md5sum` write it."""
+    """Returns the hash as `sha256sum` and `md5sum` print it."""
     return hashlib.new(algorithm, body).hexdigest()
 
 
 def in_base64(algorithm: str, body: bytes) -> str:
-    """Returns the hash as `Content-MD5` and stores write it."""
+    """Returns the hash in the form of `Content-MD5`."""
     return base64.b64encode(hashlib.new(algorithm, body).digest()).decode()
 
 
@@ -198,7 +198,7 @@ def get(run: Run, listed: Path, dest: Path, *options: object, format: str = "jso
 
 
 def failed(dest: Path) -> list[tuple[str, str | None, int]]:
-    """Returns failures with their reasons and attempts."""
+    """Returns failed names with their kinds and attempts."""
     return sorted((each.name, each.kind, each.attempts) for each in fetchmill.failures(dest))
 
 
@@ -221,7 +221,7 @@ def test_object_with_wrong_hash_is_retried_and_never_stored(
     listed_as: str,
     format: str,
 ) -> None:
-    """An object that is right the second time is stored; one that never is fails."""
+    """An object that is right at the second attempt is stored; one that is always wrong fails."""
     large = b"0" + LARGE
     routes = {
         "/right": reply(RIGHT),
@@ -243,7 +243,7 @@ def test_object_with_wrong_hash_is_retried_and_never_stored(
 
 
 def test_retry_run_compares_listed_hash(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """`--retry-failed` also compares a failed target with the hash of its list."""
+    """`--retry-failed` compares a failed target with the hash in its list, too."""
     server = raw({"/x": in_turn(*[reply(WRONG)] * 4, reply(RIGHT))})
     listed = write_list(tmp_path, [{"url": server.url + "/x", "hash": in_hexadecimal("sha256", RIGHT)}], "csv")
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_retry_run_compares_listed_hash(run: Run, raw: Raw, dest: Path, tmp_path
 
 
 def test_invalid_hash_fails_target_without_request(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """An object is never stored without a comparison because its list has no valid hash."""
+    """A row without a valid hash fails, because its object could not be compared."""
     server = raw({"/x": reply(RIGHT)})
     values: list[dict[str, str | None]] = [
         {"hash": value} for value in ("", "abc", in_hexadecimal("sha1", RIGHT), "g" * 64, None)
@@ -274,7 +274,7 @@ def test_invalid_hash_fails_target_without_request(run: Run, raw: Raw, dest: Pat
 
 
 def test_listed_hashes_apply_to_redirects_and_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Hashes describe the stored bytes: those of the part if a part is requested."""
+    """Hashes are those of the stored bytes: of the range if a range is requested."""
     part = reply(RIGHT[2:6], f"Content-Range: bytes 2-5/{len(RIGHT)}", status="206 Partial Content")
     server = raw({"/from": reply(b"it is elsewhere", "Location: /to", status="302 Found"), "/to": part})
     row = {"url": server.url + "/from", "offset": "2", "length": "4", "hash": in_base64("md5", RIGHT[2:6])}
@@ -289,7 +289,7 @@ def test_listed_hashes_apply_to_redirects_and_ranges(run: Run, raw: Raw, dest: P
 
 
 def test_killed_job_still_compares_hashes(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each target gets the outcome of its hash once."""
+    """After a kill, each target is compared once, and those with a wrong hash fail."""
 
     def own_path(exchange: Any) -> bytes:  # noqa: ANN401 - an exchange of the raw server
         return reply(exchange.target.encode())
@@ -303,7 +303,7 @@ def test_killed_job_still_compares_hashes(run: Run, start: Start, raw: Raw, dest
     listed = write_list(tmp_path, rows, "csv")
     options = ("--format", "parquet", "--allow-private", "--hash-column", "hash", "--attempts", 1, "-j", 4)
     words = ("get", listed, dest, *options, "--commit-window", "50ms")
-    # Slow enough that it cannot end before it is killed, however busy the machine is.
+    # Slow enough that the job cannot end before it is killed, however busy the machine is.
     job = start(*words, "--rate", 30)
     until = time.monotonic() + 60
     while len(server.asked("/x")) < 60:
@@ -323,7 +323,7 @@ def test_killed_job_still_compares_hashes(run: Run, start: Start, raw: Raw, dest
 def test_objects_of_bucket_are_compared_with_listed_hashes(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Objects of a bucket are compared with their list, and with the store's checksums."""
+    """Objects of a bucket are compared with the hashes of their list and with the store's checksums."""
     for key in ("right", "wrong"):
         versitygw.put(key, RIGHT)
     url = f"s3://{versitygw.bucket}"
@@ -361,6 +361,6 @@ def test_hash_options_are_refused_where_unsupported(
 
 
 def test_hash_column_is_refused_for_iterable(dest: Path) -> None:
-    """An iterable cannot have hashes, because its items have no columns."""
+    """Items of an iterable have no columns, so a hash column is refused."""
     with pytest.raises(UsageError, match="no columns"):
         fetchmill.get(["http://127.0.0.1:1/x"], dest, hash_column="hash")

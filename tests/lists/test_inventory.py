@@ -42,7 +42,7 @@ USAGE = 2
 
 
 def row(key: str, body: bytes | None = None, **others: Any) -> Row:  # noqa: ANN401
-    """Returns a row for an object with these bytes, or without other data."""
+    """Returns the row of an object with these bytes, or a row with a key only."""
     known: dict[str, Any] = {"Bucket": "bucket", "Key": key, "LastModifiedDate": WHEN, "StorageClass": "STANDARD"}
     if body is not None:
         known |= {"Size": len(body), "ETag": hashlib.md5(body).hexdigest()}  # noqa: S324 - what S3 has
@@ -55,25 +55,25 @@ def rows_of(objects: dict[str, bytes]) -> list[Row]:
 
 
 def computed(count: int) -> dict[str, bytes]:
-    """Returns the given number of computed objects."""
+    """Returns this many computed objects."""
     return {f"k/{number:05}": f"{number}".encode() for number in range(count)}
 
 
 @pytest.fixture
 def stores() -> Iterator[Callable[..., S3Store]]:
-    """Starts stores, with the arguments of `fetchmill.testing.s3`; they end with the test."""
+    """Starts stores with arguments of `fetchmill.testing.s3`, and stops them at the end of the test."""
     with ExitStack() as stack:
         yield lambda *arguments, **options: stack.enter_context(s3(*arguments, **options))
 
 
 def words(store: S3Store, source: Path, dest: Path, *options: str) -> tuple[object, ...]:
-    """Returns the command that fetches an inventory's objects."""
+    """Returns a function that runs `fetchmill get` for an inventory."""
     return ("get", source, dest, "--endpoint-url", store.url, "--allow-private", *options)
 
 
 @pytest.fixture
 def get(run: Run, environment: dict[str, str]) -> Get:
-    """Runs the command."""
+    """Runs the command against a store."""
 
     def run_get(store: S3Store, source: Path, dest: Path, *options: str) -> Ended:
         return run(*words(store, source, dest, *options), env=environment | store.environment())
@@ -91,7 +91,7 @@ def stored(dest: Path) -> dict[str, bytes]:
 def test_every_object_is_fetched_under_its_key(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """Requests are signed, for any key of all data files; the store is not listed."""
+    """Odd keys in all data files are fetched with signed requests, and the store is not listed."""
     objects = {key: key.encode() for key in ODD} | computed(1200)
     rows = rows_of(objects)
     store = stores(objects)
@@ -108,7 +108,7 @@ def test_every_object_is_fetched_under_its_key(
 def test_only_current_versions_are_fetched(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """Older versions, delete markers and folder markers count as skipped."""
+    """Old versions, delete markers and folder markers count as skipped."""
     latest: Row = {"IsLatest": True, "IsDeleteMarker": False, "VersionId": "2"}
     rows = [
         row("a", b"new", **latest),
@@ -129,7 +129,7 @@ def test_only_current_versions_are_fetched(
 def test_objects_are_compared_with_inventory(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
 ) -> None:
-    """A replaced object fails, and a deleted one is absent; an ETag of a multipart upload is compared, too."""
+    """A replaced object fails (kind `changed`), also by a multipart ETag. A deleted one is absent."""
     rows = [
         row("same", b"1"),
         row("longer", b"22"),
@@ -149,7 +149,7 @@ def test_objects_are_compared_with_inventory(
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_list_of_inventory_has_exact_times(run: Run, tmp_path: Path, format: str) -> None:
-    """The manifest has exact times, also with a kept column under either of its names."""
+    """The manifest has exact times, and a column may be kept under its name in the inventory."""
     keys = ODD[:-1]
     rows = [row(key, key.encode(), LastModifiedDate=WHEN.replace(microsecond=500_000)) for key in keys]
     inventory = Inventory(tmp_path, format, [rows])
@@ -168,7 +168,7 @@ def test_list_of_inventory_has_exact_times(run: Run, tmp_path: Path, format: str
 
 
 def test_invalid_inventory_rows_fail(stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path) -> None:
-    """Each is named by its line, and all others are fetched."""
+    """Each invalid row is named by its line, and all others are fetched."""
     text = (
         '"bucket","fine","2"\n"bucket","100%","2"\n"bucket","x","many"\n"other","x","2"\n"bucket","","2"\n'
         f'"bucket","{"k" * 1025}","2"\n"bucket","%ff","2"\n"bucket"\n"bucket","n%00l","3"\n'
@@ -194,7 +194,7 @@ def test_invalid_inventory_rows_fail(stores: Callable[..., S3Store], get: Get, t
 
 
 def gzip_of(text: str) -> bytes:
-    """Compresses like `gzip`."""
+    """Compresses text like `gzip`."""
     return subprocess.run(["gzip", "-c"], input=text.encode(), capture_output=True, check=True).stdout
 
 
@@ -202,7 +202,7 @@ def gzip_of(text: str) -> bytes:
 def test_changed_data_file_is_refused(
     stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """No row of a different data file is used; with the right file, the same command continues."""
+    """No row of a changed data file is used. With the original file, the same command continues."""
     objects = computed(200)
     rows = rows_of(objects)
     store = stores(objects)
@@ -223,7 +223,7 @@ def test_changed_data_file_is_refused(
 
 
 def test_truncated_data_file_is_reported(run: Run, tmp_path: Path) -> None:
-    """A truncated data file is an error, whether or not its manifest.json shows it."""
+    """A truncated data file is an error, whether or not manifest.json describes the truncated file."""
     whole = gzip_of("".join(f'"bucket","{key}"\n' for key in computed(5000)))
     known = Inventory(tmp_path / "known", "CSV", [whole[:-100]], ("Bucket", "Key"))
     unknown = Inventory(tmp_path / "unknown", "CSV", [whole], ("Bucket", "Key"))
@@ -240,7 +240,7 @@ def test_truncated_data_file_is_reported(run: Run, tmp_path: Path) -> None:
 
 
 def test_data_files_are_found_in_every_download_layout(run: Run, tmp_path: Path) -> None:
-    """Data files may be in the whole bucket, the folder of the inventory, or below the manifest.json."""
+    """Data files may be in a copy of the whole bucket, of the inventory's folder, or below manifest.json."""
     inventory = Inventory(tmp_path / "all", "CSV", [rows_of(computed(3))])
     shutil.copytree(inventory.root, tmp_path / "part")
     below = tmp_path / "below"
@@ -260,7 +260,7 @@ def test_data_files_are_found_in_every_download_layout(run: Run, tmp_path: Path)
 
 
 def test_hostile_manifest_reads_no_other_files(run: Run, tmp_path: Path) -> None:
-    """Neither relative nor absolute keys lead outside; an unreadable file is reported in one line."""
+    """Relative and absolute keys cannot point outside the folder. Each error is one line."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
     (tmp_path / "secret.csv.gz").write_bytes(inventory.data[0].read_bytes())
     entry = inventory.document["files"][0]
@@ -290,7 +290,7 @@ def test_hostile_manifest_reads_no_other_files(run: Run, tmp_path: Path) -> None
 
 
 def test_conflicting_inventory_options_are_refused(run: Run, tmp_path: Path) -> None:
-    """An inventory defines its own columns, and is a file."""
+    """Column options are refused, because an inventory defines its own columns. It must be a local file."""
     inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
 
     ended = run("list", inventory.manifest, "m.csv", "--column", "2")
@@ -305,7 +305,7 @@ def test_conflicting_inventory_options_are_refused(run: Run, tmp_path: Path) -> 
 
 @pytest.mark.one_in(3)
 def test_many_data_files_are_read(run: Run, tmp_path: Path, memory_path: Path) -> None:
-    """Many data files are read one after the other; here all but one are the same file under several names."""
+    """Ten thousand data files are read one after the other; all but one are links to the same file."""
     inventory = Inventory(memory_path, "CSV", [gzip_of(""), rows_of(computed(3))])
     [empty, last] = inventory.document["files"]
     names = [f"reports/bucket/daily/data/{number:06}.csv.gz" for number in range(10_000)]
@@ -328,7 +328,7 @@ def test_killed_inventory_job_resumes(
     tmp_path: Path,
     dest: Path,
 ) -> None:
-    """`kill -9` hits while fetching: each object is stored once, and at most a commit window is fetched twice."""
+    """After `kill -9`, each object is stored once, and at most a commit window is fetched twice."""
     objects = computed(3000)
     rows = rows_of(objects)
     store = stores(objects, get_latency=0.02)
@@ -384,7 +384,7 @@ def test_killed_inventory_listing_resumes_and_detects_change(
 
 
 def big_files(format: str, count: int, each: int) -> list[list[Row] | bytes]:
-    """Returns rows of a bucket and a key, in files of the given size."""
+    """Returns rows of a bucket and its keys, split into data files of the given size."""
     files: list[list[Row] | bytes] = []
     for first in range(0, count, each):
         numbers = range(first, first + each)

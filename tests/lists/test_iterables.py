@@ -1,4 +1,4 @@
-"""`fetchmill.get` from an iterable: endless and async generators, and their rules for resuming."""
+"""`fetchmill.get` with iterables: endless and async generators, and the rules for resuming."""
 
 import itertools
 import os
@@ -27,12 +27,12 @@ def url_of(source: Server, index: int) -> str:
 
 
 def body_of(index: int) -> bytes:
-    """Returns its body."""
+    """Returns the body of a synthetic object."""
     return synthetic_body(f"file-{index:012}", 100)
 
 
 def test_generator_is_accepted_as_source(server: Serve, dest: Path) -> None:
-    """Each item is fetched once, under its URL or the name that comes with it."""
+    """Each item is fetched once, under its URL or its own name."""
     source = server(synthetic=COUNT)
 
     def targets() -> Iterator[str | tuple[str, str]]:
@@ -47,7 +47,7 @@ def test_generator_is_accepted_as_source(server: Serve, dest: Path) -> None:
 
 
 def test_async_generator_is_accepted_as_source(server: Serve, dest: Path) -> None:
-    """A separate event loop reads an async generator."""
+    """An async generator runs in its own event loop."""
     source = server(synthetic=COUNT)
 
     async def targets() -> AsyncIterator[str]:
@@ -60,7 +60,7 @@ def test_async_generator_is_accepted_as_source(server: Serve, dest: Path) -> Non
 
 
 def test_generator_exception_is_raised_after_checkpoint(server: Serve, dest: Path) -> None:
-    """Earlier items are done; once the generator is fixed, the job continues."""
+    """Earlier items are stored, and the job continues once the generator is fixed."""
     source = server(synthetic=COUNT)
 
     def targets(last: int) -> Iterator[str]:
@@ -79,7 +79,7 @@ def test_generator_exception_is_raised_after_checkpoint(server: Serve, dest: Pat
 
 
 def test_item_without_url_fails(server: Serve, dest: Path) -> None:
-    """An item without a URL fails, and is named by its position."""
+    """An item that is not a URL fails, and is named by its position."""
     report = fetchmill.get([url_of(server(synthetic=1), 0), "no url"], dest, format="null")
 
     assert (report.fetched, report.failed) == (1, 1)
@@ -87,13 +87,13 @@ def test_item_without_url_fails(server: Serve, dest: Path) -> None:
 
 
 def test_item_of_another_type_stops_job(server: Serve, dest: Path) -> None:
-    """An item of another type is a bug in the program and stops the job."""
+    """An item that is neither text, pair nor request is a bug in the program and stops the job."""
     with pytest.raises(TypeError, match=r"item 2 .* int"):
         fetchmill.get([url_of(server(synthetic=1), 0), 5], dest)  # type: ignore[list-item]
 
 
 def test_endless_generator_is_read_on_demand(server: Serve, dest: Path) -> None:
-    """An endless generator is read only as far as there is room, and Ctrl-C ends the job with a checkpoint."""
+    """An endless generator is not read far ahead, and Ctrl-C ends the job with a checkpoint."""
     source = server(synthetic=1_000_000, delay=(0.001, 0.001))
     script = textwrap.dedent(
         """
@@ -150,7 +150,7 @@ def test_killed_job_skips_finished_items(server: Serve, dest: Path) -> None:
 
 @pytest.mark.thorough
 def test_changed_item_order_is_refused(server: Serve, dest: Path) -> None:
-    """Another order is refused, because it would count items as done that were never fetched."""
+    """Items in another order are refused, because they could count as done without having been fetched."""
     source = server(synthetic=400_000)
     _run_until_killed(source, dest, 50_000)
     order: Any = itertools.chain((1, 0), range(2, 400_000))

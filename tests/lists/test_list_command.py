@@ -1,4 +1,4 @@
-"""`fetchmill list SOURCE [MANIFEST]`: the targets of a source, without fetching them; and `get` of the manifest."""
+"""`fetchmill list SOURCE [MANIFEST]` writes the targets of a source without fetching them; `get` reads the manifest."""
 
 import csv
 import gzip
@@ -28,13 +28,13 @@ Row = dict[str, Any]
 
 COLUMNS = ["name", "url", "size", "etag", "last_modified"]
 MANIFESTS = ("m.parquet", "m.csv", "m.csv.gz", "m.jsonl")
-# Pages take a tenth of a second, so that a kill hits the middle.
+# Pages take a tenth of a second, so that the kill hits an unfinished listing.
 SLOW: dict[str, Any] = {"synthetic": 3000, "page_size": 100, "list_delay": (0.05, 0.1)}
 ODD = ("a b", "100%", "q?x=1&y", "#a#b", "café", "sub/folder/x.bin", 'comma,quote"', "line\nbreak", "two  spaces ")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Returns the rows of a manifest; in CSV, all values are strings, and None is the empty one."""
+    """Returns the rows of a manifest. In CSV, all values are strings, and an empty one stands for None."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     if ".parquet" in path.suffixes:
         table: list[Row] = pq.read_table(path).to_pylist()
@@ -45,7 +45,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def odd_folder(folder: Path) -> Path:
-    """Creates files whose names must be encoded somewhere."""
+    """Creates files whose names need encoding."""
     for number, name in enumerate(ODD):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{number}")
@@ -78,7 +78,7 @@ def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_pat
 def test_get_of_manifest_equals_get_of_source(
     run: Run, server: Serve, tmp_path: Path, tree: Callable[..., Any], manifest: str, format: str
 ) -> None:
-    """A manifest gives the same tree as direct fetching, for any names."""
+    """`get` of a manifest stores the same tree as `get` of the source, for any names."""
     url = server(odd_folder(tmp_path / "served")).url
     assert run("get", url, "direct", "--format", format).code == 0
     assert run("list", url, manifest).code == 0
@@ -94,7 +94,7 @@ def test_get_of_manifest_equals_get_of_source(
 
 
 def test_folders_of_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`autoindex` lists folders. A folder without a listing is missing, and the exit code shows it."""
+    """`autoindex` lists folders. A folder without a listing is missing, which the exit code shows."""
 
     def folder(*found: tuple[str, str]) -> bytes:
         return reply(json.dumps([{"name": name, "type": kind} for name, kind in found]).encode())
@@ -116,7 +116,7 @@ def test_folders_of_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) ->
 
 
 def test_list_command_normalises_list(run: Run, tmp_path: Path) -> None:
-    """A list is filtered and has keys and kept columns; a line without a URL is a row without one."""
+    """Filters, keys and kept columns apply to the rows; a line without a URL is a row without one."""
     lines = ["HTTP://A.test/x,k1,7", "http://b.test/y#z,,8", "nonsense,k3,9", "http://c.test/skip,k4,1"]
     (tmp_path / "urls.csv").write_text("url,key,rank\n" + "".join(f"{line}\n" for line in lines))
     options = ("--key-column", "key", "--keep-columns", "rank", "--exclude", "*skip*")
@@ -131,7 +131,7 @@ def test_list_command_normalises_list(run: Run, tmp_path: Path) -> None:
 
 
 def test_names_go_to_stdout_without_files(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Names are escaped, one per line; the summary goes to standard error."""
+    """Names are escaped, one per line, and the summary goes to standard error. No file is left."""
     source = server(odd_folder(tmp_path / "served"))
     (tmp_path / "tmp").mkdir()
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), "LC_ALL": "C.UTF-8"}
@@ -147,7 +147,7 @@ def test_names_go_to_stdout_without_files(run: Run, server: Serve, tmp_path: Pat
 
 
 def test_closed_output_pipe_ends_list(start: Callable[..., Any], server: Serve) -> None:
-    """With `fetchmill list ... | head`, it ends silently, long before the end."""
+    """With `fetchmill list ... | head`, the command ends silently, long before the end of the listing."""
     source = server(synthetic=2_000_000)
     process = start("list", source.url)
     assert process.stdout is not None
@@ -162,7 +162,7 @@ def test_closed_output_pipe_ends_list(start: Callable[..., Any], server: Serve) 
 
 
 def test_json_events_have_each_target_and_report(run: Run, server: Serve) -> None:
-    """There is an event for each target, then the report."""
+    """With --json, there is an event for each target, and then the report."""
     source = server(synthetic=2)
 
     ended = run("list", source.url, "--json")
@@ -178,7 +178,7 @@ def test_json_events_have_each_target_and_report(run: Run, server: Serve) -> Non
 def test_killed_list_resumes_with_one_row_per_name(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """`kill -9` hits twice while it runs; listed pages are not requested again."""
+    """After two runs of `kill -9`, listed pages are not requested again."""
     source = server(**SLOW)
     manifest = tmp_path / "m.parquet"
     for done in (300, 1000):
@@ -214,7 +214,7 @@ def test_list_resumes_after_signal(run: Run, server: Serve, start: Callable[...,
 
 
 def test_finished_list_sends_no_requests(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A finished list leaves its manifest unchanged; another source is another job."""
+    """The same command leaves a finished manifest unchanged. With another source, it is refused as another job."""
     source = server(synthetic=10)
     assert run("list", source.url, "m.csv").code == 0
     before, asked = (tmp_path / "m.csv").read_bytes(), source.stats()["list"]
@@ -230,7 +230,7 @@ def test_finished_list_sends_no_requests(run: Run, server: Serve, tmp_path: Path
 
 
 def test_unrelated_file_at_manifest_path_is_refused(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A manifest path with another file is refused: nothing is replaced, and no request is sent."""
+    """If another file is at the manifest's path, nothing is replaced, and no request is sent."""
     source = server(synthetic=3)
     (tmp_path / "precious.csv").write_text("mine")
 
@@ -250,7 +250,7 @@ def test_unrelated_file_at_manifest_path_is_refused(run: Run, server: Serve, tmp
 
 @pytest.mark.parametrize("option", ["--limit", "--bwlimit", "--retry-failed", "--transform", "--max-size"])
 def test_fetch_options_are_refused_by_list(run: Run, option: str) -> None:
-    """Options for fetching are refused, because `list` fetches nothing."""
+    """`list` refuses options for fetching, because it fetches nothing."""
     ended = run("list", "http://127.0.0.1:1", "m.csv", option, "1")
 
     assert ended.code == 2
@@ -258,7 +258,7 @@ def test_fetch_options_are_refused_by_list(run: Run, option: str) -> None:
 
 
 def test_object_commands_refuse_manifest(run: Run, server: Serve) -> None:
-    """Commands that need objects say so; `status` shows the progress."""
+    """`ls` refuses a manifest, because it has no objects. `status` shows the progress."""
     assert run("list", server(synthetic=2).url, "m.csv").code == 0
 
     refused = run("ls", "m.csv")
@@ -269,7 +269,7 @@ def test_object_commands_refuse_manifest(run: Run, server: Serve) -> None:
 
 
 def test_name_without_url_fetches_no_other_object(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """`a/../b` of a listing is a separate object; as a URL, it would be `b`."""
+    """A listed name `a/../b` has no URL, because it would be the URL of `b`."""
     source = raw({"/list": page(["a/../b", "c"]), "/get/b": reply(b"x"), "/get/c": reply(b"x")})
 
     listed = run("list", source.url, "m.csv")
@@ -286,14 +286,14 @@ def test_name_without_url_fetches_no_other_object(run: Run, raw: Raw, tmp_path: 
 
 
 def write_manifest(path: Path, rows: list[Row]) -> Path:
-    """Writes a manifest that others have written or changed."""
+    """Writes a manifest as another program might."""
     complete = [dict.fromkeys(COLUMNS) | row for row in rows]
     path.write_text("".join(json.dumps(row) + "\n" for row in complete))
     return path
 
 
 def test_changed_size_or_etag_is_detected(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A changed object is not stored, and unchanged ones are."""
+    """A changed object fails, and unchanged ones are stored."""
     names = ("same", "longer", "other", "silent")
     source = raw({f"/{name}": reply(b"abc", 'ETag: "e1"') for name in names})
     said: dict[str, Row] = {
@@ -317,7 +317,7 @@ def test_changed_size_or_etag_is_detected(run: Run, raw: Raw, tmp_path: Path) ->
 
 
 def test_invalid_size_in_manifest_is_reported(run: Run, tmp_path: Path) -> None:
-    """An invalid size is an error, and does not count as an unknown size."""
+    """An invalid size is an error, and not treated as unknown."""
     rows = [{"name": "x", "url": "http://127.0.0.1:1/x", "size": "many"}]
     manifest = write_manifest(tmp_path / "m.jsonl", rows)
 
@@ -328,7 +328,7 @@ def test_invalid_size_in_manifest_is_reported(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl"])
 def test_list_with_manifest_columns_is_read_as_list(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
-    """A list with columns called `name` and `url` is read as before."""
+    """A list with columns called `name` and `url` is read as a list of URLs."""
     url = f"{server(synthetic=1).url}/get/file-000000000000"
     row = {"name": "not this", "url": url, "size": 7}
     text = f"name,url,size\nnot this,{url},7\n" if name.endswith("csv") else json.dumps(row) + "\n"
@@ -361,7 +361,7 @@ def listing_of(keys: dict[str, bytes]) -> Callable[[Exchange], bytes]:
 
 
 def test_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, environment: dict[str, str]) -> None:
-    """The manifest has size, ETag and time; an object that has changed meanwhile is detected."""
+    """The manifest has size, ETag and time, and an object that has changed since then fails."""
     keys = {"a b": b"1", "x/é?#%": b"22", "changed": b"333"}
     routes = {f"/bucket/{quote(key)}": reply(body, f'ETag: "e-{len(body)}"') for key, body in keys.items()}
     routes["/bucket/changed"] = reply(b"4444", 'ETag: "e-4"')
@@ -391,7 +391,7 @@ def test_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, 
 
 
 def test_python_function_gets_targets_as_listed(server: Serve) -> None:
-    """The function runs on the caller's thread, with several targets at a time; an exception ends the list."""
+    """The function runs on the caller's thread, with several targets per call. An exception ends the list."""
     source = server(synthetic=5000)
     taken: list[fetchmill.ListedTarget] = []
 

@@ -1,4 +1,4 @@
-"""`fetchmill get LIST DEST`: every form of a list, bad lines, and how a killed job continues."""
+"""`fetchmill get LIST DEST`: all list formats, invalid lines, and resuming a killed job."""
 
 import gzip
 import io
@@ -35,12 +35,12 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Returns the URLs of a synthetic server's first objects."""
+    """Returns the URLs of the first objects of a synthetic server."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def bodies_of(urls: list[str]) -> dict[str, bytes]:
-    """Returns the expected body for each URL."""
+    """Returns the expected body of each URL."""
     return {url: synthetic_body(url.rsplit("/", 1)[1], SIZE) for url in urls}
 
 
@@ -58,7 +58,7 @@ def rows_of(urls: list[str]) -> list[dict[str, str]]:
 def test_list_of_any_format_is_fetched(
     run: Run, server: Serve, dest: Path, tmp_path: Path, format: str, suffix: str
 ) -> None:
-    """Each URL is fetched once, under its URL; the bytes are the server's."""
+    """Each URL is fetched once and stored under its URL, with the server's bytes."""
     urls = urls_of(server(synthetic=5000), 5000)
     listed = write_list(tmp_path, rows_of(urls), format, suffix)
     column = [] if format in ("txt", "jsonl", "parquet") else ["--column", "url"]
@@ -72,7 +72,7 @@ def test_list_of_any_format_is_fetched(
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_list_is_read_from_standard_input(run: Run, server: Serve, dest: Path, tmp_path: Path, suffix: str) -> None:
-    """The first bytes of standard input show whether it is compressed."""
+    """Compression of standard input is detected by its first bytes."""
     urls = urls_of(server(synthetic=3000), 3000)
     listed = write_list(tmp_path, rows_of(urls), "txt", suffix)
 
@@ -84,7 +84,7 @@ def test_list_is_read_from_standard_input(run: Run, server: Serve, dest: Path, t
 
 
 def test_columns_give_urls_names_and_rows(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Columns are selected by number, with a template, a key and kept columns."""
+    """Columns can be selected by number for URLs, for names, and for kept values."""
     source = server(synthetic=2000)
     lines = [f'{index},file-{index:012},"key {index}"\n' for index in range(2000)]
     (tmp_path / "top.csv").write_text("".join(lines))
@@ -106,7 +106,7 @@ def test_columns_give_urls_names_and_rows(run: Run, server: Serve, dest: Path, t
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_python_rows_have_kept_columns(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
-    """Kept columns have their names in Python, with values that need quotes, and missing ones."""
+    """Python rows have the kept columns by name, including values that need quotes, and missing ones."""
     urls = urls_of(server(synthetic=10), 10)
     listed = write_list(tmp_path, rows_of(urls), "csv")
 
@@ -121,7 +121,7 @@ def test_python_rows_have_kept_columns(run: Run, server: Serve, dest: Path, tmp_
 
 
 def test_files_are_named_by_host_path_and_query(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
-    """An empty last segment is %index, and the second of two equal names is reported."""
+    """An empty last segment becomes %index, and the second of two equal names is reported."""
     reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     site: RawServer = raw(dict.fromkeys(("/", "/a/", "/a/b?c=d", "/a/b"), reply))
     urls = [f"{site.url}{path}" for path in ("/", "/a/", "/a/b?c=d", "/a/b", "/a/b#again")]
@@ -139,7 +139,7 @@ def test_files_are_named_by_host_path_and_query(run: Run, raw: Any, dest: Path, 
 
 
 def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Path, tree: Callable[..., Any]) -> None:
-    """File numbers follow the order of the list."""
+    """Numbers of files follow the order of the list."""
     urls = urls_of(server(synthetic=1500), 1500)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -151,7 +151,7 @@ def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Pa
 
 
 def test_invalid_line_fails_with_its_number(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """The job continues; comments and empty lines are not targets."""
+    """Invalid lines fail alone; comments and empty lines are not targets."""
     good = urls_of(server(synthetic=3), 3)
     bad = ["no url", "ftp://host/x", "http://", "http://user:secret@127.0.0.1/x", "http://a b/", "http://[::1/x"]
     text = "\n".join([good[0], "", "# comment", *bad, f"  {good[1]}  ", good[2]])
@@ -169,7 +169,7 @@ def test_invalid_line_fails_with_its_number(run: Run, server: Serve, dest: Path,
 
 
 def test_packs_keep_both_objects_of_one_name(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Packs keep two objects of the same name, with different sequence numbers."""
+    """Packs keep all objects of one name, with different sequence numbers."""
     url = urls_of(server(synthetic=1), 1)[0]
     (tmp_path / "urls.csv").write_text("url,rank\n" + "".join(f"{url},{rank}\n" for rank in range(3)))
 
@@ -180,7 +180,7 @@ def test_packs_keep_both_objects_of_one_name(run: Run, server: Serve, dest: Path
 
 
 def test_filtered_targets_are_counted_as_skipped(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Globs and regular expressions work; excluded targets count as skipped."""
+    """Globs and regular expressions exclude targets, which count as skipped."""
     urls = urls_of(server(synthetic=100), 100)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -205,7 +205,7 @@ def test_filters_apply_to_server_listings(run: Run, server: Serve, dest: Path, t
 
 
 def test_sample_has_requested_size_and_is_reproducible(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A sample has the requested size and is always the same, so that a job can be tried first."""
+    """A sample has the requested size, is spread over the list, and is the same each time."""
     urls = urls_of(server(synthetic=1000), 1000)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -220,7 +220,7 @@ def test_sample_has_requested_size_and_is_reproducible(run: Run, server: Serve, 
 
 
 def test_dry_run_prints_targets_without_requests(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """URL and name go to standard output, counts to standard error."""
+    """URLs and names go to standard output, counts to standard error."""
     source = server(synthetic=10)
     rows = rows_of(urls_of(source, 3))
     listed = write_list(tmp_path, rows, "csv")
@@ -235,7 +235,7 @@ def test_dry_run_prints_targets_without_requests(run: Run, server: Serve, dest: 
 
 
 def test_truncated_compressed_list_is_reported(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A truncated compressed list is an error of the listing."""
+    """A compressed list that is truncated is an error of the listing."""
     urls = urls_of(server(synthetic=100), 100)
     whole = compress(".gz", encode("txt", rows_of(urls)))
     (tmp_path / "urls.txt.gz").write_bytes(whole[:-20])
@@ -247,12 +247,12 @@ def test_truncated_compressed_list_is_reported(run: Run, server: Serve, dest: Pa
 
 
 def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
-    """Runs a command. Returns its exit code, its errors, and its peak memory in MiB."""
+    """Runs a command. Returns its exit code, its output, and its peak memory in MiB."""
     said = folder / "said"
     peak = 0
     with said.open("wb") as err:
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=err)
-        # `wait4` would include this process's own memory at the fork.
+        # `wait4` would include the memory of this process at the fork.
         while process.poll() is None:
             text = Path(f"/proc/{process.pid}/status").read_text()
             peak = max([peak, *(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM"))])
@@ -265,7 +265,10 @@ def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
 @pytest.mark.parametrize("writer", [{"use_dictionary": True}, {"use_dictionary": False}, {"version": "1.0"}], ids=str)
 @pytest.mark.parametrize("verb", ["get", "list"])
 def test_large_parquet_value_stays_within_memory_limit(tmp_path: Path, writer: dict[str, Any], verb: str) -> None:
-    """A value of 300 MB takes some kilobytes on disk: the header of its page shows it, and it is not decompressed."""
+    """A Parquet value of 300 MB takes some kilobytes on disk.
+
+    Its page header shows the size, so it is not decompressed.
+    """
     value = pa.array(["http://127.0.0.1:1/" + "x" * 300_000_000])
     columns = {"url": value, "name": pa.array(["a"]), "size": pa.array([1]), "etag": pa.array(["e"])}
     pq.write_table(pa.table(columns), tmp_path / "list.parquet", compression="zstd", write_statistics=False, **writer)
@@ -282,7 +285,7 @@ def test_large_parquet_value_stays_within_memory_limit(tmp_path: Path, writer: d
 
 
 def hide_size(path: Path, size: int) -> None:
-    """Changes the header of the only page to 1 MiB, although it has `size` bytes and some of levels."""
+    """Changes the header of the only page to claim 1 MiB, although the page has `size` bytes."""
     data = bytearray(path.read_bytes())
     start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
     place = start + 3
@@ -300,7 +303,7 @@ def hide_size(path: Path, size: int) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "brotli"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_parquet_page_with_wrong_size_is_refused(dest: Path, tmp_path: Path, codec: str, version: str) -> None:
-    """A page that decodes to more than its header says is refused before it is decoded into memory."""
+    """A page that decodes to more than its header says is refused before it fills memory."""
     size = 300 << 20
     pages = {"compression": codec, "use_dictionary": False, "write_statistics": False, "data_page_version": version}
     level = {} if codec == "zstd" else {"compression_level": 1}
@@ -315,7 +318,7 @@ def test_parquet_page_with_wrong_size_is_refused(dest: Path, tmp_path: Path, cod
 
 
 def test_json_list_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A line may be a URL without quotes, also among objects and strings."""
+    """A line of a JSON list may be a URL without quotes, also among objects and strings."""
     urls = urls_of(server(synthetic=3), 3)
     (tmp_path / "urls.json").write_text(f'{urls[0]}\n"{urls[1]}"\n{{"url": "{urls[2]}"}}\nbare\n')
     ended = run("get", "urls.json", dest, "--allow-private", "--format", "jsonl")
@@ -326,7 +329,7 @@ def test_json_list_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_p
 
 
 def test_repeated_parquet_values_are_not_copied(dest: Path, tmp_path: Path) -> None:
-    """A dictionary has a long value once; its 200 rows fail one by one as too long, and the others are fetched."""
+    """A dictionary has a long value once. Its 200 rows fail one by one as too long, and the others are fetched."""
     long = "http://127.0.0.1:1/" + "x" * 3_000_000
     urls = pa.array([long] * 200 + ["http://127.0.0.1:1/y"])
     pq.write_table(
@@ -342,12 +345,12 @@ def test_repeated_parquet_values_are_not_copied(dest: Path, tmp_path: Path) -> N
 def test_zstd_list_with_long_window_is_read(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """The output of `zstd --long` is read.
 
-    For a larger window, the error says what to do, and does not mention damage.
+    For a larger window, the error says what to do instead of reporting damage.
     """
     urls = urls_of(server(synthetic=100), 100)
     listed = write_list(tmp_path, rows_of(urls))
     for log in (27, 30):
-        # A window that is larger than the input is reduced to its size, unless the input is a pipe, as here.
+        # A window larger than the input is reduced to its size, unless the input is a pipe, as here.
         command = ["zstd", "--quiet", f"--long={log}", "-o", str(tmp_path / f"{log}.txt.zst")]
         subprocess.run(command, input=listed.read_bytes(), check=True)
 
@@ -360,7 +363,7 @@ def test_zstd_list_with_long_window_is_read(run: Run, server: Serve, dest: Path,
 
 
 def test_template_values_cannot_change_host_or_path(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """A value leads to no other path or host; `!r` inserts it verbatim."""
+    """A value cannot change the host or the path of a template; only `!r` inserts it verbatim."""
     server = raw({"/in/..%2Fadmin%3Fx%3D1%23/of": OK, "/in/x%2Fy/of": OK})
     host = server.url.removeprefix("http://")
     (tmp_path / "list.csv").write_text(f"v,w\n../admin?x=1#,a&b\n..,c\nx/y,@127.0.0.2/{host}\n")
@@ -420,7 +423,7 @@ def test_killed_job_resumes_at_right_line(
     format: str,
     suffix: str,
 ) -> None:
-    """A job that is killed while its list is still being read loses and doubles nothing."""
+    """A job that is killed while reading its list neither loses nor duplicates an object."""
     count = 400_000
     source = server(synthetic=count)
     urls = urls_of(source, count)
@@ -453,7 +456,10 @@ def test_changed_list_is_refused(
     format: str,
     suffix: str,
 ) -> None:
-    """The part that was read has changed, with the same length: the job stops, and continues with the original list."""
+    """If the read part of a list changes without changing its length, the job stops.
+
+    It continues with the original list.
+    """
     count = 400_000
     source = server(synthetic=count)
     rows = [{"url": url} for url in urls_of(source, count)]
@@ -482,7 +488,7 @@ def test_changed_list_is_refused(
 def test_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """A list that has grown is refused, even if its job is finished.
 
-    It would be wrong to say that everything is there.
+    Otherwise, the job would wrongly be reported as complete.
     """
     urls = urls_of(server(synthetic=20), 20)
     listed = write_list(tmp_path, rows_of(urls[:10]))
@@ -496,7 +502,7 @@ def test_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp
 
 
 def test_retried_target_keeps_key_and_columns(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A retried target keeps its key and its kept columns."""
+    """With `--retry-failed`, a target keeps its key and its kept columns."""
     folder = tmp_path / "served"
     folder.mkdir()
     (folder / "there").write_text("there")
@@ -519,7 +525,7 @@ def test_retried_target_keeps_key_and_columns(run: Run, server: Serve, dest: Pat
 
 
 def test_first_request_does_not_wait_for_end_of_list(start: Callable[..., Any], server: Serve, dest: Path) -> None:
-    """The list is an endless pipe: its first line is fetched immediately, and a signal ends the job."""
+    """The first line of an endless pipe is fetched immediately, and a signal ends the job."""
     source = server(synthetic=10)
     process = start("get", "-", dest, "--allow-private", stdin=subprocess.PIPE)
 
@@ -535,7 +541,7 @@ def test_first_request_does_not_wait_for_end_of_list(start: Callable[..., Any], 
 
 
 def test_redirects_are_followed_up_to_limit(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
-    """Redirects are followed up to the limit; a loop and too many redirects have their own kinds."""
+    """Redirects are followed up to the limit. Loops and too many redirects have their own failure kinds."""
 
     def to(location: str) -> bytes:
         return f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
@@ -574,7 +580,7 @@ def _text_of(path: Path) -> str:
 
 
 def test_rate_limit_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """100 per second after a burst of a tenth of a second: 60 targets take at least half a second."""
+    """At 100 requests per second with a burst of a tenth of a second, 60 targets take at least half a second."""
     urls = urls_of(server(synthetic=60), 60)
     listed = write_list(tmp_path, rows_of(urls))
 
@@ -585,7 +591,7 @@ def test_rate_limit_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path)
 
 
 def test_headers_are_sent_to_their_origin_only(run: Run, dest: Path, tmp_path: Path) -> None:
-    """A list may lead anywhere: other origins, including those of redirects, get neither the token nor other fields."""
+    """Other origins get neither the token nor possibly secret headers, because a list may lead anywhere."""
     seen: dict[str, list[bytes]] = {"own": [], "other": []}
     own, other = _recorder(seen["own"]), _recorder(seen["other"])
     try:
@@ -611,7 +617,7 @@ def test_headers_are_sent_to_their_origin_only(run: Run, dest: Path, tmp_path: P
 
 @pytest.mark.parametrize("source", ["urls.txt", "-"])
 def test_list_cannot_lead_to_private_addresses(run: Run, dest: Path, tmp_path: Path, source: str) -> None:
-    """A list may come from a stranger, so it leads to private addresses only with the option."""
+    """A list may come from a stranger, so private addresses need --allow-private."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         urls = [
@@ -631,7 +637,7 @@ def test_list_cannot_lead_to_private_addresses(run: Run, dest: Path, tmp_path: P
 
 
 def _recorder(seen: list[bytes]) -> tuple[Any, int]:
-    """Runs a listener that keeps the heads of requests. Returns its port, too."""
+    """Starts a listener that records the heads of requests. Returns it and its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -658,7 +664,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def test_zip_archive_of_one_file_is_read_as_list(run: Run, tmp_path: Path) -> None:
-    """The format of a zipped list follows from its name in the archive, whatever the archive's name."""
+    """The format follows from the name of the file in the archive, whatever the archive's name."""
     text = "".join(f"{number},site-{number}.test\r\n" for number in range(1, 2000)).encode()
     options = ("--column", "2", "--template", "https://www.{}")
     for name, inside in (("top-1m.csv.zip", "top-1m.csv"), ("download", "a/top.csv"), ("b.zip", "c.csv.gz")):
@@ -689,7 +695,7 @@ def test_zip_archive_of_one_file_is_read_as_list(run: Run, tmp_path: Path) -> No
 def test_non_list_file_gets_one_line_error(
     run: Run, tmp_path: Path, command: str, name: str, content: bytes, message: str
 ) -> None:
-    """A file that is not a list is refused, because its lines would be targets by mistake."""
+    """A file that is not a list is refused, because its lines would become targets by mistake."""
     (tmp_path / name).write_bytes(content)
     ended = run(command, tmp_path / name)
     assert ended.code == 2, ended.err
@@ -712,7 +718,7 @@ def urls_in(run: Run, listed: Path, *options: object) -> tuple[list[str], list[s
 
 
 def test_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
-    """A header with semicolons, tabs or bars shows it; a URL with a semicolon is not a header."""
+    """The header shows a delimiter such as a semicolon, a tab or a bar. A URL with a semicolon is not a header."""
     listed = tmp_path / "urls.csv"
     for delimiter in (";", "\t", "|", ","):
         listed.write_text(f'id{delimiter}url\n1{delimiter}"http://a.test/x;y"\n')
@@ -730,7 +736,7 @@ def test_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
 
 
 def test_quote_in_tsv_loses_no_line(run: Run, tmp_path: Path) -> None:
-    """Most TSV files are not quoted; TSV with fully quoted fields is read as well."""
+    """Quotes in TSV are usually plain characters, but TSV with fully quoted fields is read as well."""
     listed = tmp_path / "captions.tsv"
     captions = ["plain", '"Is it dangerous?', "plain", 'he said "no" to me', '"', "plain"]
     lines = [f"http://a.test/{number}\t{caption}\n" for number, caption in enumerate(captions)]
@@ -744,7 +750,7 @@ def test_quote_in_tsv_loses_no_line(run: Run, tmp_path: Path) -> None:
 
 
 def test_records_with_wrong_field_count_are_reported(run: Run, tmp_path: Path) -> None:
-    """Records with more or fewer fields are targets if they have the necessary columns."""
+    """Records with more or fewer fields are reported, and are targets if they have the required columns."""
     listed = tmp_path / "urls.csv"
     listed.write_text("url,a,b\nhttp://a.test/1,x,y\n\nhttp://a.test/2,x, and more,y\nhttp://a.test/3\n")
     urls, said = urls_in(run, listed)

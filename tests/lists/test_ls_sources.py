@@ -48,13 +48,13 @@ def bucket(raw: Raw, environment: dict[str, str]) -> tuple[tuple[str, ...], dict
 
 @pytest.fixture
 def store(environment: dict[str, str]) -> Iterator[tuple[S3Store, dict[str, str]]]:
-    """A store that speaks S3, and an environment with its credentials."""
+    """Starts an S3 store. Returns it, and an environment with its credentials."""
     with s3() as store:
         yield store, environment | store.environment()
 
 
 def test_ls_names_equal_names_of_list(run: Run, server: Serve) -> None:
-    """A server's names go to standard output, and the summary to standard error."""
+    """Names of a source go to standard output, and the summary to standard error."""
     source = server(synthetic=1200)
 
     shown, expected = run("ls", source.url), run("list", source.url)
@@ -66,7 +66,7 @@ def test_ls_names_equal_names_of_list(run: Run, server: Serve) -> None:
 
 
 def test_ls_manifest_equals_manifest_of_list(run: Run, server: Serve, tmp_path: Path) -> None:
-    """`-o` writes it, also as events; the same command does nothing again."""
+    """`ls -o` writes the same manifest as `list`, also with events. The same command then has nothing to do."""
     source = server(synthetic=50)
 
     first, again = (run("ls", source.url, "-o", "ls.csv") for _ in range(2))
@@ -82,7 +82,7 @@ def test_ls_manifest_equals_manifest_of_list(run: Run, server: Serve, tmp_path: 
 
 
 def test_ls_shows_bucket_in_every_format(run: Run, bucket: tuple[tuple[str, ...], dict[str, str]]) -> None:
-    """The forms are those of a destination; a source has sizes and times, but no status."""
+    """The output formats are those of a destination. A source has sizes and times, but no status."""
     options, env = bucket
     place = ("ls", "s3://bucket/", *options)
 
@@ -104,7 +104,7 @@ def test_ls_shows_bucket_in_every_format(run: Run, bucket: tuple[tuple[str, ...]
 
 
 def test_ls_patterns_match_like_include(run: Run, server: Serve) -> None:
-    """A pattern without a match has the exit code of a destination."""
+    """Patterns select names. If none matches, the exit code is 3, as for a destination."""
     source = server(synthetic=20)
 
     some = run("ls", source.url, "*7", "*-00000000001?", "--exclude", "*9")
@@ -116,7 +116,7 @@ def test_ls_patterns_match_like_include(run: Run, server: Serve) -> None:
 
 
 def test_ls_reads_lists_from_stdin_and_globs(run: Run, tmp_path: Path) -> None:
-    """So are files; a folder of lists needs a glob, or `-o`."""
+    """Standard input, files and globs are lists. A folder of lists needs a glob or `-o`."""
     (tmp_path / "parts").mkdir()
     for name in ("a", "b"):
         (tmp_path / "parts" / f"{name}.txt").write_text(f"http://{name}.test/\n")
@@ -136,7 +136,7 @@ def test_ls_reads_lists_from_stdin_and_globs(run: Run, tmp_path: Path) -> None:
 
 
 def test_ls_refuses_source_options_for_destination(run: Run, server: Serve) -> None:
-    """Options that both have are accepted; those of the environment do not count."""
+    """Options that both support are accepted; options from the environment do not count."""
     assert run("get", server(synthetic=3).url, "out").code == 0
 
     refused = {
@@ -156,7 +156,7 @@ def test_ls_refuses_source_options_for_destination(run: Run, server: Serve) -> N
 
 
 def test_ls_shows_rows_of_manifest(run: Run, server: Serve, tmp_path: Path) -> None:
-    """`list` lists its rows. `ls -o` may filter it, because only a list can become a manifest."""
+    """`ls` points to `list` for the rows of a manifest. `ls -o` may filter them into another manifest."""
     assert run("ls", server(synthetic=12).url, "-o", "m.csv").code == 0
 
     refused = run("ls", "m.csv")
@@ -173,7 +173,7 @@ def test_ls_shows_rows_of_manifest(run: Run, server: Serve, tmp_path: Path) -> N
 def test_ls_takes_bucket_with_shared_job_as_destination(
     run: Run, server: Serve, store: tuple[S3Store, dict[str, str]], tmp_path: Path
 ) -> None:
-    """`ls` lists its objects, and `list` its keys. The prefix above it is a source."""
+    """`ls` lists the objects of the job, and `list` the keys of the bucket. The prefix above the job is a source."""
     held, env = store
     urls = write_list(tmp_path / "urls.txt", server(synthetic=5), 5)
     job = "s3://bucket/some/run"
@@ -189,7 +189,7 @@ def test_ls_takes_bucket_with_shared_job_as_destination(
 
 
 def test_ls_ignores_journal_of_another_bucket(run: Run, server: Serve, store: tuple[S3Store, dict[str, str]]) -> None:
-    """A journal has the name of the last folder only, so a bucket with another path is a source."""
+    """A journal has only the last folder's name, so a bucket with another path is treated as a source."""
     held, env = store
     assert run("get", server(synthetic=5).url, "s3://bucket/one/run/", "--format", "tar", env=env).code == 0
 
@@ -204,7 +204,7 @@ def test_ls_ignores_journal_of_another_bucket(run: Run, server: Serve, store: tu
 
 
 def test_ls_names_of_list_are_keys_or_urls(run: Run, tmp_path: Path) -> None:
-    """Kept columns are facts."""
+    """A name is the key or else the URL, and kept columns are part of --json."""
     (tmp_path / "urls.csv").write_text("url,key,rank\nhttp://a.test/x,k1,7\nhttp://b.test/y,,8\n")
 
     ended = run("ls", "urls.csv", "--key-column", "key", "--keep-columns", "rank", "--json", "--long")
@@ -230,7 +230,7 @@ def test_ls_ends_listing_when_output_pipe_closes(start: Callable[..., Any], serv
 
 @pytest.mark.parametrize("command", ["ls", "list"])
 def test_ls_limit_ends_listing_early(command: str, run: Run, server: Serve) -> None:
-    """No more pages are requested than needed. A source with fewer names is complete."""
+    """--first requests no more pages than needed. A source with fewer names is listed completely."""
     # On a busy machine, the command may need a second to end its listing.
     source = server(synthetic=200_000, page_size=100, list_delay=(0.05, 0.05))
 
@@ -245,7 +245,7 @@ def test_ls_limit_ends_listing_early(command: str, run: Run, server: Serve) -> N
 
 
 def test_ls_refuses_manifest_of_first_targets(run: Run, tmp_path: Path) -> None:
-    """The error says why, and the hint has the command for a trial."""
+    """The error has the reason, and the hint has the command for a trial run."""
     ended = run("ls", "http://127.0.0.1:9", "-o", "m.csv", "--first", "5")
 
     assert (ended.code, ended.err.count("\n")) == (2, 2)

@@ -1,4 +1,4 @@
-"""Names of objects: from a template of a list's columns, from their replies, and without a leading path."""
+"""Names of objects: from a template, from replies, and without a leading path."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ BODIES = {"one": b"1", "two": b"22", "three": b"333", "empty": b""}
 
 @pytest.fixture
 def stored_at(server: Serve, tmp_path: Path) -> str:
-    """Returns the URL below which the objects are."""
+    """Returns the base URL of the objects."""
     folder = tmp_path / "objects"
     folder.mkdir()
     for name, body in BODIES.items():
@@ -43,7 +43,7 @@ def stored_at(server: Serve, tmp_path: Path) -> str:
 
 
 def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
-    """Returns a row per object; a column is a pair of its name and the format of its value, filled with the number."""
+    """Returns a row per object. A column is a name and a format string, which gets the number of the row."""
     return [
         {"url": f"{stored_at}/{name}"} | {column: value.format(index) for column, value in columns}
         for index, name in enumerate(BODIES)
@@ -52,7 +52,7 @@ def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
 def test_name_template_uses_any_column(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
-    """A template may use any column by name or number, and the row number; verify and readers use these names."""
+    """A template may use any column by name or number, and the row number. `verify` and readers use these names."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}"), ("group", "g {}")), "csv")
     names = "{group}/{2}-{index}.jpg"
     done = run("get", listed, dest, "--format", format, "--names", names, "--column", "url", "--allow-private")
@@ -70,7 +70,7 @@ def test_name_template_uses_any_column(run: Run, stored_at: str, dest: Path, tmp
 def test_name_value_stays_in_its_path_segment(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """The value stays in its segment; an empty one makes the row fail."""
+    """A value stays in its path segment and cannot make a hidden file. A row with an empty value fails."""
     values = ["../../escaped", "..", ".hidden", "a/b\nc\t\u202e%2e", "/etc/x", "", "é" * 200, "nul\0"]
     made = [{"url": f"{stored_at}/one", "id": value} for value in values]
     listed = write_list(tmp_path, made, "jsonl")
@@ -89,7 +89,7 @@ def test_name_value_stays_in_its_path_segment(
 
 
 def test_raw_name_value_makes_folders_within_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """A name that leads elsewhere fails, without a request."""
+    """A name that points outside the destination fails without a request."""
     values = ["a/b", "../x", "/y", "a/./z"]
     listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
     done = run("get", listed, dest, "--names", "{id!r}.txt", "--allow-private")
@@ -103,7 +103,7 @@ def test_raw_name_value_makes_folders_within_destination(run: Run, stored_at: st
 def test_rows_with_one_name_are_reported(
     run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
 ) -> None:
-    """Rows with one name are one file; packs keep all, with their sequence numbers."""
+    """As files, only the first of equal names is stored. Packs keep all, with their sequence numbers."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "x")), "csv")
     done = run("get", listed, dest, "--format", format, "--names", "{id}", "--allow-private")
 
@@ -114,7 +114,7 @@ def test_rows_with_one_name_are_reported(
 
 
 def test_python_items_have_only_name_and_number(stored_at: str, dest: Path) -> None:
-    """Items of a program have a name and a number, and no other column."""
+    """A template for Python items may use their name and number, and no other column."""
     pairs = [(f"{stored_at}/{name}", name.upper()) for name in BODIES]
     report = fetchmill.get(pairs, dest, format="tar", names="{index}-{name}.txt")
 
@@ -149,7 +149,7 @@ def test_name_template_without_unique_names_is_refused(
 
 
 def test_conflicting_name_options_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Names for a server, which has its own, are refused as well."""
+    """--names cannot be combined with --key-column, and is refused for a server, which has its own names."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     both = run("get", listed, dest, "--names", "{id}", "--key-column", "id")
     server = run("get", "http://127.0.0.1:1", dest, "--names", "{id}")
@@ -159,7 +159,7 @@ def test_conflicting_name_options_are_refused(run: Run, dest: Path, tmp_path: Pa
 
 
 def test_dry_run_shows_names(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Names are complete as far as they do not depend on replies."""
+    """A dry run shows each name as far as it does not depend on the reply."""
     made = [{"url": "http://127.0.0.1:1/x.PNG", "id": "7"}, {"url": "http://127.0.0.1:1/y", "id": "8/9"}]
     listed = write_list(tmp_path, made, "csv")
     shown = run("get", listed, dest, "--dry-run", "--names", "a/{id}.{ext}", "--strip-prefix", "a")
@@ -169,7 +169,7 @@ def test_dry_run_shows_names(run: Run, dest: Path, tmp_path: Path) -> None:
 
 
 def test_missing_name_column_is_reported(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """A missing column is reported, because every line would fail."""
+    """A missing column is an error, because every line would fail."""
     listed = write_list(tmp_path, rows(stored_at, ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", "{key}.jpg", "--allow-private")
 
@@ -192,7 +192,7 @@ TYPED_NAMES |= {"6.jpg": b"a"}
 
 
 def typed_list(site: RawServer, folder: Path) -> Path:
-    """Writes a list of objects with types, by number."""
+    """Writes a list of numbered objects with content types."""
     return write_list(folder, [{"url": site.url + path, "id": str(index)} for index, path in enumerate(TYPED)], "csv")
 
 
@@ -210,13 +210,13 @@ def typed_list(site: RawServer, folder: Path) -> Path:
 def test_extension_follows_reply(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str, more: tuple[str, ...]
 ) -> None:
-    """The reply's type decides, whatever the URL; if the type is unspecific, the URL decides."""
+    """The extension follows the content type of the reply. If that is unspecific, it follows the URL."""
     listed = typed_list(raw(TYPED), tmp_path)
     options = ("--names", "{id}.{ext}", "--format", format, "--allow-private", *engine_options(engine), *more)
     done = run("get", listed, dest, *options)
 
     assert done.code == 3, done.err
-    # Libraries of other engines are told not to follow redirects.
+    # HTTP libraries of other engines are configured not to follow redirects.
     expected = {name: body for name, body in TYPED_NAMES.items() if engine == "native" or name != "6.jpg"}
     assert find_wrong(dest, format, expected) == []
     assert run("verify", dest).code == 0
@@ -225,7 +225,7 @@ def test_extension_follows_reply(
 
 
 def test_retry_run_names_object_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A failed target had the extension of its URL; its later reply may have another one."""
+    """A failed target has the extension of its URL; the later reply may give it another one."""
     site = raw(
         {
             "/a.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"a", "Content-Type: image/png")),
@@ -246,7 +246,7 @@ def test_retry_run_names_object_by_its_own_reply(run: Run, raw: Raw, dest: Path,
 
 
 def test_second_object_fails_when_replies_give_one_name(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The second file fails under its listed name; a retry run requests it again."""
+    """The second object fails under its listed name, and a retry run requests it again."""
     kinds = {"/a.gif": "image/png", "/b.jpg": "image/png"}
     site = raw({path: reply(path.encode(), f"Content-Type: {kind}") for path, kind in kinds.items()})
     listed = write_list(tmp_path, [{"url": site.url + path, "id": "x"} for path in kinds], "csv")
@@ -267,7 +267,7 @@ def test_second_object_fails_when_replies_give_one_name(run: Run, raw: Raw, dest
 def test_killed_job_keeps_names_given_by_replies(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str
 ) -> None:
-    """A killed job has each object under one name, also from windows that were staged but not renamed."""
+    """After a kill, each object has one name, even if its window was staged but not renamed."""
     made = slow_list(raw, tmp_path)
     options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, *SLOW, *engine_options(engine))
     for _ in range(2):
@@ -299,7 +299,7 @@ def slow_list(raw: Raw, folder: Path) -> Path:
 
 
 def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
-    """Kills a job after some targets are settled, if it has that many."""
+    """Kills a job after some targets have finished, if it has that many."""
     before, deadline = settled(dest), time.monotonic() + 30
     while process.poll() is None and settled(dest) < before + 40:
         assert time.monotonic() < deadline
@@ -309,7 +309,7 @@ def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
 
 
 def settled(dest: Path) -> int:
-    """Returns the number of targets with an outcome; 0 while the journal is being created."""
+    """Returns the number of targets with an outcome, or 0 while the journal is being created."""
     try:
         return read_ledger(dest).settled
     except Exception:  # noqa: BLE001 - there is no table, or no file
@@ -318,7 +318,7 @@ def settled(dest: Path) -> int:
 
 @pytest.fixture
 def tree_of_names(server: Serve, tmp_path: Path) -> str:
-    """A server with objects in folders."""
+    """Starts a server with objects in folders. Returns its URL."""
     folder = tmp_path / "objects"
     for name in ("a/b/one", "a/b/c/two", "a/bc", "three", "x/a/b/four"):
         path = folder / name
@@ -332,7 +332,10 @@ STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": 
 
 @pytest.mark.parametrize(("format", "prefix"), [("files", "a/b"), ("tar", "a/b/"), ("parquet", "a/b")])
 def test_strip_prefix_shortens_names(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
-    """All others keep theirs; verify, readers and an export use the stored names, and the job can be resumed."""
+    """Names with the prefix lose it.
+
+    `verify`, readers and an export use the stored names, and the job can be resumed.
+    """
     options = ("--format", format, "--strip-prefix", prefix)
     done = run("get", tree_of_names, dest, *options)
     assert done.code == 0, done.err
@@ -350,9 +353,9 @@ def test_strip_prefix_shortens_names(run: Run, tree_of_names: str, dest: Path, f
 
 
 def test_strip_prefix_is_refused_where_names_locate_objects(run: Run, tree_of_names: str, dest: Path) -> None:
-    """Stripped names do not show where objects are.
+    """Stripped names do not show where objects came from.
 
-    Features that request objects again, or store their URLs, are refused.
+    Commands that request objects again, or store their URLs, are refused.
     """
     refused = run("get", tree_of_names, dest, "--strip-prefix", "a", "--format", "warc")
     assert (refused.code, "warc" in refused.err) == (2, True)
@@ -374,7 +377,7 @@ def test_strip_prefix_is_refused_where_names_locate_objects(run: Run, tree_of_na
 
 
 def test_retry_run_requests_taken_stripped_name(run: Run, raw: Raw, dest: Path) -> None:
-    """A failed target has the name of the source."""
+    """A failed target is requested again by its name at the source."""
     site = raw(mirror(["a/x", "x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     options = ("--strip-prefix", "a", "--format", "files")
     done = run("get", site.url, dest, *options)
@@ -391,7 +394,7 @@ def test_retry_run_requests_taken_stripped_name(run: Run, raw: Raw, dest: Path) 
 
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
 def test_strip_prefix_shortens_urls(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
-    """A prefix with a scheme means the same in all formats; rows have the URL, and comparisons use it."""
+    """A prefix with a scheme works in all formats. Rows have the full URL, which comparisons use."""
     listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
     done = run("get", listed, dest, "--format", format, "--strip-prefix", stored_at, "--allow-private")
     assert done.code == 0, done.err
@@ -407,7 +410,7 @@ def test_strip_prefix_shortens_urls(run: Run, stored_at: str, dest: Path, tmp_pa
 def test_transform_gets_url_and_stripped_name(
     run: Run, tree_of_names: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """A transform gets the server's URL and the stored name."""
+    """A transform gets the full URL and the stored name."""
     (tmp_path / "seen.py").write_text(
         "def seen(replies):\n    return [f'{each.name} {each.url}'.encode() for each in replies]\n"
     )
@@ -420,7 +423,7 @@ def test_transform_gets_url_and_stripped_name(
 
 
 def test_strip_prefix_applies_to_rows_without_objects(run: Run, raw: Raw, dest: Path) -> None:
-    """Rows without an object also lose the path, so that all rows have the same kind of name."""
+    """Rows without an object also lose the prefix, so that all rows have the same kind of name."""
     site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--keep-failed")
 
@@ -432,7 +435,7 @@ def test_strip_prefix_applies_to_rows_without_objects(run: Run, raw: Raw, dest: 
 def test_strip_prefix_shortens_bucket_keys(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path
 ) -> None:
-    """The rest of the key is the path of the file."""
+    """The rest of a matching key becomes the path of its file; other keys are unchanged."""
     for key, body in {"2026/11/a": b"1", "2026/12/a": b"2", "b": b"3"}.items():
         versitygw.put(key, body)
     words = ("get", f"s3://{versitygw.bucket}", dest, "--endpoint-url", versitygw.endpoint)
@@ -443,7 +446,7 @@ def test_strip_prefix_shortens_bucket_keys(
 
 
 def members(dest: Path) -> list[tuple[str, bytes]]:
-    """Returns all members of the shards, in order, with an independent reader."""
+    """Returns all members of the shards in order, read by an independent reader."""
     found = []
     for shard in sorted(dest.glob("*.tar")):
         with tarfile.open(shard) as archive:
@@ -476,7 +479,10 @@ def captioned(stored_at: str, folder: Path) -> Path:
 
 
 def test_sidecars_are_stored_with_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """Samples are those of webdataset; readers of the destination see objects with columns, and so does an export."""
+    """The webdataset library reads each object with its sidecars as a sample.
+
+    Readers and exports see objects with columns.
+    """
     listed = captioned(stored_at, tmp_path)
     kept = ("--keep-columns", "caption,label")
     done = run("get", listed, dest, "--format", "tar", "--names", "{id}.bin", *kept, *SIDECARS, "--allow-private")
@@ -505,7 +511,7 @@ def test_sidecars_are_stored_with_their_objects(run: Run, stored_at: str, dest: 
 
 
 def test_damaged_sidecar_is_detected(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """A damaged sidecar is found, because it belongs to the record of its object."""
+    """`verify` finds a damaged sidecar, because it belongs to the record of its object."""
     listed = captioned(stored_at, tmp_path)
     one_shard = ("--threads", "1")
     options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private", *one_shard)
@@ -521,7 +527,7 @@ def test_damaged_sidecar_is_detected(run: Run, stored_at: str, dest: Path, tmp_p
 
 
 def test_object_keeps_name_that_collides_with_sidecar(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
-    """The sidecar then has its extension twice: nothing is lost, and names in a sample are unique."""
+    """The sidecar gets its extension twice, so nothing is lost and names in a sample are unique."""
     listed = captioned(stored_at, tmp_path)
     options = ("--names", "{id}.JSON", "--keep-columns", "caption", "--sidecar", "json", "--allow-private")
     done = run("get", listed, dest, "--format", "tar", *options)
@@ -534,7 +540,7 @@ def test_object_keeps_name_that_collides_with_sidecar(run: Run, stored_at: str, 
 def test_samples_with_dotted_or_repeated_keys_keep_sidecars(
     run: Run, stored_at: str, dest: Path, tmp_path: Path
 ) -> None:
-    """An id with dots has its own key, and a repeated id is another sample: no member name comes twice."""
+    """An id with dots is a separate key, and a repeated id makes a separate sample. No member name occurs twice."""
     ids = ["2101.00001", "2101.00002", "v1.0", "v1.0"]
     made = [
         {"url": f"{stored_at}/{name}", "id": identifier, "caption": f"caption of {name}"}
@@ -557,7 +563,7 @@ def test_samples_with_dotted_or_repeated_keys_keep_sidecars(
 
 
 def test_job_of_older_release_keeps_sample_keys(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The journal has the rules with which a job began; one of 0.1.0 has none."""
+    """The journal has the naming rules of the job; a journal of release 0.1.0 has none."""
     listed = slow_list(raw, tmp_path)
     sidecars = ("--keep-columns", "id", "--sidecar", "txt=id")
     options = ("--names", "v1.{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
@@ -577,7 +583,7 @@ def test_job_of_older_release_keeps_sample_keys(run: Run, start: Start, raw: Raw
 def test_killed_job_keeps_objects_with_their_sidecars(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """A killed job keeps each object with its sidecars: a record is complete or missing."""
+    """After a kill, each object is stored with all of its sidecars or not at all."""
     made = slow_list(raw, tmp_path)
     sidecars = ("--keep-columns", "id", "--sidecar", "txt=id", "--sidecar", "json")
     options = ("--names", "{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
@@ -596,7 +602,7 @@ def test_killed_job_keeps_objects_with_their_sidecars(
 def test_transform_columns_are_in_sidecars(
     run: Run, stored_at: str, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Columns of a transform fill sidecars like those of a list."""
+    """Sidecars may have columns of a transform, like columns of a list."""
     (tmp_path / "sized.py").write_text(
         "def sized(replies):\n    return [{'body': each.body, 'size': str(len(each.body))} for each in replies]\n"
     )

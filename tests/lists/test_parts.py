@@ -1,4 +1,4 @@
-"""A list in several files, JSON arrays, and wrong columns."""
+"""Lists of several files, JSON arrays, and wrong columns."""
 
 import json
 import re
@@ -20,12 +20,12 @@ Serve = Callable[..., Server]
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Returns the URLs of a synthetic server's first objects."""
+    """Returns the URLs of the first objects of a synthetic server."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def bodies_of(urls: list[str]) -> dict[str, bytes]:
-    """Returns the expected body for each URL."""
+    """Returns the expected body of each URL."""
     return {url: synthetic_body(url.rsplit("/", 1)[1], 100) for url in urls}
 
 
@@ -35,7 +35,7 @@ def rows_of(urls: list[str]) -> list[dict[str, str]]:
 
 
 def write_parts(folder: Path, urls: list[str], format: str, count: int = 3) -> Path:
-    """Writes files as Spark does, with its marker files."""
+    """Writes list files as Spark does, with its marker files."""
     folder.mkdir()
     for part in range(count):
         (folder / f"part-{part:05}.{format}").write_bytes(encode(format, rows_of(urls[part::count])))
@@ -46,7 +46,7 @@ def write_parts(folder: Path, urls: list[str], format: str, count: int = 3) -> P
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_folder_or_glob_is_one_list(run: Run, server: Serve, tmp_path: Path, format: str) -> None:
-    """Every URL is used once, in every format, by `get`, `list` and `check`."""
+    """`get`, `list` and `check` take each URL of the files once, in every format."""
     urls = urls_of(server(synthetic=600), 600)
     parts = write_parts(tmp_path / "parts", urls, format)
     column = ["--column", "url"] if format in ("csv", "tsv") else []
@@ -85,7 +85,7 @@ def test_list_files_of_different_kinds_are_refused(run: Run, tmp_path: Path) -> 
 
 
 def test_changed_list_files_are_refused_on_resume(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Files were added, renamed or changed; the whole list finishes the job."""
+    """Added, renamed or changed files are refused. The original list completes the job."""
     urls = urls_of(server(synthetic=300), 300)
     gone = [f"http://127.0.0.1:9/{number}" for number in range(3)]
     parts = write_parts(tmp_path / "parts", [*urls, *gone], "txt")
@@ -113,7 +113,7 @@ def test_changed_list_files_are_refused_on_resume(run: Run, server: Serve, dest:
 
 
 def test_json_array_is_read_as_list(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A JSON array has strings or objects, pretty-printed or not; a truncated array is an error of the listing."""
+    """A JSON array has strings or objects, pretty-printed or not. A truncated array is an error of the listing."""
     urls = urls_of(server(synthetic=50), 50)
     rows = [{"id": number, "link": url} for number, url in enumerate(urls)]
     for number, (text, options) in enumerate(
@@ -139,7 +139,7 @@ def test_json_array_is_read_as_list(run: Run, server: Serve, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
 def test_wrong_column_error_shows_existing_names(run: Run, tmp_path: Path, format: str) -> None:
-    """A wrong column is refused with the existing names, before any request."""
+    """A wrong column is refused before any request, and the error has the existing names."""
     path = tmp_path / f"list.{format}"
     path.write_bytes(encode(format, [{"id": "1", "url": "http://127.0.0.1:9/"}]))
     wrong = [("--column", "link"), ("--column", "url", "--keep-columns", "nosuch")]
@@ -152,7 +152,7 @@ def test_wrong_column_error_shows_existing_names(run: Run, tmp_path: Path, forma
 
 
 def test_bare_domains_get_template_hint(run: Run, tmp_path: Path) -> None:
-    """Bare domains may have a port or a path."""
+    """Failed lines with a bare domain get the hint, also with a port or a path."""
     (tmp_path / "urls.txt").write_text("example.com\nexample.com:8080/a\nlocalhost:80\n")
 
     run("get", "urls.txt", tmp_path / "out")
@@ -175,9 +175,9 @@ def test_parquet_of_any_compression_is_read(run: Run, server: Serve, dest: Path,
 
 
 def test_sparse_column_is_kept(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A sparse column is kept for a file, for a folder whose second file lacks it, and for a shared job.
+    """A column that few rows have is kept, even if a file of the list lacks it, and in a shared job.
 
-    Wrong names are refused.
+    Unknown names are refused.
     """
     urls = urls_of(server(synthetic=3000), 3000)
     rows = [{"url": url} | ({"caption": f"of {url}"} if number == 2400 else {}) for number, url in enumerate(urls)]

@@ -1,4 +1,4 @@
-"""Parts of objects by the byte ranges of a list: the right bytes, or a failure with the reason."""
+"""Byte ranges from a list: the right bytes, or a failure with the reason."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ HUGE = 10**12
 def test_ranges_of_files_are_stored(
     run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, listed_as: str, format: str
 ) -> None:
-    """Two thousand records are stored as Parquet, byte by byte.
+    """Two thousand records are stored as Parquet with exactly their bytes.
 
     They can be listed, read, verified and exported by name.
     """
@@ -58,7 +58,7 @@ def test_ranges_of_files_are_stored(
     exported = run("export", dest, tmp_path / "again", "--format", "tar")
     assert exported.code == 0, exported.err
     assert find_wrong(tmp_path / "again", "tar", expected) == []
-    # Commands that make no sense: comparing whole objects, and a format with the objects' sources.
+    # Refused commands: comparing whole objects, and a format that needs the sources of objects.
     assert run("verify", dest, "--sample", 3).code == 2
     assert run("export", dest, tmp_path / "warc", "--format", "warc").code == 2
 
@@ -73,7 +73,7 @@ def test_ranges_are_requested_over_tls(
     tmp_path: Path,
     http2: bool,
 ) -> None:
-    """HTTP/2 works like HTTP/1.1: existing parts are stored, and those beyond the end fail."""
+    """HTTP/2 works like HTTP/1.1: existing ranges are stored, and those beyond the end fail."""
     parts = write_records(served, 1, 100)
     size = (served / parts[0].file).stat().st_size
     server = nginx(tls=Site(leaf=certificates.good, http2=http2))
@@ -88,14 +88,14 @@ def test_ranges_are_requested_over_tls(
 
 
 def multipart(first: int, last: int) -> bytes:
-    """Returns the part inside a multipart message."""
+    """Returns a multipart reply with this range."""
     inner = (
         f"--x\r\nContent-Range: bytes {first}-{last}/1000\r\n\r\n".encode() + BODY[first : last + 1] + b"\r\n--x--\r\n"
     )
     return reply(inner, "Content-Type: multipart/byteranges; boundary=x", status="206 Partial Content")
 
 
-# Replies to a request for the bytes 10 to 19, and the expected outcomes.
+# Replies to a request for bytes 10 to 19, and the expected outcomes.
 RIGHT = BODY[10:20]
 WRONG: dict[str, tuple[str, Behaviour]] = {
     "whole": ("range-ignored", reply(BODY)),
@@ -134,7 +134,7 @@ WRONG: dict[str, tuple[str, Behaviour]] = {
 
 
 def test_wrong_reply_to_range_is_not_stored(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Each wrong reply has a kind and names the request; correct replies next to it are stored."""
+    """Each wrong reply has its own failure kind, and the detail has the requested range. Correct replies are stored."""
     right = {
         "good": serve_part(BODY),
         "without-a-total": part(RIGHT, 10, 19, "*"),
@@ -160,7 +160,7 @@ def test_wrong_reply_to_range_is_not_stored(run: Run, raw: Raw, dest: Path, tmp_
 
 
 def test_full_reply_to_range_request_is_not_read(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The server can send no more than a socket holds, and the connection is closed."""
+    """The server cannot send more than the socket buffers hold, and the connection is closed."""
     sent = []
 
     def pour(exchange: Exchange) -> None:
@@ -206,7 +206,7 @@ HOSTILE: list[tuple[dict[str, object], str]] = [
 
 
 def test_row_without_range_fails(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """The detail has the reason, and no request is sent; a JSON number works like a string."""
+    """The row fails without a request, and the detail has the reason. A JSON number works like a string."""
     server = raw({"/x": serve_part(BODY)})
     rows = [{"url": server.url + "/x", **values} for values, _ in HOSTILE]
     rows.append({"url": server.url + "/x", "offset": 10, "length": 10})
@@ -225,7 +225,7 @@ def test_row_without_range_fails(run: Run, raw: Raw, dest: Path, tmp_path: Path)
 
 
 def test_ranges_of_one_object_have_unique_names(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Parts have unique names, also with a template without columns, keys or numbers.
+    """Names are unique even with a template without columns, with keys, and with numbers.
 
     A request never has a fragment.
     """
@@ -247,7 +247,7 @@ def test_ranges_of_one_object_have_unique_names(run: Run, raw: Raw, dest: Path, 
 
 
 def test_retry_run_requests_same_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A failed part is fetched under its name, and tried again like any GET."""
+    """A failed range is retried like any GET, and stored under the same name."""
     first = in_turn(reply(BODY), serve_part(BODY))
     server = raw({"/x": in_turn(reply(status="503 Later"), serve_part(BODY)), "/y": first})
     listed = write_list(tmp_path, [Part(name, 10, RIGHT).row(server.url) for name in "xy"], "csv")
@@ -266,7 +266,7 @@ def test_retry_run_requests_same_ranges(run: Run, raw: Raw, dest: Path, tmp_path
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_killed_range_job_resumes(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str) -> None:
-    """After two kills, every part is stored once, with its own bytes."""
+    """After two kills, every range is stored once, with its own bytes."""
 
     def slowly(exchange: Exchange) -> bytes | None:
         time.sleep(0.002)
@@ -295,7 +295,7 @@ def test_killed_range_job_resumes(run: Run, start: Start, raw: Raw, dest: Path, 
 
 
 def test_redirect_keeps_requested_range(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A redirect, also to another origin, is requested with the same range."""
+    """The target of a redirect gets the same range, also at another origin."""
     other = raw({"/y": serve_part(BODY)})
     with RawServer({"/x": reply(b"", f"Location: {other.url}/y", status="302 There")}) as server:
         listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "csv")
@@ -306,9 +306,9 @@ def test_redirect_keeps_requested_range(run: Run, raw: Raw, dest: Path, tmp_path
 
 
 def test_max_size_applies_to_range(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """--max-size applies to the part.
+    """--max-size limits the range, not the object.
 
-    A manifest's sizes are for whole objects; its ETags are compared, its names not used.
+    Sizes and names of a manifest are ignored, because they are for whole objects. Its ETags are compared.
     """
     tagged = {"/new": "new", "/old": "old"}
 
@@ -336,7 +336,7 @@ def test_max_size_applies_to_range(run: Run, raw: Raw, dest: Path, tmp_path: Pat
 def test_ranges_of_bucket_objects_are_signed(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """The requests are signed, which the store checks; a range beyond the end fails."""
+    """The requests are signed, which the store checks. A range beyond the end fails."""
     versitygw.put("a/b.tar", BODY)
     url = f"s3://{versitygw.bucket}/a"
     parts = [Part("b.tar", at, BODY[at : at + 100]) for at in range(0, 1000, 100)]
@@ -366,7 +366,7 @@ def test_ranges_of_bucket_objects_are_signed(
 def test_invalid_range_options_get_one_line_error(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    """Impossible options end with exit code 2, before any request."""
+    """Invalid options get exit code 2, before any request."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "csv")
     refused = run("get", listed, dest, "--allow-private", *options)
@@ -377,7 +377,7 @@ def test_invalid_range_options_get_one_line_error(
 
 
 def test_other_range_columns_are_refused_as_another_job(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Stored and requested data would differ; the same command has nothing to do."""
+    """Other range columns are refused, because the stored ranges would differ. The same command has nothing to do."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [{**Part("x", 10, RIGHT).row(server.url), "other": "3"}], "csv")
     assert get(run, listed, dest).code == 0
@@ -388,7 +388,7 @@ def test_other_range_columns_are_refused_as_another_job(run: Run, raw: Raw, dest
 
 
 def test_python_has_same_range_keywords(raw: Raw, tmp_path: Path) -> None:
-    """Keywords for parts apply to lists. Items of a program have no columns, and their own Range is refused."""
+    """Keywords for ranges apply to lists. Items of a program have no columns, and their own Range header is refused."""
     server = raw({"/x": serve_part(BODY)})
     listed = write_list(tmp_path, [Part("x", 10, RIGHT).row(server.url)], "parquet")
     columns: Any = {"offset_column": "offset", "length_column": "length"}

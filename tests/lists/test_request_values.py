@@ -12,7 +12,7 @@ from methods_server import MethodsServer
 
 Run = Callable[..., Any]
 
-# No column of a body's text may be missing; as a JSON value, it is null.
+# In text, a missing column fails the row; as a JSON value, it is null.
 ROWS: list[dict[str, Any]] = [
     {"id": 0, "text": "a\"b'c\\d", "any": 1.5},
     {"id": 1, "text": "line\r\nline\u2028\u0000\u007f", "any": None},
@@ -28,7 +28,7 @@ TEXTS = {row["id"]: row.get("text") for row in ROWS}
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps its requests."""
+    """Starts a server that records its requests."""
     with MethodsServer() as server:
         yield server
 
@@ -42,19 +42,19 @@ def listed(tmp_path: Path) -> Path:
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
-    """Runs a job of a list, in a format that allows a URL many times."""
+    """Runs a job with a list, in a format that allows a URL many times."""
     return run("get", listed, dest, "--format", "jsonl", "--allow-private", *options)
 
 
 def details(dest: Path) -> dict[str, str]:
-    """Returns failures with their reasons, by line."""
+    """Returns the details of failures by line."""
     assert {failure.kind for failure in fetchmill.failures(dest)} <= {"url"}
     return {failure.name: failure.detail or "" for failure in fetchmill.failures(dest)}
 
 
 @pytest.mark.parametrize("option", ["--data", "--data-json"])
 def test_any_text_is_sent_unchanged(run: Run, methods: MethodsServer, dest: Path, listed: Path, option: str) -> None:
-    """A line whose text is missing or null fails; it is not posted as an empty one."""
+    """Text is sent unchanged. A line without text, or with null, fails and is not posted as an empty one."""
     template = "id={id}&text={text}&b={{}}" if option == "--data" else '{"id": {id}, "text": "{text}", "b": "{{}}"}'
     done = get(run, listed, dest, "--template", methods.url + "/x", option, template)
 
@@ -70,7 +70,10 @@ def test_any_text_is_sent_unchanged(run: Run, methods: MethodsServer, dest: Path
 
 
 def test_json_scalars_are_inserted_as_plain_text(run: Run, methods: MethodsServer, dest: Path, listed: Path) -> None:
-    """Numbers, true, false and null are unchanged; strings, objects and lists fail their lines, unless `!r` is used."""
+    """Numbers, true, false and null are inserted as they are.
+
+    Strings, objects and lists fail their lines without `!r`.
+    """
     template = ("--template", methods.url + "/x", "--data-json")
     assert get(run, listed, dest, *template, '{"id": {id}, "any": {any}}').code == 3
 
@@ -87,7 +90,7 @@ def test_json_scalars_are_inserted_as_plain_text(run: Run, methods: MethodsServe
 
 
 def test_non_utf8_values_fail_their_line(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Bytes that are not text fail their line, in a body and in a field."""
+    """A value that is not UTF-8 fails its line, in a body and in a header field."""
     listed = tmp_path / "rows.csv"
     listed.write_bytes(b"id,text\n1,a\n2,\xff\xfe\n")
     for index, options in enumerate([("--data", "{text}"), ("--header", "X-Text: {text}")]):
@@ -119,14 +122,14 @@ def test_value_with_line_end_is_refused_in_header(
 def test_connection_header_fields_are_refused(
     run: Run, methods: MethodsServer, dest: Path, listed: Path, name: str
 ) -> None:
-    """A field that frames the connection is refused, because one request could end inside another."""
+    """Fields that frame the message are refused, because one request could end inside another."""
     done = get(run, listed, dest, "--template", methods.url + "/x", "--data", "a", "--header", f"{name}: {{id}}")
     assert (done.code, methods.received) == (2, [])
     assert name.lower() in done.err.lower()
 
 
 def test_body_size_is_limited(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """The bound applies to a line, an item and a job."""
+    """The limit applies to lines, to items of a program, and to a job."""
     listed = tmp_path / "rows.jsonl"
     rows = [{"id": index, "text": "x" * length} for index, length in enumerate([65_000, 66_000])]
     listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -192,7 +195,7 @@ def test_invalid_request_options_get_one_line_error(
 
 
 def test_check_sends_braces_verbatim(run: Run, methods: MethodsServer, tmp_path: Path) -> None:
-    """Requests of a check differ only by their URLs, and no field is lost."""
+    """Requests of `check` differ only by URL, so braces are not placeholders."""
     listed = tmp_path / "list.txt"
     listed.write_text(methods.url + "/x\n")
     options = ("--header", "X-Id: {id}", "--credentials-for", methods.url, "--allow-private")

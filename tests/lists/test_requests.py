@@ -1,4 +1,4 @@
-"""Methods, bodies and headers of a list, and `fetchmill.Request` in `fetchmill.get`, as a server receives them."""
+"""Methods, bodies and headers from a list or from `fetchmill.Request`, as a server receives them."""
 
 import json
 import signal
@@ -26,25 +26,25 @@ HOSTILE = ['a"b\\c', "x\r\nX-Evil: 1", "}, {", "a&b=c d%20+", "näme ☃", "{id}
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that keeps its requests."""
+    """Starts a server that records its requests."""
     with MethodsServer() as server:
         yield server
 
 
 def rows(count: int) -> list[dict[str, str]]:
-    """Returns the rows of a list whose URLs all come from one template."""
+    """Returns rows for a template with one URL."""
     return [{"id": str(index), "text": f"t{index}"} for index in range(count)]
 
 
 def get(run: Run, listed: Path, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
-    """Runs a job of a list, in a format that allows a URL many times."""
+    """Runs a job with a list, in a format that allows a URL many times."""
     return run("get", listed, dest, "--format", "jsonl", "--allow-private", *options)
 
 
 def test_each_row_is_posted_once_with_its_own_body(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """All rows have one URL; the body is JSON, with a number, a string and its type."""
+    """All rows have one URL, and each JSON body has the row's number and string with their types."""
     listed = write_list(tmp_path, rows(300), "csv")
     template = '{"id": {id}, "text": "<{text}>", "empty": {}}'
     done = get(run, listed, dest, "--template", methods.url + "/x", "--data-json", template)
@@ -61,7 +61,7 @@ def test_each_row_is_posted_once_with_its_own_body(
 def test_hostile_value_stays_within_its_json_field(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, option: str
 ) -> None:
-    """The body contains the value of the list unchanged, whatever it is."""
+    """Values of the list arrive unchanged in the body, whatever they contain."""
     listed = write_list(tmp_path, [{"id": str(index), "text": value} for index, value in enumerate(HOSTILE)], "jsonl")
     data = "id={id}&text={text}" if option == "--data" else '{"id": "{id}", "text": "{text}"}'
     done = get(run, listed, dest, "--template", methods.url + "/{id}x", option, data)
@@ -80,7 +80,7 @@ def test_hostile_value_stays_within_its_json_field(
 def test_row_headers_refuse_control_characters(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, column: str
 ) -> None:
-    """Fields go to the template's own origin; a line with a line end in its value fails without a request."""
+    """Row headers go to the template's origin. A line whose value has a line end fails without a request."""
     smuggled = "x\r\n\r\nDELETE /admin HTTP/1.1\r\nHost: internal\r\nX: y"
     values = ["plain", "x\r\nX-Evil: 1", "nul\0", smuggled, "{braces}"]
     listed = write_list(tmp_path, [{"id": str(index), "v": value} for index, value in enumerate(values)], "jsonl")
@@ -98,7 +98,7 @@ def test_row_headers_refuse_control_characters(
 
 
 def test_row_headers_need_named_origin(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """A list may lead anywhere, so its rows get no possibly secret field unless an origin is named."""
+    """A list may lead anywhere, so possibly secret row headers are refused unless an origin is named."""
     other = MethodsServer()
     with other:
         listed = write_list(tmp_path, [{"url": server.url + "/x", "v": "1"} for server in (methods, other)], "csv")
@@ -125,7 +125,7 @@ def test_row_headers_need_named_origin(run: Run, methods: MethodsServer, dest: P
 def test_only_idempotent_requests_are_retried(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, path: str, options: tuple[str, ...], may: bool
 ) -> None:
-    """Only idempotent requests are tried again after a 503, a 500 and a broken connection."""
+    """After a 503, a 500 or a broken connection, only idempotent requests are sent again."""
     listed = write_list(tmp_path, [{"url": methods.url + path}])
     patience = ("--attempts", 2) if path not in {"/429", "/503"} else ("--give-up-after", "3s")
     done = get(run, listed, dest, *options, *patience)
@@ -138,7 +138,7 @@ def test_only_idempotent_requests_are_retried(
 def test_redirected_post_follows_same_rules_as_stream(
     run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
 ) -> None:
-    """303 makes it a GET, and 307 keeps it; another origin gets no possibly secret field."""
+    """A 303 makes it a GET, and a 307 keeps it. Another origin gets no possibly secret header."""
     with MethodsServer() as other:
         paths = ["/303", "/307", f"/to/{other.url}/x"]
         listed = write_list(tmp_path, [{"url": methods.url + path, "id": path} for path in paths], "csv")
@@ -152,7 +152,7 @@ def test_redirected_post_follows_same_rules_as_stream(
 
 
 def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Stored and future objects would not belong together. The body itself is not shown."""
+    """Another body is refused as another job, because the stored objects would not match. The body is not shown."""
     listed = write_list(tmp_path, rows(3), "csv")
     template = ("--template", methods.url + "/{id}x")
     assert get(run, listed, dest, *template, "--data", "secret={text}").code == 0
@@ -166,7 +166,7 @@ def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Pat
 
 
 def test_retry_run_sends_same_request(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """A retry run sends the same request: the failure keeps the method, body and fields."""
+    """A failure keeps the method, the body and the headers for a retry run."""
     listed = write_list(tmp_path, [{"id": "error", "text": "t"}], "csv")
     options = ("--template", methods.url + "/{id}", "--data", "a={text}", "--header", "X-Id: {id}")
     assert get(run, listed, dest, *options).code == 3
@@ -178,7 +178,7 @@ def test_retry_run_sends_same_request(run: Run, methods: MethodsServer, dest: Pa
 
 
 def test_killed_job_repeats_no_post(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Over five kills, each is received at most once; requests in flight have failed, with the reason."""
+    """Over five kills, each POST is received at most once. Those in flight have failed, with the reason."""
     count = 1500
     listed = write_list(tmp_path, rows(count), "csv")
     with MethodsServer(delay=0.01) as server:
@@ -214,7 +214,7 @@ def test_killed_job_repeats_no_post(start: Start, run: Run, dest: Path, tmp_path
 
 
 def test_interrupted_job_posts_everything_once(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Sent requests get their outcome before the run ends, and the next run sends the others."""
+    """After SIGINT, requests in flight finish before the run ends, and the next run sends the others."""
     listed = write_list(tmp_path, rows(300), "csv")
     with MethodsServer(delay=0.01) as server:
         command: tuple[object, ...] = ("get", listed, dest, "--format", "jsonl", "--allow-private", "-j", 8)
@@ -289,7 +289,7 @@ def test_invalid_request_rows_get_one_line_error(
 
 
 def test_files_of_one_url_need_names(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
-    """Files of one URL need names: otherwise, all but the first would be posted and discarded."""
+    """Files of one URL need names: otherwise, all replies but the first would be discarded."""
     listed = write_list(tmp_path, rows(2), "csv")
     options = ("--allow-private", "--template", methods.url + "/x", "--data", "a={id}")
     refused = run("get", listed, dest, *options)

@@ -1,4 +1,4 @@
-"""Skipped targets: the real reason, in the summary, in `status --skipped`, and in the exit code."""
+"""Reasons of skipped targets in the summary, in `status --skipped`, and in the exit code."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ ELSEWHERE = ("http://other.test/a.txt", "http://other.test/b.txt")
 def test_exit_code_is_3_when_everything_is_skipped_unasked(
     run: Run, raw: Raw, dest: Path, command: str, path: str, content: bytes, options: tuple[str, ...], reason: str
 ) -> None:
-    """The reason is the real one, and the same command gives the same answer."""
+    """If no target was skipped on request, the exit code is 3 with the reason, also for the same command again."""
     server = raw({path: content, "/robots.txt": reply(b"", status="404 Not Found")})
     words = (command, f"{server.url}{path}", dest if command == "get" else dest.with_suffix(".csv"), *options)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_exit_code_is_3_when_everything_is_skipped_unasked(
 
 
 def test_exit_code_is_3_when_include_matches_nothing(run: Run, raw: Raw, dest: Path) -> None:
-    """The exit code is 3, with the reason; exclusions are intended."""
+    """An include pattern without a match gives exit code 3 with the reason. Exclude patterns do not."""
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
     assert ended.code == 3, ended.err
@@ -83,7 +83,7 @@ def test_exit_code_is_3_when_include_matches_nothing(run: Run, raw: Raw, dest: P
 
 
 def test_exit_code_is_0_when_something_is_fetched(run: Run, raw: Raw, dest: Path) -> None:
-    """One fetched object is enough for exit code 0; reasons of skips are counted nevertheless."""
+    """One fetched object is enough for exit code 0; reasons of skips are counted anyway."""
     listed = page("../", "a.txt", *ELSEWHERE, "/lib/x", "mailto:a@b.test")
     server = raw({"/f/": listed, "/f/a.txt": reply(b"a"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--json")
@@ -97,7 +97,7 @@ def test_exit_code_is_0_when_something_is_fetched(run: Run, raw: Raw, dest: Path
 def test_robots_and_folder_markers_are_skip_reasons(
     run: Run, raw: Raw, dest: Path, environment: dict[str, str]
 ) -> None:
-    """Both robots.txt and folder markers are reasons of skips, like others that the user did not ask for."""
+    """Targets skipped for robots.txt or as folder markers count as skipped unasked."""
     robots = reply(b"User-agent: *\nDisallow: /f/private\n")
     server = raw({"/f/": page("../", "private.txt"), "/robots.txt": robots})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html")
@@ -113,7 +113,7 @@ def test_robots_and_folder_markers_are_skip_reasons(
 def test_unchanged_objects_do_not_set_exit_code(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path
 ) -> None:
-    """A sync with nothing to do does not mention filters, and exits with 0; so does a finished job."""
+    """A sync without changes, and a finished job, exit with 0 and do not mention filters."""
     for number in range(5):
         (served / f"f{number}").write_text("x")
     source = f"{nginx(files=Site(autoindex='html')).url('files')}/"
@@ -128,7 +128,7 @@ def test_unchanged_objects_do_not_set_exit_code(
 
 @pytest.mark.parametrize("content", ["", "# only a comment\n", "no url\n"])
 def test_empty_list_exits_with_3(run: Run, tmp_path: Path, content: str) -> None:
-    """Each command that reads lists exits with 3 for an empty one; an iterable may be empty."""
+    """Every command that reads lists exits with 3 if the list is empty. An iterable may be empty."""
     listed = tmp_path / "urls.txt"
     listed.write_text(content)
     for words in (("get", listed, tmp_path / "out"), ("list", listed), ("check", listed)):

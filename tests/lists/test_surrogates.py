@@ -1,4 +1,4 @@
-"""An unpaired surrogate, as Python's json writes invalid text, affects only the name that has it."""
+"""An unpaired surrogate, which Python's json writes as an escape, affects only the name that has it."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ BAD = "b\udcff.txt"
 
 
 def reply(body: str | bytes) -> bytes:
-    """Returns a good reply."""
+    """Returns a 200 reply."""
     data = body if isinstance(body, bytes) else body.encode()
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
 
@@ -27,7 +27,7 @@ def reply(body: str | bytes) -> bytes:
 @pytest.mark.parametrize("format", ["files", "parquet", "null"])
 @pytest.mark.parametrize("listing", ["api", "autoindex"])
 def test_listed_name_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, listing: str, format: str) -> None:
-    """A name with a surrogate is not requested, because the API's name is lost. Its neighbours are fetched."""
+    """A name with a surrogate is not requested, because the API cannot express it. Its neighbours are fetched."""
     names = ["a.txt", BAD, "c.txt"]
     if listing == "api":
         routes = {"/list": reply(json.dumps({"FileNames": names})), "/get/a.txt": reply("a"), "/get/c.txt": reply("c")}
@@ -40,7 +40,7 @@ def test_listed_name_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, 
 
     assert ended.code == 3, ended.err
     if listing == "autoindex":
-        # A folder's names are bytes, and such a name may exist.
+        # Names of folders are bytes, so such a name may exist.
         assert "3 listed = 2 fetched + 1 absent + 0 failed" in ended.err
         return
     assert "3 listed = 2 fetched + 0 absent + 1 failed" in ended.err
@@ -49,7 +49,7 @@ def test_listed_name_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, 
 
 
 def test_list_line_with_surrogate_fails_alone(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A surrogate in the URL or in a kept column fails the line; in unused columns it does not matter."""
+    """A surrogate in the URL or in a kept column fails the line; unused columns do not matter."""
     server = raw({"/a": reply("a"), "/d": reply("d")})
     rows = [
         {"url": f"{server.url}/a", "note": "fine", "other": "\ud800"},

@@ -1,4 +1,4 @@
-"""A program's tables as sources, and missing values."""
+"""Dataframes of a program as sources, and missing values."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +16,12 @@ Serve = Callable[..., Server]
 
 
 def urls_of(source: Server, count: int) -> list[str]:
-    """Returns the URLs of a synthetic server's first objects."""
+    """Returns the URLs of the first objects of a synthetic server."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
 
 
 def test_dataframes_are_sources(server: Serve, tmp_path: Path) -> None:
-    """Tables of Arrow, Polars and pandas work; a missing value is one failed target."""
+    """Arrow, Polars and pandas tables are accepted; a missing value is one failed target."""
     urls = urls_of(server(synthetic=20), 20)
     ids = [str(number) for number in range(21)]
     columns: dict[str, list[Any]] = {"id": ids, "link": [*urls, None]}
@@ -39,7 +39,7 @@ def test_dataframes_are_sources(server: Serve, tmp_path: Path) -> None:
 
 
 def test_none_in_iterable_is_one_failed_target(server: Serve, tmp_path: Path) -> None:
-    """None in an iterable, alone or in a pair, is one failed target."""
+    """None, as an item or in a pair, is one failed target."""
     urls = urls_of(server(synthetic=3), 3)
 
     def items() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Files with names made from URLs: decoded, one file per URL, and unchanged in older jobs."""
+"""Files named after URLs: decoded, one file per URL, and unchanged in older jobs."""
 
 import contextlib
 import sqlite3
@@ -19,7 +19,7 @@ Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
-# The path of a URL, and that of its file.
+# Path of a URL, and path of its file.
 NAMES = {
     "%C3%BC%20b.txt": "ü b.txt",
     quote("東京都立中央図書館特別文庫室所蔵資料一覧.pdf"): "東京都立中央図書館特別文庫室所蔵資料一覧.pdf",
@@ -34,7 +34,7 @@ NAMES = {
     "line%0Abreak": "line%0Abreak",
     "caf%E9": "caf%E9",
 }  # fmt: skip
-# URLs that a careless rule would give the same file.
+# URLs that would get the same file under a careless rule.
 SPELLINGS = (
     "s:t", "s%3At", "s%3at", "%41", "A", "%2541", "%C3%BC:", "%C3%BC%3A", "%C3%BC%253A", "%c3%bc%3A", "%25C3%25BC%253A",
     "u%CC%88", "%C3%BC", "%C3%bc", "50%25", "50%", "50%2525", "v ", "v%2520", "v.", "v", "%E9", "%25E9", "%01", "%2501",
@@ -42,12 +42,12 @@ SPELLINGS = (
 
 
 def echo(exchange: Exchange) -> bytes:
-    """Returns the target as the body."""
+    """Answers with the request's target as the body."""
     return reply(exchange.target.encode())
 
 
 def serve(raw: Raw, paths: Mapping[str, str] | tuple[str, ...], folder: Path) -> tuple[RawServer, Path]:
-    """Serves objects that are their own targets, and a list of their URLs."""
+    """Serves objects whose bodies are their own targets. Returns the server and a list of URLs."""
     site = raw({f"/{path.strip().partition('?')[0]}": echo for path in paths} | {"/v%20": echo})
     listed = folder / "urls.jsonl"
     listed.write_text("".join(f'{{"url": "{site.url}/{path}"}}\n'.replace("v ", "v%20") for path in paths))
@@ -55,18 +55,18 @@ def serve(raw: Raw, paths: Mapping[str, str] | tuple[str, ...], folder: Path) ->
 
 
 def host(site: RawServer) -> str:
-    """Returns the first segment of its names."""
+    """Returns the first path segment of the names."""
     return site.url.removeprefix("http://")
 
 
 def files(dest: Path) -> dict[str, bytes]:
-    """Returns paths and contents of files."""
+    """Returns the contents of files by path."""
     found = (path for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts)
     return {str(path.relative_to(dest)): path.read_bytes() for path in found}
 
 
 def test_names_from_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Names are readable; readers, verify and its repair know the URL of each."""
+    """File names are readable. Readers, `verify` and its repair still know the URL of each."""
     site, listed = serve(raw, NAMES, tmp_path)
     done = run("get", listed, dest, "--allow-private")
     assert done.code == 0, done.err
@@ -87,7 +87,7 @@ def test_names_from_urls_are_decoded(run: Run, raw: Raw, dest: Path, tmp_path: P
 
 
 def test_each_url_spelling_has_its_own_file(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Another spelling of the same characters is another object."""
+    """URLs that spell the same characters differently are different objects."""
     site, listed = serve(raw, SPELLINGS, tmp_path)
     done = run("get", listed, dest, "--allow-private")
     assert done.code == 0, done.err
@@ -100,14 +100,14 @@ def test_each_url_spelling_has_its_own_file(run: Run, raw: Raw, dest: Path, tmp_
 
 @pytest.mark.parametrize("given", ["{}/%C3%BC", "{}/ü/"])
 def test_prefix_matches_encoded_and_decoded_names(run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str) -> None:
-    """A prefix in the form of the URL or of the name leads to the same files."""
+    """--strip-prefix takes the encoded or the decoded form, with the same result."""
     site, listed = serve(raw, ("%C3%BC/a%20b", "%C3%BC/c"), tmp_path)
     done = run("get", listed, dest, "--strip-prefix", given.format(host(site)), "--allow-private")
     assert (done.code, sorted(files(dest))) == (0, ["a b", "c"]), done.err
 
 
 def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> RawServer:
-    """Returns a finished job that an older release started, that was killed, and that this release resumed."""
+    """Returns a finished job: an older release started it, it was killed, and this release resumed it."""
     site = raw({"/first": reply(b"first"), "/%C3%BC/c%3Ad": Exchange.stall, "/last%20": Exchange.stall})
     listed = tmp_path / "urls.txt"
     listed.write_text("".join(f"{site.url}{path}\n" for path in site.routes))
@@ -130,7 +130,7 @@ def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> Raw
 
 
 def test_job_of_older_release_keeps_encoded_names(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """An older job keeps its names after a kill, for verify and its repair, in exports, and in syncs into it."""
+    """After a kill, an older job keeps its names in `verify`, in a repair, in an export, and in a sync."""
     site = old_job(run, start, raw, dest, tmp_path)
     encoded = {f"{host(site)}/{name}" for name in ("first", "%25C3%25BC/c%253Ad", "last%2520")}
     assert files(dest).keys() == encoded
@@ -148,7 +148,7 @@ def test_job_of_older_release_keeps_encoded_names(run: Run, start: Start, raw: R
 
 
 def test_packs_are_exported_under_decoded_names(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """In a pack, a name is the URL; as files, objects have the names that a list gives them."""
+    """In a pack, names are URLs; exported as files, they are decoded as by `get`."""
     site, listed = serve(raw, NAMES, tmp_path)
     assert run("get", listed, dest, "--format", "parquet", "--allow-private").code == 0
     assert {name for name, _ in read_objects(dest, "parquet")} == {f"{site.url}/{path}" for path in NAMES}
@@ -159,7 +159,7 @@ def test_packs_are_exported_under_decoded_names(run: Run, raw: Raw, dest: Path, 
 
 
 def test_sync_keeps_its_name_encoding(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Names are decoded in a new destination and in a job's, and encoded if an older release started it."""
+    """A sync decodes names in a new destination or in a job's; one started by an older release keeps encoding them."""
     site, listed = serve(raw, NAMES, tmp_path)
     decoded = {f"{host(site)}/{name}" for name in NAMES.values()}
     options = ("--allow-private", "--delete", "--max-delete", "100%")
