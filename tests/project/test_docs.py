@@ -1,4 +1,4 @@
-"""Every example of docs/reference/formats.md works against a destination of its format."""
+"""Every example of docs/reference/formats.md runs against a destination of its format."""
 
 import os
 import re
@@ -26,14 +26,14 @@ def examples(section: str) -> list[str]:
 
 
 def cases() -> list[tuple[str, str]]:
-    """Returns formats and commands."""
+    """Returns the formats and their commands."""
     own = [(name, command) for name in FORMATS if name != "files" for command in examples(f"`{name}`")]
     return own + [(name, command) for name in FORMATS for command in examples(ANY)]
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Creates a destination of each format, each called `out` in its own folder."""
+    """Creates a destination of each format, called `out`, in separate folders."""
     folder = tmp_path_factory.mktemp("formats")
     with serve(synthetic=40) as server:
         for name in FORMATS:
@@ -43,7 +43,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_docs_have_examples_for_every_format() -> None:
-    """There are at least three for each format, and four for any format."""
+    """Each format has at least three examples, and four examples fit any format."""
     assert {name: len(examples(f"`{name}`")) >= 3 for name in FORMATS if name != "files"} == dict.fromkeys(
         ("tar", "parquet", "warc", "jsonl"), True
     )
@@ -52,7 +52,7 @@ def test_docs_have_examples_for_every_format() -> None:
 
 @pytest.mark.parametrize(("format", "command"), cases())
 def test_docs_example_runs(stored: Path, format: str, command: str) -> None:
-    """An example prints something, and no error."""
+    """Each example prints something, and no error."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],

@@ -1,4 +1,4 @@
-"""The documentation site: builds strictly, has every page, command, option and public name, and needs no network."""
+"""The documentation site builds without warnings, is complete, and needs no network."""
 
 import functools
 import inspect
@@ -27,15 +27,15 @@ from fetchmill.cli.main import COMMANDS
 from fetchmill.cli.main import command as group
 from fetchmill.errors import UsageError
 
-# The input of the build; with `--quiet`, it would count no warnings.
+# Input of the build. With `--quiet`, warnings would not be counted.
 SOURCES = ("mkdocs.yml", "docs", "scripts")
-# Commands with a class of options in the table; the other class is that of streams.
+# Commands whose options are a class of the table; the other class is for streams.
 TABLES = {name: getattr(table, name.upper()) for name in ("get", "plan", "check", "list", "sync")}
-# Values that a key may have, wrong ones included.
+# Valid and invalid values for keys.
 VALUES = (True, False, 3, 0, 403, 0.5, "3", "1%", "1MiB", "auto", "a:b", "http://a", "2026-11-01", "*.json")
 VALUES_WITH_PARTS = (["*.json"], ["5xx", "dns*"], [403], [True], {"X-Team": "data"}, {"X": 3}, [["a"]])
 
-# A key, a table and values that no file may have.
+# Invalid keys, tables and values.
 WRONG: list[dict[str, Any]] = [
     {"get": {"concurency": 3}},
     {"gett": {}},
@@ -70,21 +70,24 @@ class Html(HTMLParser):
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files silently."""
+    """Serves files without logging."""
 
     def log_message(self, format: str, *args: object) -> None:
         """Logs nothing."""
 
 
 def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site of a project."""
+    """Builds the site from the sources of a project."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built without a warning. A broken link or fragment, or a page outside the navigation, is a warning."""
+    """Returns the site, built without a warning.
+
+    Broken links or fragments, and pages outside the navigation, are warnings.
+    """
     folder = tmp_path_factory.mktemp("docs") / "site"
     built = build(ROOT, folder)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -106,7 +109,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_page_is_in_navigation(site: Path) -> None:
-    """Every page of the guide and the reference is in the navigation and was built."""
+    """Every page of the guide and the reference is built and in the navigation."""
     pages = [*(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
     paths = [path.relative_to(ROOT / "docs").as_posix() for path in pages]
     navigation = re.findall(r"(?:- |: )(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
@@ -117,7 +120,7 @@ def test_every_page_is_in_navigation(site: Path) -> None:
 
 
 def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
-    """There are no fonts, scripts or pictures of other hosts."""
+    """Pages use no fonts, scripts or pictures of other hosts."""
     pages = list(site.rglob("*.html"))
     loaded = {(path.name, url) for path in pages for url in Html(path).loaded if re.match(r"\w+:|//", url)}
 
@@ -136,7 +139,7 @@ def test_start_page_has_commands_recording_and_chart(site: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_reference_has_every_command_and_option(site: Path, name: str) -> None:
-    """There is a fragment for each option, and each row of the options table is one of them."""
+    """Each option has a fragment, and each row of the options table is an option."""
     page = Html(site / "reference/commands" / name / "index.html")
     command = commands()[name]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
@@ -144,15 +147,15 @@ def test_reference_has_every_command_and_option(site: Path, name: str) -> None:
 
     assert options
     assert [option.opts[-1] for option in options if option.opts[-1].lstrip("-") not in page.ids] == []
-    # The page has settings as a part of `--set`.
+    # The page describes settings as part of `--set`.
     assert set(rows) <= {option.name for option in command.params if isinstance(option, click.Option)}
     assert f"{name}/" in (site / "reference/commands/index.html").read_text()
 
 
 def test_reference_page_has_every_public_name(site: Path) -> None:
-    """Each has its signature and the first words of its docstring.
+    """Each public name has its signature and the start of its docstring.
 
-    Options of streams, which have no command, are included.
+    Options of streams, which are not commands, are included.
     """
     pages = [Html(path) for path in (site / "reference/python").rglob("index.html")]
     fragments = [name for page in pages for name in page.ids]
@@ -171,7 +174,7 @@ def test_reference_page_has_every_public_name(site: Path) -> None:
 
 
 def test_llms_txt_names_every_page(site: Path) -> None:
-    """llms.txt names the pages as Markdown, and llms-full.txt contains them all."""
+    """llms.txt links to Markdown pages, and llms-full.txt contains them all."""
     index = (site / "llms.txt").read_text()
     whole = (site / "llms-full.txt").read_text()
     paths = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", index, re.MULTILINE)
@@ -183,7 +186,7 @@ def test_llms_txt_names_every_page(site: Path) -> None:
 
 
 def test_search_index_has_option_sections(site: Path) -> None:
-    """Search finds each option as a section of the index."""
+    """Each option is a section of the search index."""
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
 
     assert "reference/commands/get/#max-failed" in {section["location"] for section in found}
@@ -191,7 +194,7 @@ def test_search_index_has_option_sections(site: Path) -> None:
 
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "requirements-dev.txt", "tests/project/test_docs_site.py")
 def test_search_works_in_browser_without_network(site: Path, tmp_path: Path) -> None:
-    """Search works with static files at loopback. Nothing else is requested, and no script reports an error."""
+    """Search works with static files at loopback: no other host is contacted, and no script reports an error."""
     handler = functools.partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, open_tab(tmp_path) as tab:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -211,7 +214,7 @@ def test_search_works_in_browser_without_network(site: Path, tmp_path: Path) -> 
 
 
 def test_schema_accepts_configuration_examples(schema: dict[str, Any]) -> None:
-    """The schema accepts the page's examples, and refuses a wrong key, table or value."""
+    """The schema accepts the examples of the configuration page, and refuses wrong keys, tables and values."""
     page = (ROOT / "docs/reference/configuration.md").read_text()
     examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     validator = Draft7Validator(schema)
@@ -224,7 +227,7 @@ def test_schema_accepts_configuration_examples(schema: dict[str, Any]) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_schema_accepts_all_values_of_command(schema: dict[str, Any], name: str, tmp_path: Path) -> None:
-    """Each key is tried with values of each type; the schema has no key that the command refuses."""
+    """The schema accepts each value that the command accepts, and has no key that the command refuses."""
     command = commands()[name]
     validator = Draft7Validator(schema)
     wrong: list[tuple[str, object]] = []
@@ -256,7 +259,7 @@ def toml(value: object) -> str:
 @pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "scripts/docs_hooks.py")
 @pytest.mark.parametrize("link", ["[x](no-such-page.md)", "[x](lists.md#no-such-heading)", "[x](../../no-such-file)"])
 def test_broken_link_fails_docs_build(tmp_path: Path, link: str) -> None:
-    """The link may be to a page, to a heading, or out of docs/."""
+    """A broken link to a page, to a heading, or out of docs/ is a warning."""
     for path in ROOT.iterdir():
         if path.name not in SOURCES:
             (tmp_path / path.name).symlink_to(path)

@@ -1,4 +1,4 @@
-"""Each fetchmill command on a page is accepted by the command line."""
+"""The command line accepts each fetchmill command on a page."""
 
 import re
 import shlex
@@ -13,20 +13,20 @@ from fetchmill.cli.main import command as group
 from fetchmill.errors import FetchmillError
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
-# Indented blocks, and fenced ones with a shell language or none.
+# Indented code blocks, and fenced ones with a shell language or none.
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SHELLS = ("", "bash", "console", "sh")
 _CODE = re.compile(r"`(fetchmill [a-z][^`]*)`")
-# A remark follows a command after two spaces, or begins with a hash.
+# A comment follows a command after two spaces, or starts with a hash.
 _REMARK = re.compile(r"(?<=\S)\s{2,}(?=[a-z0-9]).*$|\s#\s.*$")
-# Files that are read together with the options.
+# Files that are read while options are parsed.
 FILES = ("fetchmill.toml", "token.txt")
-# Ends of a command in a shell line, and separators before one.
+# Ends of a command in a shell line, and separators before a command.
 _END = ("|", "&", "&&", ";", "||", ">", ">>", "2>", "<")
 
 
 def commands(page: Path) -> list[str]:
-    """Returns the fetchmill commands in the blocks of a page; a backslash continues a line."""
+    """Returns the fetchmill commands in the code blocks of a page; a backslash continues a line."""
     text = page.read_text()
     blocks = [body for language, body in _FENCE.findall(text) if language in _SHELLS]
     blocks += re.findall(r"^    (.*)$", _FENCE.sub("", text), re.MULTILINE)
@@ -36,7 +36,7 @@ def commands(page: Path) -> list[str]:
 
 
 def mentions(page: Path) -> list[str]:
-    """Returns those in the text and the tables of a page, which may lack arguments and values."""
+    """Returns the commands in the text and tables of a page, which may lack arguments and values."""
     return _CODE.findall(re.sub(r"^    .*$", "", _FENCE.sub("", page.read_text()), flags=re.MULTILINE))
 
 
@@ -48,11 +48,11 @@ def arguments(line: str) -> list[str]:
 
 
 def refusal(line: str, *, is_mention: bool = False) -> str | None:
-    """Returns the command line's error for a command; None if it accepts the command. Nothing is run.
+    """Returns the error of the command line for a command, or None if it is accepted. Nothing is run.
 
     Args:
         line: the command.
-        is_mention: whether only its name and the names of its options count.
+        is_mention: whether only the names of the command and its options are checked.
     """
     name, *rest = arguments(line)
     if name.startswith("-"):
@@ -74,7 +74,7 @@ def refusal(line: str, *, is_mention: bool = False) -> str | None:
 
 
 def test_commands_in_pages_are_found() -> None:
-    """Commands are found indented, in tables, after a pipe, and on several lines."""
+    """Commands are found in indented blocks, in tables, after a pipe, and across several lines."""
     found = {page.stem: [*commands(page), *mentions(page)] for page in PAGES}
 
     assert sum(map(len, found.values())) > 280
@@ -90,7 +90,7 @@ def test_wrong_documented_command_is_refused(line: str) -> None:
 
 
 def test_commands_in_pages_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parser of the command line checks names, options and values."""
+    """The command line's parser accepts the names, options and values of all commands."""
     for name in FILES:
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The examples, and the programs of docs/guide/transform.md, run unchanged against a server of this test."""
+"""The examples and the programs of docs/guide/transform.md run unchanged against a local server."""
 
 import io
 import re
@@ -23,7 +23,7 @@ def image(width: int, height: int, format: str) -> bytes:
 
 
 def test_resize_example_resizes_images_and_skips_others(server: Serve, served: Path, dest: Path, root: Path) -> None:
-    """The example's program resizes images and leaves out other objects."""
+    """The example resizes images and skips all other objects."""
     (served / "wide.png").write_bytes(image(800, 200, "PNG"))
     (served / "small.jpg").write_bytes(image(40, 30, "JPEG"))
     (served / "broken.png").write_bytes(image(800, 200, "PNG")[:100])
@@ -44,7 +44,7 @@ def test_resize_example_resizes_images_and_skips_others(server: Serve, served: P
 
 
 def test_transforms_page_program_runs(server: Serve, served: Path, tmp_path: Path, root: Path) -> None:
-    """The program of the page on transforms works, with the server's address replaced."""
+    """The program on the page runs; only the server's address is replaced."""
     (served / "a.html").write_text("<html><title>A page</title></html>")
     (served / "b.txt").write_text("no page")
     (program,) = re.findall(

@@ -1,4 +1,4 @@
-"""The exit codes of docs/reference/exit-codes.md, of `fetchmill --help` and of the code are the same."""
+"""The exit codes in docs/reference/exit-codes.md, `fetchmill --help` and the code agree."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ WITHOUT_ROW = {"FetchmillError"}
 
 
 def rows(root: Path) -> list[tuple[int, str]]:
-    """Returns the codes of the page and their exceptions; an exception is empty if there is none."""
+    """Returns the codes of the page with their exceptions; an empty exception means none."""
     table = (root / PAGE).read_text().partition("| code | meaning | exception | what to do |\n|---|---|---|---|\n")[2]
     lines = table.partition("\n\n")[0].splitlines()
     found = [re.fullmatch(r"\| (\d+) \|.*\| (?:`(\w+)`)? ?\|[^|]*\|", line) for line in lines]
@@ -28,7 +28,7 @@ def rows(root: Path) -> list[tuple[int, str]]:
 
 
 def returned_codes(root: Path) -> set[int]:
-    """Returns all integers that functions of the command line return, by the module's constants."""
+    """Returns all integers that functions of the command line return, resolving constants of their modules."""
     folder = root / "python/fetchmill/cli"
     trees = {path.stem: ast.parse(path.read_text()) for path in folder.glob("*.py")}
     # Modules may use one name for different codes.
@@ -48,7 +48,7 @@ def returned_codes(root: Path) -> set[int]:
 
 
 def _values(node: ast.expr, constants: dict[str, set[int]]) -> Iterator[int]:
-    """Yields the integers that an expression may be. Calls, attributes and sums are other functions' values."""
+    """Yields the integers that an expression may be. Calls, attributes and sums are ignored."""
     match node:
         case ast.Constant(int(value)):
             yield value
@@ -61,7 +61,7 @@ def _values(node: ast.expr, constants: dict[str, set[int]]) -> Iterator[int]:
 
 
 def test_exit_codes_page_has_exactly_defined_codes(root: Path) -> None:
-    """Codes are those of exceptions, of finished commands and of signals."""
+    """The page has the codes of exceptions, of finished commands and of signals, and no others."""
     classes = {name: each.exit_code for name, each in vars(errors).items() if hasattr(each, "exit_code")}
     returned = returned_codes(root)
 
@@ -70,7 +70,7 @@ def test_exit_codes_page_has_exactly_defined_codes(root: Path) -> None:
 
 
 def test_exit_codes_page_names_exceptions(root: Path) -> None:
-    """Exceptions that end a command have a row. The others, of streams, are named in the text."""
+    """Each exception that ends a command has a row. Exceptions of streams are named in the text."""
     classes = {name: each.exit_code for name, each in vars(errors).items() if hasattr(each, "exit_code")}
     named = {name: code for code, name in rows(root) if name}
 
@@ -81,7 +81,7 @@ def test_exit_codes_page_names_exceptions(root: Path) -> None:
 
 
 def test_help_lists_exit_codes(run: Run, root: Path) -> None:
-    """The last line of the help has two codes."""
+    """The help lists the codes of the page; its last line has two of them."""
     shown = run("--help").out.partition("Exit codes:\n")[2]
 
     found = re.findall(r"^ +(\d+)  \w", shown, re.MULTILINE) + re.findall(r"\((\d+): SIGTERM\)", shown)

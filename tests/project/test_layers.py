@@ -1,4 +1,4 @@
-"""The tool that checks the layers finds planted faults, and no faults in this project."""
+"""scripts/check-layers finds planted faults, and none in this project."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.of_files("scripts/check-layers", "scripts/check-words",
 
 
 def check(root: Path, checked: Path) -> tuple[int, str]:
-    """Runs the tool over a folder."""
+    """Runs the tool on a folder."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/check-layers", checked], capture_output=True, text=True, check=False
     )
@@ -23,7 +23,7 @@ def check(root: Path, checked: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def small(root: Path, tmp_path: Path) -> Path:
-    """Creates the smallest project that the tool can read, which is faster."""
+    """Creates the smallest project that the tool accepts, because that is faster."""
     (tmp_path / "crates/fetchmill-model/src").mkdir(parents=True)
     shutil.copy(root / "Cargo.lock", tmp_path)
     return tmp_path
@@ -57,7 +57,7 @@ def test_code_keeps_layers(root: Path) -> None:
     ],
 )
 def test_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:
-    """A planted import is found, with file and line."""
+    """A planted import is reported with its file and line."""
     planted = copy / f"crates/fetchmill-{module}.rs"
     text = planted.read_text()
     planted.write_text(f"{text}\n{code}\n")
@@ -125,7 +125,7 @@ HANDS_ON = "mod a; mod b; pub use a::A; pub use b::B;"
     ],
 )
 def test_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], found: str) -> None:
-    """A cycle may be direct, through re-exports, with a parent, or by methods."""
+    """A cycle is found if it is direct, through re-exports, with a parent, or through methods."""
     plant(small, files)
 
     assert check(root, small) == (1, f"crates/fetchmill-server/src/planted: {found}\n")
@@ -145,7 +145,7 @@ def test_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], 
     ],
 )
 def test_harmless_references_are_not_cycles(root: Path, small: Path, files: dict[str, str]) -> None:
-    """A parent may re-export, be used, or use; tests may use everything."""
+    """A parent may re-export its children, use them, or be used by them. Tests may use everything."""
     plant(small, files)
 
     assert check(root, small) == (0, "layers kept\n")
@@ -160,7 +160,7 @@ def plant(small: Path, files: dict[str, str]) -> None:
 
 
 def test_outdated_layer_diagram_is_found_and_redrawn(root: Path, copy: Path) -> None:
-    """A picture that does not match the code is found and redrawn."""
+    """A diagram that does not match the code is reported, and can be redrawn."""
     page = copy / "docs/internals/architecture.md"
     drawn = page.read_text()
     page.write_text(drawn.replace("    planner --> ", "    planner --> name\n    planner --> "))
@@ -171,7 +171,7 @@ def test_outdated_layer_diagram_is_found_and_redrawn(root: Path, copy: Path) -> 
 
 
 def test_module_table_must_match_modules(root: Path, copy: Path) -> None:
-    """The table may lack a module, or have one that does not exist."""
+    """A module missing from the table, and a row without a module, are reported."""
     page = copy / "docs/internals/architecture.md"
     page.write_text(page.read_text().replace("| `cookies` |", "| `biscuits` |"))
 
@@ -182,7 +182,7 @@ def test_module_table_must_match_modules(root: Path, copy: Path) -> None:
 
 
 def test_planted_crate_dependency_is_found(root: Path, copy: Path) -> None:
-    """A planted dependency is found even through another crate."""
+    """A planted dependency is found in every crate that depends on it indirectly."""
     lock = copy / "Cargo.lock"
     lock.write_text(
         lock.read_text().replace('name = "memchr"\n', 'name = "memchr"\ndependencies = [\n "pyo3",\n]\n', 1)
@@ -196,7 +196,7 @@ def test_planted_crate_dependency_is_found(root: Path, copy: Path) -> None:
 
 
 def test_planted_import_of_native_module_is_found(root: Path, copy: Path) -> None:
-    """A planted import of the native module is found: only the binding may use it."""
+    """A planted import of the native module is found, because only the binding may use it."""
     planted = copy / "python/fetchmill/_options/units.py"
     planted.write_text(f"{planted.read_text()}\nfrom fetchmill._native import Job\n")
 

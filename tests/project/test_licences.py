@@ -1,4 +1,4 @@
-"""Licences of dependencies: all are allowed, and a forbidden one would be reported."""
+"""All dependencies have allowed licences, and a forbidden one would be reported."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def test_spdx_expressions_are_evaluated(script: ModuleType, expression: str, exp
 
 
 def test_all_dependencies_have_allowed_licences(root: Path) -> None:
-    """The licences of the lock file, and of the installed distributions, are allowed."""
+    """The licences of all crates in the lock file, and of the installed distributions, are allowed."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/check-licences"], capture_output=True, text=True, timeout=120, check=False
     )
@@ -51,7 +51,7 @@ def test_all_dependencies_have_allowed_licences(root: Path) -> None:
 
 
 def test_forbidden_licence_is_reported_with_its_dependency(script: ModuleType) -> None:
-    """The error names its dependency: without MIT, there would be many."""
+    """Without MIT among the allowed licences, each error names its dependency."""
     found = script.crates({"Apache-2.0"}) + script.packages({"Apache-2.0"})
 
     assert any(line.startswith("crate tokio ") and line.endswith(": MIT") for line in found)
@@ -59,7 +59,7 @@ def test_forbidden_licence_is_reported_with_its_dependency(script: ModuleType) -
 
 
 def test_vendored_copies_are_allowed_and_unchanged(script: ModuleType, root: Path, tmp_path: Path) -> None:
-    """Copies of other projects in the package are allowed and unchanged."""
+    """Vendored copies must have an allowed licence and be identical to their origin."""
     (origin,) = (root / "python").rglob("origin.json")
     shutil.copytree(origin.parent, tmp_path / "copy")
     assert script.copies(root / "python", ALLOWED) == script.copies(tmp_path, ALLOWED) == []
@@ -72,7 +72,7 @@ def test_vendored_copies_are_allowed_and_unchanged(script: ModuleType, root: Pat
 
 
 def test_cargo_deny_rules_are_complete(root: Path) -> None:
-    """cargo-deny itself is not run here: its rules have the required lists, and all crates come from one registry."""
+    """The rules of cargo-deny, which is not run here, have the required lists. All crates come from one registry."""
     rules = tomllib.loads((root / "deny.toml").read_text())
     assert set(rules) == {"graph", "advisories", "licenses", "bans", "sources"}
     command = ["cargo", "metadata", "--offline", "--locked", "--format-version", "1"]

@@ -1,4 +1,4 @@
-"""Links between pages are valid, and so are the project's paths in pages and comments."""
+"""Links between pages are valid, and paths mentioned in pages and comments exist."""
 
 import re
 import subprocess
@@ -11,12 +11,12 @@ from conftest import ROOT
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Paths in these folders are written in full.
 PATH = re.compile(r"(?<![\w/.<{-])((?:docs|tests|scripts|packages|crates)/[\w./-]+\.(?:md|py|rs|json|svg|toml))\b")
-# Old facts in these are not corrected, or they plant files that do not exist.
+# These describe the past, or plant files that do not exist.
 IGNORED = ("CHANGELOG.md", "tests/project/")
 
 
 def _files(*suffixes: str) -> list[Path]:
-    """Returns files under version control with one of these endings."""
+    """Returns files under version control with one of these suffixes."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name)
     return [path for path in found if path.suffix in suffixes and path.is_file() and not path.is_symlink()]
@@ -48,7 +48,7 @@ def _broken(page: Path) -> list[str]:
 
 
 def test_every_link_leads_to_page_and_heading() -> None:
-    """Links of every page lead to a page and a heading."""
+    """Each link leads to an existing page and heading."""
     pages = _files(".md")
 
     assert len(pages) > 80

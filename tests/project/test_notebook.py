@@ -1,4 +1,4 @@
-"""The notebook of the guide, run by a kernel."""
+"""The notebook of the guide runs in a kernel."""
 
 import copy
 
@@ -12,16 +12,16 @@ PATH = ROOT / "docs/guide/notebook.ipynb"
 
 
 def printed(notebook: nbformat.NotebookNode) -> list[list[tuple[str, str]]]:
-    """Returns the output of each code cell, without the progress of jobs, which differs from run to run."""
+    """Returns the output of each code cell without progress lines, which differ from run to run."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     streams = [[output for output in cell.outputs if output.output_type != "display_data"] for cell in cells]
     return [[(output.output_type, output.get("text", "")) for output in outputs] for outputs in streams]
 
 
 @pytest.mark.of_files("docs/guide/notebook.ipynb", "python/fetchmill/__init__.py", "python/fetchmill/cli/serve.py")
-@pytest.mark.filterwarnings("default")  # warnings of the kernel's client
+@pytest.mark.filterwarnings("default")  # the kernel's client emits warnings
 def test_notebook_output_is_reproducible() -> None:
-    """The notebook runs from top to bottom in its own interpreter."""
+    """Running the notebook from top to bottom prints the stored output."""
     shown = nbformat.read(PATH, as_version=4)  # type: ignore[no-untyped-call]
     run = copy.deepcopy(shown)
     for cell in run.cells:

@@ -1,4 +1,4 @@
-"""The table of options and the keywords for type checkers agree with their source and with the core."""
+"""The options table and the keywords for type checkers agree with their source and with the core."""
 
 import re
 import subprocess
@@ -19,21 +19,21 @@ def make(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
-    """Creates a folder with the source, but without the generated files."""
+    """Creates a folder with the source, but without generated files."""
     (tmp_path / FOLDER).mkdir(parents=True)
     (tmp_path / SOURCE).write_text((root / SOURCE).read_text())
     return tmp_path
 
 
 def test_generated_files_are_up_to_date(root: Path) -> None:
-    """The generated files are up to date; `make generated` writes them."""
+    """The generated files match their source; `make generated` writes them."""
     checked = make(root, "--check")
 
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_check_mode_writes_nothing(root: Path, copy: Path) -> None:
-    """`--check` shows the differences and writes nothing; without it, the same files are written."""
+    """`--check` shows the differences and writes nothing. Without it, the same files are written."""
     checked = make(root, "--check", copy)
     assert (checked.returncode, checked.stderr) == (1, "not up to date: run `make generated`\n")
     assert list((copy / FOLDER).iterdir()) == []
@@ -68,7 +68,7 @@ def test_check_mode_writes_nothing(root: Path, copy: Path) -> None:
     ],
 )
 def test_options_source_unlike_core_is_refused(root: Path, copy: Path, before: str, after: str, message: str) -> None:
-    """The error has the option's name; nothing is written."""
+    """The error names the option, and nothing is written."""
     text = (copy / SOURCE).read_text()
     assert before in text
     (copy / SOURCE).write_text(text.replace(before, after))
@@ -82,7 +82,7 @@ def test_options_source_unlike_core_is_refused(root: Path, copy: Path, before: s
 
 
 def test_core_option_without_row_is_refused(root: Path, copy: Path) -> None:
-    """An option of the core without a row is refused, because it could not be used."""
+    """An option of the core without a row in the source could not be used, so it is refused."""
     text = (copy / SOURCE).read_text()
     (copy / SOURCE).write_text(re.sub(r"\[Storing\.cdxj\][^[]*", "", text))
 

@@ -1,4 +1,4 @@
-"""Platforms: messages where fetchmill cannot run, and the contents of its packages."""
+"""Errors on platforms where fetchmill cannot run, and the contents of its packages."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from project_scripts import load_script
 
 @pytest.fixture
 def without_native(root: Path, tmp_path: Path) -> Path:
-    """Creates a folder with the package as on another platform: without its native module."""
+    """Creates a folder with the package but without its native module, as on another platform."""
     package = tmp_path / "fetchmill"
     package.mkdir()
     for path in (root / "python/fetchmill").iterdir():
@@ -25,7 +25,7 @@ def without_native(root: Path, tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs this Python with the package in a folder, and without the installed one."""
+    """Runs this Python with the package in a folder instead of the installed one."""
     command = [sys.executable, "-P", *arguments]
     return subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
@@ -33,7 +33,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_missing_native_module_gets_one_line_error(without_native: Path) -> None:
-    """The command line prints it; the rest of the line is the loader's own reason."""
+    """The command line prints a one-line error with the loader's reason."""
     ended = run(without_native, "-m", "fetchmill", "--version")
 
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -43,7 +43,7 @@ def test_missing_native_module_gets_one_line_error(without_native: Path) -> None
 
 
 def test_missing_native_module_raises_import_error(without_native: Path) -> None:
-    """In Python, a missing native module is an ImportError."""
+    """In Python, importing the package raises an ImportError."""
     ended = run(without_native, "-c", "import fetchmill; fetchmill.get")
 
     assert ended.returncode == 1
@@ -52,7 +52,7 @@ def test_missing_native_module_raises_import_error(without_native: Path) -> None
 
 @pytest.mark.parametrize(("system", "name"), [("darwin", "Darwin"), ("win32", "Windows")])
 def test_unsupported_system_error_names_solution(monkeypatch: pytest.MonkeyPatch, system: str, name: str) -> None:
-    """Another system is named, with the solution there."""
+    """The error names the system, and what to use there."""
     monkeypatch.setattr("sys.platform", system)
     monkeypatch.setattr("platform.system", lambda: name)
 
@@ -79,7 +79,7 @@ def test_installing_on_unknown_platform_is_refused(root: Path) -> None:
 
 
 def test_notices_have_text_for_each_crate(root: Path) -> None:
-    """Each crate that the native module links has a text; crates without a file are named."""
+    """Each crate that the native module links has a licence text. Crates without a licence file are named."""
     script = load_script("make-notices")
     crates = script.linked_crates()
 
@@ -94,7 +94,7 @@ def test_notices_have_text_for_each_crate(root: Path) -> None:
 
 
 def test_source_distribution_is_complete(root: Path, tmp_path: Path) -> None:
-    """Each crate and module is included, links are files, and Cargo resolves dependencies with the lock file."""
+    """The archive has each crate and module, with files in place of symlinks. Cargo resolves with the lock file."""
     subprocess.run(["make", "--silent", "sdist", f"DIST={tmp_path}", "ENV="], cwd=root, capture_output=True, check=True)
     (archive,) = tmp_path.glob("fetchmill-*.tar.gz")
     with tarfile.open(archive) as packed:

@@ -1,4 +1,4 @@
-"""Public names, as a type checker sees them."""
+"""Public names as a type checker sees them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).with_name("every_public_name.py").read_text()
 
 @pytest.mark.parametrize("module", [fetchmill, bounded, shared_jobs, testing], ids=lambda module: module.__name__)
 def test_type_checked_program_uses_every_public_name(module: object) -> None:
-    """Checks are strict: a name without types would be an error."""
+    """The program type-checks in strict mode, where a name without types is an error."""
     names = [name for name in vars(module)["__all__"] if name != "bounded"]
     prefix = str(vars(module)["__name__"]).removeprefix("fetchmill.")
 

@@ -1,4 +1,4 @@
-"""The package's surface: names, documentation, types."""
+"""The public surface of the package: names, documentation, types."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from fetchmill import errors, file_system, testing
 
 
 def test_public_names_match_all_and_dir() -> None:
-    """`__all__`, `dir()` and the actual names agree."""
+    """`__all__`, `dir()` and the existing names agree."""
     assert dir(fetchmill) == sorted(fetchmill.__all__)
     for name in fetchmill.__all__:
         assert getattr(fetchmill, name) is not None
@@ -30,7 +30,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_error_is_public_and_has_its_exit_code() -> None:
-    """Every error is public and has the exit code in docs/reference/exit-codes.md."""
+    """Every error is public and has the exit code of docs/reference/exit-codes.md."""
     classes = {
         name: value
         for name, value in vars(errors).items()
@@ -57,7 +57,7 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
 
 
 def test_version_has_one_source(root: Path) -> None:
-    """The workspace has the version; the bench repeats it, because it belongs to one version."""
+    """The version comes from the workspace; the bench repeats it, because it requires exactly that version."""
     assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
     bench = (root / "packages/fetchmill-bench/pyproject.toml").read_text()
     assert f'version = "{fetchmill.__version__}"' in bench
@@ -77,7 +77,7 @@ def test_version_has_one_source(root: Path) -> None:
     ],
 )
 def test_modules_are_loaded_on_demand(statement: str, absent: set[str]) -> None:
-    """Modules are loaded on demand, so that the command starts quickly."""
+    """Importing the package loads few modules, so that the command starts quickly."""
     program = f"import sys; {statement}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
@@ -85,7 +85,7 @@ def test_modules_are_loaded_on_demand(statement: str, absent: set[str]) -> None:
 
 
 def test_no_environment_variable_changes_durability() -> None:
-    """The package reads one variable of its own, which shows the place of an internal error.
+    """The package reads only one variable of its own, which adds a traceback to internal errors.
 
     The native module reads none.
     """

@@ -1,4 +1,4 @@
-"""The README, run from top to bottom in an empty folder; its tables, its chart and its recording."""
+"""The commands of the README run from top to bottom in an empty folder; its tables, chart and recording are current."""
 
 import html
 import re
@@ -11,7 +11,7 @@ from own_bench.report import CHART, PAGES, RESULTS, chart, filled, load
 from ports import free_ports
 from printed import PrintedShell
 
-KILLED = -9  # bash becomes the line's only command
+KILLED = -9  # bash is replaced by the only command of the line
 README = (ROOT / "README.md").read_text()
 
 
@@ -23,7 +23,7 @@ def lines_below(heading: str) -> list[str]:
 
 
 def test_readme_commands_work_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
-    """The four lines, the two for the user's data, and the program work; only the port differs."""
+    """The four commands, the two for the user's data, and the program run; only the port differs."""
     shell = PrintedShell(tmp_path, environment, {"8080": (port := str(free_ports(1)[0]))})
     serve, kill, resume, verify, *own = lines_below("Try it")
 
@@ -47,14 +47,14 @@ def test_readme_commands_work_as_printed(environment: dict[str, str], tmp_path: 
 
 
 def test_readme_chart_and_tables_match_last_measurement() -> None:
-    """`make bench-report` made them from the last measurement."""
+    """They come from the last measurement, through `make bench-report`."""
     assert CHART.read_text() == chart(load(RESULTS))
     for page in PAGES:
         assert filled(page.read_text(), load(RESULTS)) == page.read_text(), page
 
 
 def test_readme_recording_shows_four_commands() -> None:
-    """`make recording` ran them: the job was killed, resumed and verified."""
+    """The recording by `make recording` shows a job that was killed, resumed and verified."""
     shown = [html.unescape(text) for text in re.findall(r">([^<]*)</text>", (ROOT / "docs/plots/demo.svg").read_text())]
 
     for line in lines_below("Try it")[:4]:

@@ -1,4 +1,4 @@
-"""`fetchmill serve` and `fetchmill.testing.serve`: a server, its faults, its end."""
+"""`fetchmill serve` and `fetchmill.testing.serve`: serving, faults, and stopping."""
 
 import json
 import signal
@@ -42,7 +42,7 @@ def url_of(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_server_runs_until_signal(start: Run, number: signal.Signals) -> None:
-    """The server runs until a signal, and then writes its counters if requested."""
+    """The server runs until a signal. It then writes its counters if requested."""
     process = start("serve", "--synthetic", "1e3", "--size", "1KiB", "--port", 0, "--page-size", 10, "--stats")
     url = url_of(process)
 
@@ -59,7 +59,7 @@ def test_server_runs_until_signal(start: Run, number: signal.Signals) -> None:
 
 
 def test_folder_is_served(start: Run, tmp_path: Path) -> None:
-    """A folder is served, with a path relative to the working folder."""
+    """A folder is served, also with a path relative to the working folder."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a b").write_text("content")
 
@@ -78,7 +78,7 @@ def test_folder_is_served(start: Run, tmp_path: Path) -> None:
     ],
 )
 def test_unservable_arguments_get_one_line_error(run: Run, arguments: list[str], message: str) -> None:
-    """A missing folder and an impossible option are one-line errors."""
+    """A missing folder and an invalid option each get a one-line error."""
     refused = run("serve", *arguments)
 
     assert (refused.code, refused.out) == (2, "")
@@ -88,7 +88,7 @@ def test_unservable_arguments_get_one_line_error(run: Run, arguments: list[str],
 
 
 def test_used_port_error_names_port_option(run: Run, server: Serve) -> None:
-    """The message names the option for another port."""
+    """If the port is in use, the error names the option for another port."""
     port = server(synthetic=1).url.rpartition(":")[2]
 
     refused = run("serve", "--synthetic", 5, "--port", port)
@@ -101,7 +101,7 @@ def test_used_port_error_names_port_option(run: Run, server: Serve) -> None:
 
 
 def test_fault_flags_become_faults(start: Run) -> None:
-    """The first request for every name gets a status with Retry-After."""
+    """`--fault` makes the first request for each name fail with a status and Retry-After."""
     flags = ("--error-rate", "1", "--error-status", "429", "--retry-after", "7", "--fault-times", "1")
     url = url_of(start("serve", "--synthetic", 5, "--port", 0, *flags))
     name = "file-000000000001"
@@ -115,7 +115,7 @@ def test_fault_flags_become_faults(start: Run) -> None:
 
 
 def test_python_server_counts_requests_and_stops(server: Serve) -> None:
-    """The server counts requests, and stops at the end of the block."""
+    """The server counts requests and faults, and stops at the end of the block."""
     with server(synthetic=5, faults=[Fault("status", status=503, retry_after=(1, 2), match="*")]) as running:
         with pytest.raises(urllib.error.HTTPError) as refused:
             read(f"{running.url}/get/file-000000000001")
@@ -136,13 +136,13 @@ def test_python_server_counts_requests_and_stops(server: Serve) -> None:
     ],
 )
 def test_python_server_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
-    """Impossible options raise a UsageError."""
+    """Invalid options raise a UsageError."""
     with pytest.raises(fetchmill.UsageError, match=message):
         testing.serve(**options)
 
 
 def exchange(server: testing.Server, request: str, *, seconds: float = 30) -> bytes:
-    """Sends these bytes. Returns everything until the server closes."""
+    """Sends bytes. Returns everything until the server closes the connection."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=seconds) as connection:
         connection.sendall(request.encode("latin-1"))
@@ -153,7 +153,7 @@ def exchange(server: testing.Server, request: str, *, seconds: float = 30) -> by
 
 
 def trickle(server: testing.Server, request: bytes) -> None:
-    """Sends ten bytes per second until the server closes; the request would take a minute."""
+    """Sends ten bytes per second until the server closes; the whole request would take a minute."""
     address = urlsplit(server.url)
     with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
         for byte in request:
@@ -162,7 +162,7 @@ def trickle(server: testing.Server, request: bytes) -> None:
 
 
 def ask(server: testing.Server, target: str, *, host: str = "localhost") -> bytes:
-    """Returns the reply to one request for this host."""
+    """Returns the reply to one request with this Host."""
     return exchange(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
 
 
@@ -177,7 +177,7 @@ def dotted(tmp_path: Path) -> Path:
 
 
 def test_hidden_names_are_not_served(server: Serve, dotted: Path) -> None:
-    """Hidden names are not served, including the contents of hidden folders, however the name is written."""
+    """Hidden names, and everything in hidden folders, are neither listed nor served, however they are encoded."""
     served = server(dotted)
 
     assert json.loads(read(f"{served.url}/list"))["FileNames"] == ["a", "b/c"]
@@ -187,7 +187,7 @@ def test_hidden_names_are_not_served(server: Serve, dotted: Path) -> None:
 
 
 def test_hidden_option_serves_all_but_job_state(start: Run, dotted: Path) -> None:
-    """`--hidden` serves hidden names, but not a job's state."""
+    """`--hidden` serves hidden names, except the state of a job."""
     url = url_of(start("serve", dotted, "--port", 0, "--hidden"))
 
     assert json.loads(read(f"{url}/list"))["FileNames"] == [".env", ".git/config", "a", "b/.ssh/id", "b/c"]
@@ -198,7 +198,7 @@ def test_hidden_option_serves_all_but_job_state(start: Run, dotted: Path) -> Non
 
 @pytest.mark.parametrize("target", ["/list", "/get/file-000000000000", "/stats"])
 def test_server_at_loopback_refuses_foreign_host_names(server: Serve, target: str) -> None:
-    """A foreign page may let its own name lead here, and the browser sends that name."""
+    """Requests with a foreign host name get 421, because a web page may let its own name lead to loopback."""
     served = server(synthetic=1)
     named = server(synthetic=1, allow_hosts=["files.test"])
 
@@ -215,7 +215,7 @@ def test_server_at_loopback_refuses_foreign_host_names(server: Serve, target: st
 
 
 def test_allow_host_may_be_repeated(start: Run) -> None:
-    """`--allow-host` may be repeated."""
+    """Each `--allow-host` adds a host name."""
     url = url_of(start("serve", "--synthetic", 1, "--port", 0, "--allow-host", "a.test", "--allow-host", "b.test"))
 
     for host, status in (("a.test", 200), ("b.test", 200), ("c.test", 421)):
@@ -229,7 +229,7 @@ def test_allow_host_may_be_repeated(start: Run) -> None:
 
 
 SMUGGLED = "GET /get/file-000000000001 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-# Lines that one parser ignores, and another reads as the length of a body.
+# Header lines that one parser ignores, and another reads as the length of a body.
 AMBIGUOUS = {
     "a blank before the colon": f"Content-Length : {len(SMUGGLED)}",
     "a tab before the colon": f"Content-Length\t: {len(SMUGGLED)}",
@@ -255,7 +255,7 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("fields", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_ambiguous_request_head_ends_connection(server: Serve, fields: str) -> None:
-    """Bytes after an ambiguous head are never answered as a request."""
+    """If a request head is ambiguous, the bytes after it are never answered as a request."""
     served = server(synthetic=2)
     head = f"GET /get/file-000000000000 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n"
 
@@ -267,7 +267,10 @@ def test_ambiguous_request_head_ends_connection(server: Serve, fields: str) -> N
 
 
 def test_client_without_request_is_disconnected(server: Serve) -> None:
-    """Clients without a request, with a trickled one, or idle after one are disconnected; delays do not count."""
+    """Clients that send no request, trickle one, or stay idle after one are disconnected.
+
+    Time for delays does not count.
+    """
     served = server(synthetic=2, client_timeout=1, delay=(2.5, 2.5))
     whole = "GET /list HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -280,7 +283,7 @@ def test_client_without_request_is_disconnected(server: Serve) -> None:
 
 
 def test_clients_that_read_nothing_do_not_block_others(server: Serve, tmp_path: Path) -> None:
-    """Connections of clients that read nothing end, with all pending replies. Other clients are served meanwhile."""
+    """Clients that read nothing are disconnected, with all pending replies. Other clients are served meanwhile."""
     (tmp_path / "large").write_bytes(bytes(32 << 20))
     (tmp_path / "small").write_text("small")
     served = server(tmp_path, client_timeout=2)
@@ -302,7 +305,7 @@ def test_clients_that_read_nothing_do_not_block_others(server: Serve, tmp_path: 
 
 
 def test_last_page_may_omit_marker_or_send_null(server: Serve, raw: Run, tmp_path: Path) -> None:
-    """Clients check whether the marker exists. A server that sends null is also supported."""
+    """The last page may lack the marker, as this server's does, or have a null marker."""
     pages = []
     served = server(synthetic=25, page_size=10)
     target = f"{served.url}/list"

@@ -1,4 +1,4 @@
-"""The stub of the native module agrees with the module: names, signatures and docstrings."""
+"""The stub of the native module has the module's names, signatures and docstrings."""
 
 import os
 import subprocess
@@ -18,8 +18,8 @@ def make(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.of_files(STUB, "crates/fetchmill-python/src")
 def test_stub_has_names_and_signatures_of_module(root: Path, tmp_path: Path) -> None:
-    """Types are not compared, because the module has none."""
-    (tmp_path / "allowed").write_text("fetchmill._native.__all__\n")  # private: nobody imports it as a whole
+    """Names and signatures agree. Types are not compared, because the module has none."""
+    (tmp_path / "allowed").write_text("fetchmill._native.__all__\n")  # private: nobody imports all of its names
     checked = subprocess.run(
         [
             *(sys.executable, "-m", "mypy.stubtest", "fetchmill._native", "--concise"),
@@ -36,14 +36,14 @@ def test_stub_has_names_and_signatures_of_module(root: Path, tmp_path: Path) -> 
 
 
 def test_stub_has_docstrings_of_module(root: Path) -> None:
-    """The docstrings are those of the module; `make generated` writes them."""
+    """The stub has the docstrings of the module; `make generated` writes them."""
     checked = make(root, "--check")
 
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_stub_docstrings_are_regenerated(root: Path, tmp_path: Path) -> None:
-    """A missing and a wrong docstring are written again; `--check` only shows them."""
+    """Missing and wrong docstrings are replaced; `--check` only shows them."""
     true, stub = (root / STUB).read_text(), tmp_path / "_native.pyi"
     other = true.replace('"""Ends the job with this error, after a checkpoint."""', "...")
     other = other.replace('"""A target that was handed out."""', '"""A target\n\n    of another text.\n    """')
@@ -61,7 +61,7 @@ def test_stub_docstrings_are_regenerated(root: Path, tmp_path: Path) -> None:
 
 
 def test_native_name_without_comment_is_refused(root: Path, tmp_path: Path) -> None:
-    """A name without a comment would have no docstring anywhere."""
+    """A name without a comment in Rust is refused, because it would have no docstring anywhere."""
     stub = tmp_path / "_native.pyi"
     stub.write_text((root / STUB).read_text() + "\ndef vanished() -> None: ...\n")
 

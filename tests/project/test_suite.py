@@ -1,4 +1,4 @@
-"""The suite itself: the tests that `make test` runs, and its handling of failures."""
+"""The test suite itself: which tests `make test` runs, and how it handles failures."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ENGINES = ("native", "sync", "threads", "processes", "asyncio", "combo")
 FORMATS = ("files", "parquet", "tar", "warc", "jsonl", "null")
 MOMENTS = ("first", "middle", "last")
 
-# One test for each observation that a second run may or may not excuse.
+# One test for each kind of failure that a second run may or may not excuse.
 PROGRAM = """
 import os, subprocess, time
 from collections import Counter
@@ -60,7 +60,7 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
-    """Runs pytest over a program in its own folder. Returns the output."""
+    """Runs pytest with a program in its own folder. Returns the output."""
 
     def run(program: str, *options: str) -> str:
         (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -75,9 +75,9 @@ def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sample_has_every_value_of_each_parameter(seed: int) -> None:
-    """As many cases as the longest parameter has values are enough.
+    """A sample as large as the longest parameter has every value.
 
-    With as many as there are pairs, nearly all pairs occur.
+    A sample as large as the number of pairs has nearly all pairs.
     """
     cases = list(product(ENGINES, FORMATS, MOMENTS))
 
@@ -101,7 +101,7 @@ def test_sample_differs_by_seed() -> None:
 
 
 def test_fast_and_rest_suites_have_each_test_once(suite: Callable[..., str]) -> None:
-    """Each test is in exactly one of them; without a suite, all tests run."""
+    """Each test is in exactly one of the two suites. Without a suite, all tests run."""
     program = """
 import pytest
 @pytest.mark.sampled(2)
@@ -127,7 +127,7 @@ def test_plain(): pass
 
 
 def test_one_test_in_three_is_chosen_by_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All cases of a test run together, and a third of the tests with each seed; the others are in the rest."""
+    """With each seed, about a third of these tests run, with all of their cases. The rest suite has the others."""
     program = """
 import pytest
 for number in range(60):
@@ -151,7 +151,7 @@ for number in range(60):
 
 
 def test_slice_starts_no_test_after_its_time(suite: Callable[..., str]) -> None:
-    """A slice starts no test after its time, and lets the running one finish."""
+    """A slice starts no test after its time limit, and lets the running test finish."""
     program = """
 import time, pytest
 @pytest.mark.thorough
@@ -164,7 +164,7 @@ def test_slow(x): time.sleep(0.2)
 
 
 def test_failures_are_classified_as_faults_or_flakes(suite: Callable[..., str], tmp_path: Path) -> None:
-    """Wrong bytes, lost or doubled objects, crashes and hangs are faults; another count or time is not."""
+    """Wrong bytes, lost or duplicate objects, crashes and hangs are faults. A wrong count or time is not."""
     suite(PROGRAM, "-n", "2", "--failures", str(tmp_path / "failures.jsonl"))
 
     rows = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
@@ -191,7 +191,7 @@ def test_failures_are_classified_as_faults_or_flakes(suite: Callable[..., str], 
     ("code", "written", "expected"), [(0, "", 0), (1, "{}\n", 0), (1, "", 1), (2, "{}\n", 2), (5, "", 5)]
 )
 def test_unrecorded_failures_end_run(root: Path, tmp_path: Path, code: int, written: str, expected: int) -> None:
-    """Only failed tests that `judge-tests` can see may be judged later; failures of an earlier part do not count."""
+    """A failed test may be judged later only if `judge-tests` can see it. Failures of an earlier part do not count."""
     failures = tmp_path / "failures.jsonl"
     failures.write_text("{}\n")
     program = f"import sys; open(sys.argv[-1], 'a').write({written!r}); sys.exit({code})"
@@ -201,7 +201,7 @@ def test_unrecorded_failures_end_run(root: Path, tmp_path: Path, code: int, writ
 
 
 def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) -> None:
-    """Each part has its own file; a run without failures has none."""
+    """Each part of the run has its own file; without failures, there is none."""
     assert script.read_failures(tmp_path / "failures") == []
     (tmp_path / "failures").mkdir()
     for part in ("test-python", "test-slice"):
@@ -216,7 +216,7 @@ def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) ->
 @pytest.mark.of_files("scripts/rustc-with-clippy", "Makefile")
 @pytest.mark.parametrize(("argument", "passes"), [("&[u8]", True), ("&Vec<u8>", False)])
 def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, passes: bool) -> None:
-    """`make test` has no separate Clippy pass: a lint that is a warning fails the build."""
+    """A lint warning fails the build, because `make test` has no separate Clippy pass."""
     (tmp_path / "src").mkdir()
     (tmp_path / "Cargo.toml").write_text('[package]\nname = "linted"\nedition = "2024"\n[workspace]\n')
     (tmp_path / "src/lib.rs").write_text(f"pub fn count(bytes: {argument}) -> usize {{ bytes.len() }}\n")
@@ -230,7 +230,7 @@ def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, pass
 
 
 def test_only_unchanged_test_without_fault_may_rerun(script: ModuleType) -> None:
-    """Only an unchanged test that saw no fault may run again."""
+    """A failed test may run again only if it saw no fault and the change does not touch it."""
     failures = [
         script.Failure("tests/test_a.py::test_flaky", None, ""),
         script.Failure("tests/test_a.py::test_fails_again", None, ""),
@@ -257,7 +257,7 @@ def test_only_unchanged_test_without_fault_may_rerun(script: ModuleType) -> None
 
 @pytest.mark.parametrize(("count", "passes"), [(0, True), (1, True), (5, True), (6, False), (21, False)])
 def test_more_than_five_flaky_tests_fail_run(script: ModuleType, count: int, passes: bool) -> None:
-    """More than five flaky tests fail the run; a few may fail by chance."""
+    """A few flaky tests may fail by chance, but not more than five."""
     failures = [script.Failure(f"tests/test_a.py::test_{number}", None, "") for number in range(count)]
 
     assert script.judge(failures, lambda _: False, lambda _: True).passes is passes
@@ -282,7 +282,7 @@ class Repository:
         self._git("commit", "-m", name, day=day)
 
     def move(self, name: str, to: str, day: str) -> None:
-        """Moves a file and commits that."""
+        """Moves a file and commits the change."""
         (self.folder / to).parent.mkdir(exist_ok=True)
         (self.folder / name).rename(self.folder / to)
         self._git("add", "-A")
@@ -297,7 +297,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository without commits."""
+    """Creates a repository without commits."""
     monkeypatch.delenv("FETCHMILL_BASE", raising=False)
     for cached in (changes.changed_files, changes.rewrites, changes.rewrites_test, changes._base, changes._moves):
         cached.cache_clear()
@@ -305,7 +305,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 
 
 def test_change_includes_unpushed_and_uncommitted_lines(repository: Repository) -> None:
-    """A change includes commits, edits and new files, but nothing older."""
+    """A change includes recent commits, edits and new files, but nothing older."""
     for name, day in (("old", "2026-01-01"), ("crates/new", "2026-01-05"), ("newest", "2026-01-05")):
         repository.commit(name, "1", day)
     folder = repository.folder
@@ -317,7 +317,7 @@ def test_change_includes_unpushed_and_uncommitted_lines(repository: Repository) 
 
 
 def test_changed_selection_marker_does_not_change_test(repository: Repository) -> None:
-    """A changed selection marker does not count as a change of a test; a changed line of a test does."""
+    """A line of a test that only gets another selection marker is not a change of the test; any other line is."""
     before = "def test_a(): pass\n"
     repository.commit("test_a.py", before, day="2026-01-01")
     repository.commit("test_b.py", before, day="2026-01-01")
@@ -331,7 +331,7 @@ def test_changed_selection_marker_does_not_change_test(repository: Repository) -
 
 
 def test_changed_docstring_does_not_change_test(repository: Repository) -> None:
-    """Neither does a comment. Code does, even in a line with a comment."""
+    """Edited docstrings and comments are not a change of a test. Edited code is, even in a line with a comment."""
     before = '"""One."""\n\ndef test_a():\n    """Two."""\n    assert 1  # three\n'
     for name in ("test_a.py", "test_b.py"):
         repository.commit(name, before, day="2026-01-01")
@@ -345,7 +345,7 @@ def test_changed_docstring_does_not_change_test(repository: Repository) -> None:
 
 
 def test_changed_neighbour_does_not_change_test(repository: Repository) -> None:
-    """Its own code does, and so does code that its file shares."""
+    """A test changes with its own code and with code that its file shares, not with other tests."""
     before = "A = 1\ndef test_a(): assert A\ndef test_b(): assert A\n"
     for name in ("test_one.py", "test_two.py"):
         repository.commit(name, before, day="2026-01-01")
@@ -375,7 +375,7 @@ def test_renamed_test_counts_as_unchanged(repository: Repository) -> None:
 
 
 def test_moved_file_does_not_change_test(repository: Repository) -> None:
-    """A moved file does not count as a change of a test; a change of the same file does."""
+    """Moving a file is not a change of its tests. Changing the moved file is."""
     text = "".join(f"def test_{number}(): pass\n" for number in range(20))
     repository.commit("test_a.py", text, day="2026-01-01")
     repository.commit("test_b.py", text.replace("pass", "assert 1"), day="2026-01-01")

@@ -1,4 +1,4 @@
-"""Checks that no linter makes: leftovers, meaningless names, traces of a machine."""
+"""Checks that no linter has: leftovers, meaningless names, traces of a machine."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Written in such a way that this file does not match itself.
+# Written so that this file does not match itself.
 LEFTOVERS = re.compile(
     r"\b(?:FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|\bbreakpoint\(\)|\bdbg!\(|^(?:<{7}|>{7}) ", re.MULTILINE
 )
@@ -21,7 +21,7 @@ TEXT = {".py", ".pyi", ".rs", ".md", ".toml", ".txt", ".sh", ".yml", ".json", ""
 
 @cache
 def project_files() -> tuple[Path, ...]:
-    """Returns files that are in the repository, or about to be."""
+    """Returns files that are in the repository, or about to be added."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -34,7 +34,7 @@ def project_files() -> tuple[Path, ...]:
 
 
 def offences(pattern: re.Pattern[str]) -> list[str]:
-    """Returns the places of a pattern."""
+    """Returns the places where a pattern matches."""
     found = []
     for path in project_files():
         text = path.read_text(errors="replace")
@@ -43,24 +43,24 @@ def offences(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_files_have_no_leftovers_of_development() -> None:
-    """There are no marks for later, debugging aids, or conflicts."""
+    """No file has notes for later, debugging aids, or conflict markers."""
     assert offences(LEFTOVERS) == []
 
 
 def test_files_mention_no_machine_paths() -> None:
-    """There are no paths of the author's machine."""
+    """No file has a path of the author's machine."""
     assert offences(MACHINE) == []
 
 
 def test_file_names_are_meaningful() -> None:
-    """A file name is a noun of the project."""
+    """No file has a meaningless name."""
     assert [path for path in project_files() if path.stem in EMPTY_NAMES] == []
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", [".py", ".rs"])
 def test_every_file_has_docstring(suffix: str) -> None:
-    """Every file has a docstring, or `//!` at its head."""
+    """Every file has a docstring, or `//!` at its top."""
     silent = []
     for path in project_files():
         if path.suffix == suffix:
@@ -73,7 +73,7 @@ def test_every_file_has_docstring(suffix: str) -> None:
 
 
 def test_functions_fit_on_screen() -> None:
-    """The docstring does not count, because a signature with many documented options is not logic."""
+    """Functions have at most as many lines as fit on a screen. Docstrings do not count, because they are not logic."""
     long = []
     for path in project_files():
         if path.suffix == ".py" and ROOT / "tests" not in path.parents:
@@ -87,10 +87,10 @@ def test_functions_fit_on_screen() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    """Class names are unique, including private ones. The native module's stub repeats some that the package wraps."""
+    """Class names are unique, even private ones. The stub of the native module repeats some that the package wraps."""
     found: dict[str, list[str]] = {}
     for path in project_files():
-        # Each module of `own_bench` is a separate program, and none is installed.
+        # Each module of `own_bench` is a separate program that is not installed.
         is_installed = path.relative_to(ROOT).parts[0] in ("packages", "python") and "own_bench" not in path.parts
         if path.suffix == ".py" and is_installed:
             for node in ast.parse(path.read_text()).body:
@@ -102,7 +102,7 @@ def test_class_names_are_unique() -> None:
 
 
 def test_scripts_are_executable() -> None:
-    """Scripts without a suffix are executable commands."""
+    """Scripts without a suffix are executable."""
     scripts = [path for path in project_files() if path.parent == ROOT / "scripts" and not path.suffix]
 
     assert scripts

@@ -1,4 +1,4 @@
-"""The tutorial, run from top to bottom in an empty folder."""
+"""The tutorial runs from top to bottom in an empty folder."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,9 +10,9 @@ from ports import free_ports
 from printed import Block, PrintedShell, blocks
 
 PAGE = (ROOT / "docs/guide/tutorial.md").read_text()
-# Beginnings of lines that do not end with 0, as the page says.
+# Beginnings of lines whose exit code is not 0, as the page says.
 CODES = {"timeout -s KILL": -9, "fetchmill get urls.txt pages/ --format parquet --allow-private\n": 3}
-# This line ends a shell's servers, which the test has started itself.
+# This line stops servers of the shell; the test has started them itself.
 CLEANING = "kill $(jobs -p)"
 
 
@@ -23,7 +23,7 @@ def expected_code(line: str) -> int:
 
 @pytest.mark.of_files("docs/guide/tutorial.md", "tests/support/printed.py", "python/fetchmill/cli")
 def test_tutorial_works_as_printed(environment: dict[str, str], tmp_path: Path) -> None:
-    """Blocks run in order; a text block has the output of the one before it. Only the ports differ."""
+    """Blocks run in order, and each text block shows the output of the block before it. Only the ports differ."""
     ports = ("8080", "8081", "8082")
     shell = PrintedShell(tmp_path, environment, dict(zip(ports, map(str, free_ports(3)), strict=True)))
     printed = ""

@@ -1,4 +1,4 @@
-"""The wheels: built once, installed without a compiler, and used."""
+"""The wheels are built once, installed without a compiler, and used."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from fetchmill.testing import Server
 pytestmark = pytest.mark.of_files("pyproject.toml", "packages/fetchmill-bench/pyproject.toml")
 
 
-# A build with the release profile takes 15 minutes, and longer next to other tests.
+# A release build takes 15 minutes, and longer while other tests run.
 @pytest.mark.timeout(3600)
 def test_wheels_work_without_compiler(
     root: Path, tmp_path: Path, server: Callable[..., Server], tree: Callable[..., Any]
 ) -> None:
-    """The wheels work in a clean environment, with a job. `bench` says how to install it, and works with its wheel."""
+    """The wheels run a job in a clean environment. `bench` says how to install it, and works once it is installed."""
     profile = "release" if "FETCHMILL_REAL_COMMANDS" in os.environ else "dev"
     subprocess.run(
         ["make", "--silent", "wheel", f"WHEEL_PROFILE={profile}", f"DIST={tmp_path / 'dist'}"], cwd=root, check=True
@@ -29,7 +29,7 @@ def test_wheels_work_without_compiler(
     assert "abi3" in own.name
     binaries = tmp_path / "environment/bin"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
-    # The interpreter's own folder, without cargo, cc and the like.
+    # The folder of the interpreter only, without cargo, cc and other tools.
     bare = {"PATH": str(binaries), "HOME": str(tmp_path)}
     pip = {
         name: value for name, value in os.environ.items() if name.lower().startswith(("pip_", "http", "ssl_", "no_"))
@@ -56,7 +56,7 @@ def test_wheels_work_without_compiler(
     assert re.search(r"bench +Compare ways to make requests on this machine\.", listed)
     assert fetchmill("help", "exit-codes")[:2] == (0, (root / "docs/reference/exit-codes.md").read_text())
 
-    # The libraries that it compares are left out: they are many, and the engine `native` needs none of them.
+    # The libraries that the bench compares are not installed: they are many, and the `native` engine needs none.
     install("--no-deps", bench)
     code, out, told = fetchmill("bench", "--only", "native,a_sync", "--count", "1000", "--seconds", "5")
     assert code == 0, told

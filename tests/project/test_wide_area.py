@@ -1,4 +1,4 @@
-"""The wide-area network of the tests has the given delay, loss and bandwidth, and leaves nothing behind."""
+"""The wide-area network of the tests has the given latency, loss and bandwidth, and leaves nothing behind."""
 
 import os
 import signal
@@ -17,9 +17,9 @@ from wide_area import DEVICE, HOSTS, SITE, Counters, WideArea, dropped_by_device
 ADDRESS = HOSTS[SITE]
 PORT = 4000
 SMALL = {"synthetic": {"count": 10, "size": 100}}
-# Tunnels that some kernels create in each namespace; they are down.
+# Tunnel devices that some kernels create in each namespace; they are down.
 BUILT_IN = {"tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
-# Connects to one address after the other, and prints the time of each in seconds.
+# Connects to one address after the other, and prints the seconds that each takes.
 CONNECT = """
 import socket, time
 for _ in range({count}):
@@ -27,7 +27,7 @@ for _ in range({count}):
     socket.create_connection(({host!r}, {port}), timeout=20).close()
     print(time.perf_counter() - started)
 """
-# Sends this many bytes to each client, with a number in each four, so that their order is visible.
+# Sends this many bytes to each client, numbered every four bytes to show their order.
 SOURCE = """
 import array, socket
 body = array.array("I", range({count} // 4)).tobytes()
@@ -47,7 +47,7 @@ with socket.create_connection(({host!r}, {port}), timeout=60) as connection:
         taken += piece
 print(time.perf_counter() - started, taken == array.array("I", range({count} // 4)).tobytes())
 """
-# Sends numbered datagrams, and prints which ones came back, in order, and after how many seconds.
+# Sends numbered datagrams, and prints the number and the seconds of each that comes back, in order.
 ECHO = """
 import socket
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
@@ -74,24 +74,24 @@ for number, at in back:
 
 
 def filled(program: str, **values: object) -> str:
-    """Returns a program with its values."""
+    """Returns a program with its placeholders filled."""
     return program.format(host=ADDRESS, port=PORT, **values)
 
 
 def said(side: Network, program: str) -> list[list[str]]:
-    """Returns the output of a successful program, by lines and words."""
+    """Returns the output of a successful program as lines of words."""
     ended = side.python(program)
     assert ended.code == 0, ended.err
     return [line.split() for line in ended.out.splitlines()]
 
 
 def connected(area: WideArea, count: int = 5) -> float:
-    """Returns the minimum number of seconds that a connection takes."""
+    """Returns the minimum time of several connections, in seconds."""
     return min(float(seconds) for (seconds,) in said(area.near, filled(CONNECT, count=count)))
 
 
 def settled(area: WideArea) -> tuple[Counters, Counters]:
-    """Returns the counters when no packet is on its way."""
+    """Returns the counters once no packet is in transit."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         up, down = area.link.counters()
@@ -102,17 +102,17 @@ def settled(area: WideArea) -> tuple[Counters, Counters]:
 
 
 def is_balanced(counters: Counters) -> bool:
-    """Returns whether every sent packet has a fate."""
+    """Returns whether every sent packet was delivered, lost or dropped, or is in transit."""
     return counters.sent == counters.delivered + counters.lost + counters.dropped + counters.on_the_way
 
 
 def namespace_of(process: int | str) -> str:
-    """Returns the network of a process."""
+    """Returns the network namespace of a process."""
     return os.readlink(f"/proc/{process}/ns/net")
 
 
 def processes_in(namespaces: set[str]) -> Iterator[str]:
-    """Returns the command lines of processes in one of the networks."""
+    """Returns the command lines of processes in any of the namespaces."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if namespace_of(folder.name) in namespaces:
@@ -122,7 +122,7 @@ def processes_in(namespaces: set[str]) -> Iterator[str]:
 
 
 def test_connecting_takes_at_least_one_round_trip(tmp_path: Path) -> None:
-    """A connection never takes less than a round trip, whatever the changes; the name server is near."""
+    """Connecting takes at least the current round trip, however often it changes. The name server is near."""
     with wide_area(tmp_path, round_trip=0.01) as area, area.serving(tls=False, port=PORT, content=SMALL):
         for seconds in (0.01, 0.3, 0.01, 0.0):
             area.link.change(round_trip=seconds)
@@ -132,7 +132,7 @@ def test_connecting_takes_at_least_one_round_trip(tmp_path: Path) -> None:
 
 
 def test_bandwidth_sets_transfer_time(tmp_path: Path) -> None:
-    """The order is kept; another bandwidth takes another time."""
+    """Bytes arrive in order, and with more bandwidth in less time."""
     count = 1_000_000
     with (
         wide_area(tmp_path, round_trip=0.02, megabits=8) as area,
@@ -147,7 +147,7 @@ def test_bandwidth_sets_transfer_time(tmp_path: Path) -> None:
 
 
 def test_lost_packets_are_counted_and_resent(tmp_path: Path) -> None:
-    """About the given share of the packets is lost in both directions; TCP delivers all bytes."""
+    """About the given share of packets is lost in both directions, and TCP delivers all bytes."""
     count, share = 6_000_000, 0.02
     with (
         wide_area(tmp_path, round_trip=0.002, loss=share, seed=7) as area,
@@ -160,12 +160,12 @@ def test_lost_packets_are_counted_and_resent(tmp_path: Path) -> None:
     assert all(map(is_balanced, found)), found
     _, down = found
     assert down.sent > count // 1500
-    # This is five standard deviations.
+    # Five standard deviations.
     assert abs(down.lost - share * down.sent) < 5 * (share * down.sent) ** 0.5, down
 
 
 def test_full_queue_drops_packets(tmp_path: Path) -> None:
-    """Packets that do not fit into 64 KiB before a slow link are dropped.
+    """Packets that do not fit into the 64 KiB before a slow link are dropped.
 
     All others arrive, and each is counted once.
     """
@@ -182,7 +182,7 @@ def test_full_queue_drops_packets(tmp_path: Path) -> None:
 
 
 def test_jitter_does_not_reorder_packets(tmp_path: Path) -> None:
-    """Each takes at least a round trip, and some take longer; they arrive in the order of sending."""
+    """Each packet takes at least a round trip, and some take longer. They arrive in the order of sending."""
     with (
         wide_area(tmp_path, round_trip=0.02, jitter=0.02, seed=3) as area,
         area.far.running(sys.executable, "-c", filled(ECHO)),
@@ -195,7 +195,7 @@ def test_jitter_does_not_reorder_packets(tmp_path: Path) -> None:
 
 
 def test_namespaces_have_no_other_route(tmp_path: Path) -> None:
-    """Neither side has another device, or a route to an address outside this network."""
+    """Neither side has another device, or a route to an address outside the network."""
     program = """
 import socket
 print(socket.socket().connect_ex(("203.0.113.1", 80)), *(name for _, name in socket.if_nameindex()))
@@ -206,7 +206,7 @@ print(socket.socket().connect_ex(("203.0.113.1", 80)), *(name for _, name in soc
             assert (int(unreachable), sorted(set(devices) - BUILT_IN)) == (101, ["lo", DEVICE])
 
 
-# A test that runs until it is killed and prints its networks.
+# A test that prints its namespaces and runs until it is killed.
 KILLED = """
 import sys
 sys.path[:0] = {folders!r}
@@ -222,7 +222,7 @@ with wide_area(Path({folder!r}), round_trip=0.05) as area, area.serving(content=
 
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_namespaces_and_processes_are_removed(tmp_path: Path, how: str) -> None:
-    """There is no process, and so no device and no namespace, even if the test is killed."""
+    """No process, device or namespace is left, even if the test is killed."""
     example("wide_area_link")
     program = KILLED.format(
         folders=[str(folder) for folder in (Path(__file__).parent, SUPPORT.parent, SUPPORT)], folder=str(tmp_path)

@@ -1,4 +1,4 @@
-"""The tool that keeps retired words out of the code's names finds planted ones, and none in this project."""
+"""scripts/check-words finds planted retired words in names, and none in this project."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 
 def check(root: Path, checked: Path) -> tuple[int, str]:
-    """Runs the tool over a folder."""
+    """Runs the tool on a folder."""
     ended = subprocess.run(
         [sys.executable, root / "scripts/check-words", checked], capture_output=True, text=True, check=False
     )
@@ -17,7 +17,7 @@ def check(root: Path, checked: Path) -> tuple[int, str]:
 
 
 def test_code_has_no_retired_words(root: Path) -> None:
-    """The current code has no retired words."""
+    """No name in the current code has a retired word."""
     assert check(root, root) == (0, "words kept\n")
 
 
@@ -48,7 +48,7 @@ def test_code_has_no_retired_words(root: Path) -> None:
     ],
 )
 def test_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: str, found: str) -> None:
-    """A planted word is found, with file and line."""
+    """A planted word is reported with its file and line."""
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(code)
     status, said = check(root, tmp_path)
@@ -69,7 +69,7 @@ def test_prose_strings_and_other_words_are_allowed(root: Path, tmp_path: Path) -
 
 
 def test_one_name_is_for_one_type(root: Path, tmp_path: Path) -> None:
-    """The exceptions are tests, functions, implementations, and the server, which shares nothing."""
+    """Two types may share a name only in tests, functions, implementations, and the server, which shares nothing."""
     model, server = tmp_path / "crates/fetchmill-model/src", tmp_path / "crates/fetchmill-server/src"
     binding = tmp_path / "crates/fetchmill-python/src"
     for folder in (model / "tests", server, binding):

@@ -1,4 +1,4 @@
-"""The hosts of the test world do what their names say: tested only with the standard library."""
+"""The hosts of the test world do what their names say, as seen by the standard library alone."""
 
 import contextlib
 import http.client
@@ -31,14 +31,14 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[World]:
-    """A world for all tests that only send requests."""
+    """Starts a world for all tests that only send requests."""
     with world(timeout=1.5) as running:
         yield running
 
 
 @pytest.fixture
 def client(whole: World) -> Client:
-    """A TLS context that trusts the world's authority."""
+    """Returns a client that trusts the world's certificate authority."""
     return Client(whole.dns, whole.ca_pem)
 
 
@@ -49,7 +49,7 @@ def url(running: World, scheme: str, host: str, path: str = "/") -> str:
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    """Reads until the other side closes."""
+    """Reads until the peer closes the connection."""
     pieces = []
     while piece := connection.recv(65_536):
         pieces.append(piece)
@@ -61,12 +61,12 @@ def send_request(connection: socket.socket, host: str) -> None:
     connection.sendall(REQUEST % f"{host}.test".encode())
 
 
-# Look-ups
+# DNS
 
 
 @pytest.mark.parametrize("tcp", [False, True])
 def test_dns_names_have_their_loopback_addresses(whole: World, *, tcp: bool) -> None:
-    """Numbers rotate through the sixteen addresses; any number works."""
+    """Numbers rotate through the sixteen addresses, and any number works."""
     answers = [ask(whole.dns, f"good-{number:06}.test", tcp=tcp) for number in (*range(20), 10**18)]
 
     addresses = [answer.addresses for answer in answers]
@@ -76,7 +76,7 @@ def test_dns_names_have_their_loopback_addresses(whole: World, *, tcp: bool) -> 
 
 
 def test_dns_answer_keeps_case_of_query(whole: World) -> None:
-    """Clients mix the case of names so that answers are hard to guess."""
+    """Answers repeat the mixed case of the query, which clients use against forged answers."""
     answer = ask(whole.dns, "GoOd-000001.tEsT")
 
     assert answer.question == "GoOd-000001.tEsT"
@@ -85,14 +85,14 @@ def test_dns_answer_keeps_case_of_query(whole: World) -> None:
 
 @pytest.mark.parametrize("name", ["nxdomain-1.test", "better-1.test", "good-1.example", "www.good-1.test", "test"])
 def test_dns_unknown_host_gets_nxdomain(whole: World, name: str) -> None:
-    """The answer has the record with its lifetime."""
+    """The NXDOMAIN answer has the SOA record with its lifetime."""
     answer = ask(whole.dns, name)
 
     assert (answer.rcode, answer.addresses, answer.authority) == (NXDOMAIN, [], [SOA])
 
 
 def test_dns_failures_differ_from_empty_answers(whole: World) -> None:
-    """Only an empty answer may be cached."""
+    """Only an empty answer has the record that lets it be cached."""
     failed, empty = ask(whole.dns, "servfail-1.test"), ask(whole.dns, "nodata-1.test")
 
     assert (failed.rcode, failed.addresses) == (SERVFAIL, [])
@@ -102,13 +102,13 @@ def test_dns_failures_differ_from_empty_answers(whole: World) -> None:
 
 @pytest.mark.parametrize("tcp", [False, True])
 def test_dns_silent_names_get_no_answer(whole: World, *, tcp: bool) -> None:
-    """Some queries are never answered, over UDP and TCP."""
+    """Queries for some names get no answer, over UDP and TCP."""
     with pytest.raises(TimeoutError):
         ask(whole.dns, "nodns-1.test", tcp=tcp, timeout=1)
 
 
 def test_dns_slow_names_take_100_to_400_ms(whole: World) -> None:
-    """Slow look-ups take 100 to 400 ms."""
+    """Slow names are answered after 100 to 400 ms."""
     for number in range(3):
         started = time.monotonic()
         answer = ask(whole.dns, f"slowdns-{number}.test")
@@ -130,7 +130,7 @@ def test_dns_alias_chain_leads_to_good_host(whole: World, client: Client) -> Non
 
 
 def test_dns_answer_of_many_addresses_exceeds_small_datagram(whole: World) -> None:
-    """Thirty addresses need more than a small datagram, and each has a listener."""
+    """Thirty addresses need a large datagram or TCP, and each has a listener."""
     small = ask(whole.dns, "many-000001.test")
     large = ask(whole.dns, "many-000001.test", payload=1232)
 
@@ -143,7 +143,7 @@ def test_dns_answer_of_many_addresses_exceeds_small_datagram(whole: World) -> No
 
 
 def test_dns_truncated_answer_is_complete_over_tcp(whole: World) -> None:
-    """The size that the client offers does not matter."""
+    """The answer over UDP is truncated even if the client accepts a large one."""
     answer = ask(whole.dns, "tc-1.test", payload=1232)
 
     assert (answer.is_truncated, answer.addresses) == (True, [])
@@ -152,7 +152,7 @@ def test_dns_truncated_answer_is_complete_over_tcp(whole: World) -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_ipv6_address_refuses_and_ipv4_works(whole: World, client: Client, scheme: str) -> None:
-    """The IPv6 address has no listener, and the IPv4 address is good."""
+    """The IPv6 address has no listener, and the IPv4 address works."""
     port = whole.http_port if scheme == "http" else whole.https_port
 
     assert ask(whole.dns, "dual-1.test", AAAA).addresses == ["::1"]
@@ -162,7 +162,7 @@ def test_ipv6_address_refuses_and_ipv4_works(whole: World, client: Client, schem
 
 
 def test_dns_address_changes_between_queries(whole: World) -> None:
-    """The first address is good, like that of a name that tries to pass a check."""
+    """Answers alternate between a good and a private address, like a name that tries to pass an address check."""
     addresses = [ask(whole.dns, "rebind-000007.test").addresses for _ in range(4)]
 
     assert addresses[0] == addresses[2] != ["127.255.255.254"]
@@ -170,7 +170,7 @@ def test_dns_address_changes_between_queries(whole: World) -> None:
 
 
 def test_dns_garbage_does_not_stop_name_server(whole: World) -> None:
-    """The name server continues after garbage."""
+    """The name server still answers after garbage."""
     host, _, port = whole.dns.rpartition(":")
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         for garbage in (b"", b"\0", b"\xff" * 12, b"\0" * 12, b"\xc0" * 600):
@@ -180,7 +180,7 @@ def test_dns_garbage_does_not_stop_name_server(whole: World) -> None:
 
 
 def test_dns_delay_and_loss_are_as_configured() -> None:
-    """Look-ups are delayed and lost as requested; lost ones are counted."""
+    """Queries are delayed and lost as configured, and lost ones are counted."""
     with world(dns_delay_ms=100, dns_loss=0.5, seed=3, watched=["good-1.test"]) as lossy:
 
         def seconds(_: int) -> float | None:
@@ -204,7 +204,7 @@ def test_dns_delay_and_loss_are_as_configured() -> None:
 
 
 def test_dead_addresses_answer_no_syn(whole: World) -> None:
-    """No SYN is answered within a second, neither one nor hundreds together, at any address and port."""
+    """No SYN is answered within a second, alone or among hundreds, at any address and port."""
     addresses = sorted({ask(whole.dns, f"dead-{number}.test").addresses[0] for number in range(16)})
     places = [(address, port) for address in addresses for port in (whole.http_port, whole.https_port)]
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -220,14 +220,14 @@ def test_dead_addresses_answer_no_syn(whole: World) -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_closed_port_refuses_connection(whole: World, client: Client, scheme: str) -> None:
-    """The kernel immediately refuses connections without a listener."""
+    """The kernel immediately refuses connections to ports without a listener."""
     with pytest.raises(ConnectionRefusedError):
         client.get(url(whole, scheme, "refusing-1"))
 
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_connection_is_reset_after_request(whole: World, client: Client, scheme: str) -> None:
-    """The test reads below TLS, whose library may report an ordinary end."""
+    """The reset is seen below TLS, because its library may report an ordinary end."""
     with client.connect(url(whole, scheme, "resetting-1")) as connection:
         send_request(connection, "resetting-1")
         time.sleep(0.2)
@@ -236,7 +236,7 @@ def test_connection_is_reset_after_request(whole: World, client: Client, scheme:
 
 
 def test_connection_is_closed_before_any_byte(whole: World, client: Client) -> None:
-    """A connection is closed immediately, before any byte is sent."""
+    """The server closes connections without sending a byte."""
     with client.connect(url(whole, "http", "closing-1")) as connection:
         assert connection.recv(1) == b""
     with pytest.raises((ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)):
@@ -252,7 +252,7 @@ def test_connection_is_closed_before_any_byte(whole: World, client: Client) -> N
     [name for name, right in BEHAVIOURS.items() if right.status == 200 and name not in {"big", "busy", "tc", "rebind"}],
 )
 def test_good_hosts_answer_with_their_name(whole: World, client: Client, behaviour: str, scheme: str) -> None:
-    """Good hosts answer with the name that was requested last, after all redirects."""
+    """After all redirects, good hosts answer with the name that was requested last."""
     got, way = client.follow(url(whole, scheme, f"{behaviour}-41"))
 
     assert got.status == 200
@@ -262,7 +262,7 @@ def test_good_hosts_answer_with_their_name(whole: World, client: Client, behavio
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_connection_serves_many_requests(whole: World, client: Client, scheme: str) -> None:
-    """A connection serves many requests, as HTTP/1.1 allows."""
+    """One HTTP/1.1 connection serves many requests."""
     with client.connect(url(whole, scheme, "good-1")) as connection:
         for _ in range(3):
             send_request(connection, "good-1")
@@ -290,13 +290,13 @@ def test_slow_hosts_stay_within_third_of_timeout(whole: World, client: Client) -
 def test_status_hosts_answer_their_status(
     whole: World, client: Client, behaviour: str, status: int, scheme: str
 ) -> None:
-    """Statuses have a body for GET and none for HEAD."""
+    """Each host answers with the status in its name, with a body for GET and none for HEAD."""
     assert client.get(url(whole, scheme, f"{behaviour}-1")).status == status
     assert client.get(url(whole, scheme, f"{behaviour}-1"), "HEAD").body == b""
 
 
 def test_busy_host_answers_429_once() -> None:
-    """A busy host answers 429 once, for either scheme."""
+    """A busy host answers 429 once, for each scheme."""
     with world(retry_after=7) as running:
         client = Client(running.dns, running.ca_pem)
         replies = [client.get(url(running, scheme, "busy-1")) for scheme in BOTH]
@@ -309,7 +309,7 @@ def test_busy_host_answers_429_once() -> None:
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_redirect_hosts_lead_to_their_targets(whole: World, client: Client, scheme: str) -> None:
-    """Redirects lead to https and on, thirty times, in a circle, and to a non-public address."""
+    """Redirects lead to https, through thirty hops, in a circle, and to a non-public address."""
     _, redirecting = client.follow(url(whole, scheme, "redirecting-1"))
     got, faraway = client.follow(url(whole, scheme, "faraway-1"))
     _, looping = client.follow(url(whole, scheme, "looping-1"), most=4)
@@ -322,7 +322,7 @@ def test_redirect_hosts_lead_to_their_targets(whole: World, client: Client, sche
 
 
 def test_redirect_downgrades_tls_to_plain_http(whole: World, client: Client) -> None:
-    """A redirect leads from TLS to a plain host that would answer."""
+    """A redirect leads from TLS to a host that answers over plain HTTP."""
     _, way = client.follow(url(whole, "https", "downgrade-1"))
 
     assert way == [url(whole, scheme, "downgrade-1") for scheme in ("https", "http")]
@@ -335,7 +335,7 @@ def test_redirect_downgrades_tls_to_plain_http(whole: World, client: Client) -> 
 def test_incomplete_replies_leave_connection_open(
     whole: World, client: Client, behaviour: str, sent: bytes, scheme: str
 ) -> None:
-    """Incomplete replies leave the connection open and silent."""
+    """After an incomplete reply, the connection stays open and silent."""
     with client.connect(url(whole, scheme, f"{behaviour}-1")) as connection:
         send_request(connection, f"{behaviour}-1")
         connection.settimeout(0.5)
@@ -347,7 +347,7 @@ def test_incomplete_replies_leave_connection_open(
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_trickled_body_has_one_byte_per_second(whole: World, client: Client, scheme: str) -> None:
-    """A trickling body has one byte per second."""
+    """A trickled body arrives at one byte per second."""
     with client.connect(url(whole, scheme, "trickling-1")) as connection:
         send_request(connection, "trickling-1")
         reply = http.client.HTTPResponse(connection)
@@ -361,14 +361,14 @@ def test_trickled_body_has_one_byte_per_second(whole: World, client: Client, sch
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_banner_host_sends_banner_before_request(whole: World, client: Client, scheme: str) -> None:
-    """A banner comes before any request."""
+    """The banner arrives before any request."""
     with client.connect(url(whole, scheme, "garbage-1")) as connection:
         assert connection.recv(999).startswith(b"SSH-2.0-")
 
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_large_heads_and_bodies_have_full_size(whole: World, client: Client, scheme: str) -> None:
-    """There are 1 MiB of head and 10 MiB of body."""
+    """The head has 1 MiB, and the body has 10 MiB."""
     with client.connect(url(whole, scheme, "huge-1")) as connection:
         connection.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"huge-1.test")
         head, _, body = rest_of(connection).partition(b"\r\n\r\n")
@@ -392,14 +392,14 @@ def test_bodies_have_every_kind_of_end(whole: World, client: Client, scheme: str
 
 @pytest.mark.parametrize("scheme", BOTH)
 def test_unrequested_protocol_switch_is_sent(whole: World, client: Client, scheme: str) -> None:
-    """A 101 switches to a protocol that does not exist."""
+    """A 101 reply switches to a protocol that does not exist."""
     with client.connect(url(whole, scheme, "upgrade-1")) as connection:
         send_request(connection, "upgrade-1")
         assert connection.recv(999).startswith(b"HTTP/1.1 101 ")
 
 
 def test_http2_only_host_refuses_http1(whole: World, client: Client) -> None:
-    """Clients that offer only HTTP/1.1 are refused."""
+    """The host refuses clients that offer only HTTP/1.1."""
     with pytest.raises(ssl.SSLError, match=r"(?i)alert.no.application.protocol"):
         client.connect(url(whole, "https", "http2-1"), alpn="http/1.1")
     with client.connect(url(whole, "https", "http2-1"), alpn="h2") as connection:
@@ -424,19 +424,19 @@ def test_http2_only_host_refuses_http1(whole: World, client: Client) -> None:
     ],
 )
 def test_bad_certificates_have_one_fault_each(whole: World, client: Client, behaviour: str, says: str) -> None:
-    """Each bad certificate has one fault, which OpenSSL reports as well."""
+    """Each bad certificate has exactly one fault, which OpenSSL reports, too."""
     with pytest.raises(ssl.SSLCertVerificationError, match=says):
         client.get(url(whole, "https", f"{behaviour}-1"))
 
 
 def test_plain_http_is_served_on_tls_port(whole: World, client: Client) -> None:
-    """OpenSSL detects plain HTTP on the TLS port."""
+    """OpenSSL reports that the TLS port speaks plain HTTP."""
     with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer.failure|http.request"):
         client.get(url(whole, "https", "plain-1"))
 
 
 def test_tls_handshake_is_closed_or_unanswered(whole: World, client: Client) -> None:
-    """A handshake is closed or never answered."""
+    """TLS handshakes are closed or never answered."""
     with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
         client.get(url(whole, "https", "notls-1"))
     with pytest.raises(TimeoutError):
@@ -444,12 +444,12 @@ def test_tls_handshake_is_closed_or_unanswered(whole: World, client: Client) -> 
 
 
 def test_hosts_with_tls_faults_work_over_http(whole: World, client: Client) -> None:
-    """Hosts with TLS faults are good over http."""
+    """Hosts with TLS faults answer normally over http."""
     assert {client.get(url(whole, "http", f"{behaviour}-1")).status for behaviour in ONLY_HTTPS} == {200}
 
 
 def test_tls_sessions_are_not_resumed(whole: World, client: Client) -> None:
-    """No session is resumed: every connection makes a full handshake."""
+    """Every connection makes a full TLS handshake."""
     with client.connect(url(whole, "https", "good-1")) as connection:
         send_request(connection, "good-1")
         connection.recv(999)
@@ -462,7 +462,7 @@ def test_tls_sessions_are_not_resumed(whole: World, client: Client) -> None:
 
 
 def test_watched_hosts_record_requests_and_connections() -> None:
-    """The record has the times of requests, the number of simultaneous connections, and the number of look-ups."""
+    """The record has the times of requests, the number of concurrent connections, and the number of DNS queries."""
     with world(watched=["good-1.test", "error-1.test", "good-2.test"]) as running:
         client = Client(running.dns, running.ca_pem)
         with client.connect(url(running, "https", "good-1")), client.connect(url(running, "https", "good-1")) as second:
@@ -488,7 +488,7 @@ def test_watched_hosts_record_requests_and_connections() -> None:
 
 
 def test_all_behaviours_have_expected_outcome(root: Path) -> None:
-    """The kinds are names of the core's closed list."""
+    """Each behaviour has either a status or failure kinds, which the core defines."""
     kinds = re.findall(
         r'^    \w+ = "([a-z-]+)", \w+;', (root / "crates/fetchmill-model/src/outcome/mod.rs").read_text(), re.MULTILINE
     )
@@ -500,7 +500,7 @@ def test_all_behaviours_have_expected_outcome(root: Path) -> None:
 
 
 def test_behaviours_table_in_docs_is_right(root: Path) -> None:
-    """Behaviours are in order, each with its status or kinds."""
+    """The table has all behaviours in order, each with its status or failure kinds."""
     rows = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", (root / "docs/guide/world.md").read_text(), re.MULTILINE)
 
     told = {
@@ -524,7 +524,7 @@ def test_sites_are_mixed_as_configured_and_reproducible() -> None:
 
 
 def test_sites_have_right_scheme_and_expected_outcome() -> None:
-    """The answer depends on the scheme and on the settings of the check."""
+    """The expected outcome depends on the scheme and on the options of the check."""
     redirecting = {
         site.url.split(":")[0]: site for site in sites((80, 443), 99, mix={"redirecting": 1}, redirects=False)
     }
@@ -565,13 +565,13 @@ def test_invalid_world_options_get_one_line_error(options: dict[str, object]) ->
 
 
 def test_world_reports_port_in_use(whole: World) -> None:
-    """A port in use is reported with its address."""
+    """The error has the address whose port is in use."""
     with pytest.raises(UsageError, match=f"127.77.1.1:{whole.http_port}"):
         world(http_port=whole.http_port)
 
 
 def test_worlds_run_in_parallel_and_stop() -> None:
-    """Connections of a stopped world end, and its statistics remain."""
+    """Connections of a stopped world are closed, and its statistics remain."""
     with world(threads=2) as one, world(threads=2) as other:
         for running in (one, other):
             for number in range(4):
@@ -580,7 +580,7 @@ def test_worlds_run_in_parallel_and_stop() -> None:
             one.stop()
             one.stop()
 
-            # Which of the two it sees depends on the requests in progress.
+            # The client sees either, depending on the requests in progress.
             with contextlib.suppress(ConnectionResetError):
                 assert open_connection.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
@@ -589,7 +589,7 @@ def test_worlds_run_in_parallel_and_stop() -> None:
 
 
 def test_world_process_ends_with_its_input(tmp_path: Path) -> None:
-    """A world prints its address and, at the end, its statistics."""
+    """A world process prints its address and, at the end, its statistics."""
     ca_file = tmp_path / "ca.pem"
     command = (sys.executable, "-m", "fetchmill.world", "--ca-file", str(ca_file), "--addresses", "1")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

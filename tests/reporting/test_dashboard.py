@@ -1,4 +1,4 @@
-"""A dashboard's answers: figures and metrics, and nothing for unauthorized or misbehaving clients."""
+"""Replies of a dashboard: figures and metrics, and nothing for unauthorized or misbehaving clients."""
 
 import base64
 import hashlib
@@ -27,12 +27,12 @@ FIGURES = ("/metrics", "/api/snapshot", "/api/samples", "/api/samples?after=0")
 
 
 def basic(text: str) -> str:
-    """Returns a user and a password as a browser sends them."""
+    """Returns the header field with a user and a password, as a browser sends it."""
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
 def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Returns values by name and labels, read by Prometheus' own library."""
+    """Returns metric values by name and labels, as read by Prometheus' own library."""
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
     found = {(each.name, tuple(sorted(each.labels.items()))): each.value for each in samples}
     assert len(found) == len(samples)
@@ -40,7 +40,7 @@ def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_dashboard_replies_have_security_headers() -> None:
-    """The page, its parts, figures and refusals are same-origin, not cached, not sniffed, and without a Referer."""
+    """All replies are same-origin, not cached, not sniffed, and without a Referer."""
     with showing() as dashboard:
         replies = [ask(dashboard, path) for path in (*PATHS, *FIGURES, "/nothing")]
         replies += [ask(dashboard, "/", "POST"), ask(dashboard, host="evil.test"), exchange(dashboard, b"x\r\n\r\n")]
@@ -58,7 +58,7 @@ def test_dashboard_replies_have_security_headers() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
 def test_dashboard_refuses_methods_other_than_get_and_head(method: str) -> None:
-    """Methods other than GET and HEAD are refused everywhere."""
+    """Methods other than GET and HEAD get a 405 at every path."""
     with showing() as dashboard:
         replies = [ask(dashboard, path, method) for path in ("/", "/metrics", "/api/snapshot")]
 
@@ -67,7 +67,7 @@ def test_dashboard_refuses_methods_other_than_get_and_head(method: str) -> None:
 
 @pytest.mark.parametrize("path", [*PATHS, *FIGURES])
 def test_dashboard_head_is_get_without_body(path: str) -> None:
-    """The length is sent nevertheless; numbers of seconds may have changed by then."""
+    """The reply to HEAD has the length of the body; figures such as durations may have changed by then."""
     with showing() as dashboard:
         head, got = ask(dashboard, path, "HEAD"), ask(dashboard, path)
 
@@ -80,7 +80,7 @@ def test_dashboard_head_is_get_without_body(path: str) -> None:
     ("host", "status"),
     [
         ("127.0.0.1", 200),
-        ("127.0.0.1:1", 200),  # the other end of a tunnel
+        ("127.0.0.1:1", 200),  # the port of a tunnel
         ("localhost", 200),
         ("LOCALHOST:9000", 200),
         ("watch.test:9000", 200),
@@ -100,7 +100,7 @@ def test_dashboard_head_is_get_without_body(path: str) -> None:
     ],
 )
 def test_dashboard_refuses_foreign_host_names(host: str, status: int) -> None:
-    """A foreign page has such a name after DNS rebinding: it does not even get metrics."""
+    """A web page can use a foreign name after DNS rebinding. It does not even get metrics."""
     with showing(names=["Watch.Test"]) as dashboard:
         replies = [
             exchange(dashboard, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -132,18 +132,18 @@ def test_dashboard_refuses_foreign_host_names(host: str, status: int) -> None:
     ],
 )
 def test_dashboard_answers_invalid_request_with_400(head: bytes) -> None:
-    """The 400 reply is one line, and the connection ends."""
+    """The 400 reply is one line, and the connection is closed."""
     with showing() as dashboard:
         assert exchange(dashboard, head).status == 400
 
 
 def test_dashboard_answers_long_head_with_431() -> None:
-    """A head may be too long in any way."""
+    """A request line or header fields that are too long get a 431."""
     with showing() as dashboard:
         long = [b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]
         long.append(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n")
 
-        assert {exchange(dashboard, head).status for head in long} <= {431, 0}  # 0: we were still sending
+        assert {exchange(dashboard, head).status for head in long} <= {431, 0}  # 0: the request was still being sent
         assert ask(dashboard).status == 200
 
 
@@ -179,7 +179,7 @@ def test_dashboard_without_token_gets_401_everywhere(shown: str | None) -> None:
 
 @pytest.mark.parametrize("shown", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic(f"user:{TOKEN}"), basic(f":{TOKEN}")])
 def test_dashboard_with_token_is_readable(shown: str) -> None:
-    """Prometheus and a browser send it in different ways; the host name must still be correct."""
+    """Both ways to send a token, of Prometheus and of browsers, work. The host name must still be correct."""
     with showing(token=TOKEN) as dashboard:
         assert [ask(dashboard, path, Authorization=shown).status for path in PATHS] == [200] * len(PATHS)
         assert ask(dashboard, "/metrics", Authorization=shown).status == 200
@@ -190,7 +190,7 @@ def test_dashboard_with_token_is_readable(shown: str) -> None:
     ("address", "own", "foreign"), [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "[::1]", "[::2]")]
 )
 def test_dashboard_at_non_loopback_address_needs_token(address: str, own: str, foreign: str) -> None:
-    """The message says how to create one; with a token, it listens there and accepts that address as its name."""
+    """Without a token, the error says how to create one. With a token, the address itself is a valid host name."""
     with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, then --dashboard-token"):
         Dashboard(address, (), None, {})
     with showing(address=address, token=TOKEN) as dashboard:
@@ -213,7 +213,7 @@ def test_dashboard_at_non_loopback_address_needs_token(address: str, own: str, f
     ],
 )
 def test_dashboard_address_must_be_valid(address: str, message: str) -> None:
-    """An address is never guessed."""
+    """An invalid address gets an error and is never guessed."""
     with pytest.raises(UsageError, match=re.escape(message)):
         Dashboard(address, (), None, {})
 
@@ -222,7 +222,7 @@ def test_dashboard_address_must_be_valid(address: str, message: str) -> None:
     "token", ["", "short", "a" * 257, "with a space in it", "with\nline ends....", "non-äscii-token.."]
 )
 def test_weak_or_unsendable_token_is_refused(token: str) -> None:
-    """A weak or unsendable token is refused and not shown."""
+    """A token that is too weak, or cannot be sent, is refused and not shown."""
     with pytest.raises(UsageError, match="dashboard_token must be 16 to 256 visible ASCII characters") as refused:
         Dashboard(None, (), token, {})
 
@@ -230,7 +230,7 @@ def test_weak_or_unsendable_token_is_refused(token: str) -> None:
 
 
 def test_metrics_are_readable_by_prometheus() -> None:
-    """Prometheus' own library reads the metrics; the values are the job's."""
+    """Prometheus' own library reads the metrics, with the values of the job."""
     with showing() as dashboard:
         reply = ask(dashboard, "/metrics")
     found = metrics(reply.body.decode())
@@ -258,7 +258,7 @@ def test_metrics_are_readable_by_prometheus() -> None:
 
 
 def names_of_limits() -> list[str]:
-    """Returns the core's names for the limits of a job."""
+    """Returns the kinds of limits that the core defines."""
     source = (ROOT / "crates/fetchmill-engine/src/control/telemetry/bottleneck.rs").read_text()
     found = re.findall(r'LimitKind::\w+ => "([a-z-]+)"', source)
     assert len(found) > 10
@@ -266,7 +266,7 @@ def names_of_limits() -> list[str]:
 
 
 def test_metrics_of_new_job_are_readable() -> None:
-    """There is no latency, failure or limit yet; large numbers are exact."""
+    """Metrics are valid without latency, failures or a limit. Large numbers are exact."""
     snapshot = {**SNAPSHOT, "latency": None, "limited_by": None, "failures": {}, "bytes": 2**53 - 1}
     found = metrics(metrics_text(snapshot, 1.5, "1.0"))
 
@@ -277,7 +277,7 @@ def test_metrics_of_new_job_are_readable() -> None:
 
 
 def test_metrics_labels_are_escaped() -> None:
-    """Labels are escaped for any name of a kind."""
+    """Any failure kind is escaped as a label."""
     kind = 'a"} 1\nfetchmill_bytes_total 5\\'
     found = metrics(metrics_text({**SNAPSHOT, "failures": {kind: 3}}, 0.0, "1.0"))
 
@@ -290,7 +290,7 @@ def names_of_metrics() -> set[str]:
 
 
 def test_grafana_dashboard_uses_existing_metrics() -> None:
-    """The Grafana dashboard uses existing metrics, and every panel has an expression."""
+    """The Grafana dashboard uses existing metrics only, and every panel has an expression."""
     panels = json.loads((ROOT / "docs/guide/grafana.json").read_text())["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     named = {name for expression in expressions for name in re.findall(r"fetchmill_\w+", expression)}
@@ -301,7 +301,7 @@ def test_grafana_dashboard_uses_existing_metrics() -> None:
 
 
 def test_dashboard_figures_are_json() -> None:
-    """The snapshot has the job's properties, and samples start after a given moment."""
+    """The snapshot has the figures of the job, and samples may start after a given time."""
     job = StillJob([sample(1), sample(2), sample(3)])
     with showing(job) as dashboard:
         snapshot = json.loads(ask(dashboard, "/api/snapshot").body)
@@ -318,7 +318,7 @@ def test_dashboard_figures_are_json() -> None:
 
 
 def test_dashboard_redacts_secrets_of_urls() -> None:
-    """Secrets are removed from the source, and from waits of the job."""
+    """Secrets are removed from the source and from the waits of the job."""
     url = "http://user:pa55word@a.test/l?X-Amz-Signature=s1gnature&n=1"
     wait = {"what": f"the page {url} fails", "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
     with showing(StillJob(waits=[wait]), source=url) as dashboard:
@@ -330,7 +330,7 @@ def test_dashboard_redacts_secrets_of_urls() -> None:
 
 
 def test_dashboard_survives_unreadable_figures() -> None:
-    """Unreadable figures cause a 500 without a traceback, and the server continues."""
+    """Figures that cannot be read get a 500 without a traceback, and the server continues."""
     job = StillJob()
     with showing(job) as dashboard:
         whole = job.given
@@ -345,7 +345,7 @@ def test_dashboard_survives_unreadable_figures() -> None:
 
 
 def test_idle_connections_do_not_block_dashboard() -> None:
-    """Among three hundred half heads, a request is answered; the number of open connections is limited."""
+    """A request is answered among three hundred unfinished ones; the number of open connections is limited."""
     with showing() as dashboard:
         held = [socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) for _ in range(300)]
         for connection in held:
@@ -355,7 +355,7 @@ def test_idle_connections_do_not_block_dashboard() -> None:
         server = dashboard._server
         assert server is not None
         assert len(server._connections) <= page_server.CONNECTIONS_MAX
-        # The oldest ones were closed.
+        # The oldest connections were closed.
         assert read_reply(held[0]).status == 0
         for connection in held:
             connection.close()
@@ -363,7 +363,7 @@ def test_idle_connections_do_not_block_dashboard() -> None:
 
 
 def test_dashboard_abandons_slow_request_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow head is abandoned, even if further single bytes arrive."""
+    """A request head that arrives too slowly is abandoned, even while single bytes still arrive."""
     monkeypatch.setattr(page_server, "HEAD_SECONDS_MAX", 0.3)
     with showing() as dashboard, socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) as slow:
         ended = threading.Event()
@@ -384,7 +384,7 @@ def test_dashboard_abandons_slow_request_head(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_dashboard_closes_connection_when_reply_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reply that is larger than the kernel's buffers, and is not read, ends its connection."""
+    """If a client does not read a reply that exceeds the kernel's buffers, its connection is closed."""
     monkeypatch.setattr(page_server, "REPLY_SECONDS_MAX", 0.3)
     job = StillJob([sample(number, limited_by="x" * 10_000) for number in range(2000)])
     with showing(job) as dashboard, socket.socket() as idle:
@@ -400,7 +400,7 @@ def test_dashboard_closes_connection_when_reply_is_not_read(monkeypatch: pytest.
 
 
 def test_dashboard_stop_leaves_no_thread_or_port() -> None:
-    """No thread and no port are left, with open connections, and without any request."""
+    """No thread and no port are left, with open connections and without any request."""
     before = set(threading.enumerate())
     with showing() as dashboard:
         port = port_of(dashboard)
@@ -418,7 +418,7 @@ def test_dashboard_stop_leaves_no_thread_or_port() -> None:
 
 
 def test_vendored_chart_script_is_unchanged() -> None:
-    """The script is identical byte for byte, and comes with its licence and no other files."""
+    """The chart script is identical byte for byte, and comes with its licence and no other files."""
     folder = STATIC / "uplot"
     origin = json.loads((folder / "origin.json").read_text())
 
@@ -430,7 +430,7 @@ def test_vendored_chart_script_is_unchanged() -> None:
 
 
 def test_dashboard_page_references_no_other_site() -> None:
-    """The only address is the SVG namespace, and the page has no inline script or style."""
+    """The only URL in our files is the SVG namespace, and the page has no inline script or style."""
     for path in STATIC.glob("*.*"):
         text = path.read_text()
         assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, path
@@ -442,7 +442,7 @@ Run = Callable[..., Any]
 
 
 def test_dashboard_port_in_use_is_reported_before_job(run: Run, dest: Path) -> None:
-    """The error is one line, and nothing was created."""
+    """The error is one line, and nothing is created."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = run("get", "http://127.0.0.1:1", dest, "--dashboard-addr", address)
@@ -466,7 +466,7 @@ def test_dashboard_port_in_use_is_reported_before_job(run: Run, dest: Path) -> N
     ],
 )
 def test_invalid_dashboard_options_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
-    """The error is one line without a token."""
+    """The error is one line that does not show the token."""
     (tmp_path / "short.txt").write_text("s3cret\n")
     ended = run("get", "http://127.0.0.1:1", "out", *arguments)
 

@@ -1,4 +1,4 @@
-"""Dashboards of real jobs: in a browser, from Python, with each command; and logs in files."""
+"""Dashboards of real jobs: in a browser, from Python, and with each command; log files."""
 
 import json
 import operator
@@ -27,7 +27,7 @@ Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[str]]
 Serve = Callable[..., Server]
 
-# Of 400 objects, ten are never answered, ten are absent and ten fail, so the job comes to a standstill.
+# Of 400 objects, ten are never answered, ten are absent and ten fail, so the job stalls before its end.
 FAULTS = [
     Fault("stall", match="file-00000000001*", seconds=120),
     Fault("status", status=404, match="file-00000000002*"),
@@ -37,19 +37,19 @@ STILL = {"listed": 400, "fetched": 370, "absent": 10, "failed": 10, "in_flight":
 
 
 def get(url: str, **fields: str) -> bytes:
-    """Returns the current contents."""
+    """Returns the body at a URL."""
     asked = urllib.request.Request(url, headers=fields)  # noqa: S310 - of a dashboard
     with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         return bytes(reply.read())
 
 
 def get_json(url: str) -> dict[str, Any]:
-    """Returns the current contents as JSON."""
+    """Returns the JSON at a URL."""
     return dict(json.loads(get(url)))
 
 
 def snapshot_at_rest(url: str) -> dict[str, Any]:
-    """Returns the dashboard's snapshot when nothing changes any more."""
+    """Returns the dashboard's snapshot once it no longer changes."""
     deadline = time.monotonic() + 30
     while True:
         found = get_json(f"{url}api/snapshot")
@@ -60,7 +60,7 @@ def snapshot_at_rest(url: str) -> dict[str, Any]:
 
 
 def status_at_rest(run: Run, dest: Path) -> dict[str, Any]:
-    """Returns the journal's status after the last commit window."""
+    """Returns the job's status after the last commit window."""
     deadline = time.monotonic() + 30
     while True:
         found: dict[str, Any] = json.loads(run("status", dest, "--json").out)
@@ -70,7 +70,7 @@ def status_at_rest(run: Run, dest: Path) -> dict[str, Any]:
 
 
 def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
-    """Returns the next event of that name on standard output."""
+    """Returns the next event of this name on standard output."""
     assert process.stdout is not None
     for line in process.stdout:
         found: dict[str, Any] = json.loads(line)
@@ -89,19 +89,19 @@ def tab(tmp_path: Path) -> Iterator[Tab]:
 
 
 def figure(key: str) -> str:
-    """Returns the browser's place of a figure in the table."""
+    """Returns a JavaScript expression for a figure in the table."""
     return f"document.querySelector('#figures tr[data-figure=\"{key}\"] td')?.textContent"
 
 
 def number(text: str) -> int:
-    """Returns `1,234` and `400, and more` as numbers."""
+    """Parses figures such as `1,234` and `400, and more`."""
     found = re.match(r"[0-9,]+", text)
     assert found, text
     return int(found[0].replace(",", ""))
 
 
 def test_dashboard_page_shows_figures_of_job(start: Start, server: Serve, run: Run, tab: Tab, dest: Path) -> None:
-    """In a real browser during a real job, they equal its snapshot and its status; nothing else is requested."""
+    """In a real browser during a real job, figures equal the snapshot and the status. No other site is contacted."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
 
@@ -136,7 +136,7 @@ def test_dashboard_page_shows_figures_of_job(start: Start, server: Serve, run: R
 
 
 def test_dashboard_page_escapes_text_from_servers(tab: Tab) -> None:
-    """Kinds, waits and limits on the page are never markup."""
+    """Failure kinds, waits and limits on the page are never markup."""
     hostile = """<img src="http://fetched.test/x" onerror=alert(1)></td></script>"""
     wait = {"what": hostile, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
     latency = {"p50": 0.02, "p90": 0.5, "p99": 1.5, "max": 2.0}
@@ -165,7 +165,7 @@ def test_dashboard_page_escapes_text_from_servers(tab: Tab) -> None:
 
 
 def test_dashboard_page_computes_rates_gaps_and_units(tab: Tab) -> None:
-    """Rates cover ten seconds, a line ends between two runs, and figures have units."""
+    """Rates cover ten seconds, lines have a gap between two runs, and figures have units."""
     samples = [sample(number, settled=number) for number in range(1, 21)]
     samples += [sample(1000 + number, interval=2.0, settled=50) for number in (2, 4)]
     with showing(StillJob(samples)) as dashboard:
@@ -199,7 +199,7 @@ def test_dashboard_page_computes_rates_gaps_and_units(tab: Tab) -> None:
 
 
 def test_dashboard_page_reloads_samples_after_merge(tab: Tab) -> None:
-    """The page's samples are then finer than the new ones."""
+    """If the job has merged samples, the page requests all of them again, because its own are finer."""
     job = StillJob([sample(number) for number in range(1, 5)])
     with showing(job) as dashboard:
         tab.open(dashboard.url)
@@ -211,7 +211,7 @@ def test_dashboard_page_reloads_samples_after_merge(tab: Tab) -> None:
 
 
 def test_samples_add_up_to_totals_of_job(start: Start, server: Serve, dest: Path) -> None:
-    """The samples behind the charts cover everything, and Prometheus' metrics agree."""
+    """The samples of the charts add up to the job's counts, and the metrics agree."""
     job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
     url = event(job, "dashboard")["url"]
     snapshot = snapshot_at_rest(url)
@@ -257,7 +257,7 @@ def test_dashboard_shows_latency_of_each_origin(start: Start, server: Serve, des
 
 
 def test_dashboard_page_reconnects_to_restarted_job(start: Start, server: Serve, tab: Tab, dest: Path) -> None:
-    """The page says that the server is away, and continues by itself when it is back; a reload changes nothing."""
+    """The page says that the server is away, and continues once it is back. A reload changes nothing."""
     source = server(synthetic=400, faults=FAULTS).url
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = ("get", source, dest, "--json", "--dashboard-addr", address, "-j", "32")
@@ -280,7 +280,7 @@ def test_dashboard_page_reconnects_to_restarted_job(start: Start, server: Serve,
 
 
 def test_browser_logs_in_with_token(start: Start, server: Serve, tab: Tab, dest: Path, tmp_path: Path) -> None:
-    """The token is the password. It is in a file, and not in the process list."""
+    """The token is the password. It comes from a file and is not in the process list."""
     (tmp_path / "token.txt").write_text(f"{TOKEN}\n")
     source = server(synthetic=400, faults=FAULTS).url
     job = start("get", source, dest, "--json", "--dashboard", "--dashboard-token", "token.txt", "-j", "32")
@@ -295,7 +295,7 @@ def test_browser_logs_in_with_token(start: Start, server: Serve, tab: Tab, dest:
 
 
 def test_token_variable_sets_token(start: Start, server: Serve, dest: Path, environment: dict[str, str]) -> None:
-    """The variable also sets the token for another address."""
+    """FETCHMILL_DASHBOARD_TOKEN sets the token, also for a non-loopback address."""
     variables = {**environment, "FETCHMILL_DASHBOARD_TOKEN": TOKEN}
     source = server(synthetic=400, faults=FAULTS).url
     job = start("get", source, dest, "--json", "--dashboard-addr", "0.0.0.0:0", env=variables)
@@ -310,7 +310,7 @@ def test_token_variable_sets_token(start: Start, server: Serve, dest: Path, envi
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["get", "check", "list"])
 def test_each_command_serves_dashboard_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
-    """A notice has the address; nothing answers after the end."""
+    """A notice has the address, and nothing answers after the end of the command."""
     source = server(synthetic=2000, page_size=100, list_delay=(0.1, 0.1), delay=(0.02, 0.02))
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(2000)))
     asked, options = {
@@ -343,7 +343,7 @@ def test_python_job_has_dashboard_with_every_engine(
     engine: Literal["native", "threads", "asyncio", "processes"],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The dashboard's address is on standard error. The dashboard ends with the call, and leaves no thread."""
+    """The address is printed to standard error. The dashboard ends with the call and leaves no thread."""
     source = server(synthetic=300, delay=(0.05, 0.05))
     address = f"127.0.0.1:{free_ports(1)[0]}"
     before = {thread.name for thread in threading.enumerate()}
@@ -371,7 +371,7 @@ def test_python_job_has_dashboard_with_every_engine(
 
 
 def test_python_refuses_two_dashboard_addresses(tmp_path: Path) -> None:
-    """Two addresses for one dashboard are refused."""
+    """`dashboard` and `dashboard_addr` must not give different addresses."""
     with pytest.raises(fetchmill.UsageError, match="dashboard and dashboard_addr give different addresses"):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard="127.0.0.1:1", dashboard_addr="127.0.0.1:2")
     with pytest.raises(fetchmill.UsageError, match="dashboard must be True, False, or HOST:PORT"):
@@ -383,7 +383,7 @@ STAMP = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def test_log_has_notices_and_summary(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Each line has its time, and a second run appends; a terminal shows the same as before."""
+    """Each line of a log has its time, and a second run appends. The terminal shows the same as without a log."""
     source = server(synthetic=20, faults=[Fault("status", status=404, match="file-000000000003")])
     plain = run("get", source.url, tmp_path / "plain")
     first = run("get", source.url, dest, "--log-file", "job.log")
@@ -400,7 +400,7 @@ def test_log_has_notices_and_summary(run: Run, server: Serve, dest: Path, tmp_pa
 
 
 def test_json_log_has_timed_events(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A JSON log has the events of --json with a time, including an error's."""
+    """A JSON log has the events of --json with their times, including an error."""
     source = server(synthetic=20)
     assert run("get", source.url, dest, "--log-file", "job.jsonl", "--log-format", "json").code == 0
     wrong = run("get", source.url, dest, "--format", "tar", "--log-file", "job.jsonl", "--log-format", "json")
@@ -431,7 +431,7 @@ def test_other_commands_write_logs(run: Run, server: Serve, tmp_path: Path, comm
 
 
 def test_secrets_are_not_logged(run: Run, tmp_path: Path) -> None:
-    """Secrets are not in logs, including the report of a source and an error."""
+    """Secrets are not in logs, neither in the report of a source nor in an error."""
     url = "http://user:pa55word@127.0.0.1:1/?sig=s1gnature"
     for format in ("text", "json"):
         run("get", url, "out", "--give-up-after", "0.2", "--log-file", f"{format}.log", "--log-format", format)
@@ -453,7 +453,7 @@ def test_unwritable_log_is_reported_before_job(run: Run, tmp_path: Path) -> None
 
 
 def test_log_on_full_disk_does_not_end_job(run: Run, server: Serve, dest: Path) -> None:
-    """A log on a full disk is reported once, and the job continues."""
+    """A full disk under a log is reported once, and the job continues."""
     ended = run("get", server(synthetic=20).url, dest, "--log-file", "/dev/full")
 
     assert ended.code == 0

@@ -1,4 +1,4 @@
-"""The detail of a failure: its cause, in rows, lists of failures, streams and the summary."""
+"""The detail of a failure is its cause, in rows, lists of failures, streams and the summary."""
 
 import socket
 import ssl
@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 # A secret value of a parameter.
 HIDDEN = "s3cr3t-of-a-test"
 DETAIL_BYTES_MAX = 1100
-# The server's answer, the failure kind, and words of the detail.
+# Answer of the server, failure kind, and words of the detail.
 ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "unauthorized": (
         reply(status="401 Unauthorized").replace(b"\r\n", b'\r\nWWW-Authenticate: Basic realm="a\x1b[31m"\r\n', 1),
@@ -65,7 +65,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "head": (bare_reply(*(f"X-{number}: x" for number in range(200))), "head-too-large", "128 header fields"),
     "gzip": (reply(b"no", "Content-Encoding: gzip"), "bad-encoding", "gzip"),
 }
-# A stream's program gets every complete reply, and whole redirects.
+# A stream yields every complete reply, including redirects.
 REPLIES = (
     "unauthorized",
     "forbidden",
@@ -83,7 +83,7 @@ OPTIONS = ("--attempts", 1, "--max-size", 50, "--allow-private", "--compressed")
 
 @pytest.fixture
 def answers(raw: Callable[..., RawServer]) -> dict[str, tuple[str, str, str]]:
-    """Returns the URL of each answer, its failure kind, and words of its detail."""
+    """Returns the URL of each answer with its failure kind and words of its detail."""
     server = raw({f"/{name}": behaviour for name, (behaviour, _, _) in ANSWERS.items()})
     with socket.create_server(("127.0.0.1", 0)) as closed:
         refused = f"http://127.0.0.1:{closed.getsockname()[1]}/"
@@ -99,7 +99,7 @@ def without_throttled(answers: dict[str, tuple[str, str, str]]) -> dict[str, tup
 
 
 def assert_detail(name: str, detail: str | None, words: str) -> None:
-    """Checks that a detail has these words, is printable and bounded, and has no secret."""
+    """Checks that a detail has these words, is printable, short, and free of secrets."""
     assert detail is not None, name
     assert words in detail, (name, detail)
     assert detail.isprintable(), (name, detail)
@@ -111,7 +111,7 @@ def assert_detail(name: str, detail: str | None, words: str) -> None:
 def test_each_failure_of_job_has_detail(
     engine: str, run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    """The list of failures has it; the native engine also says what was wrong."""
+    """Each failure in the list of failures has a detail; the native engine also says what was wrong."""
     answers = without_throttled(answers)
     dest = tmp_path / "out"
     of_engine = () if engine == "native" else ("--engine", engine)
@@ -138,7 +138,7 @@ def test_each_failure_of_job_has_detail(
 
 
 def test_each_failed_row_has_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
-    """Each failed row of a check, and of `--keep-failed`, has a detail."""
+    """Each failed row of `check`, and of `--keep-failed`, has a detail."""
     checked = tmp_path / "checked.jsonl"
     listed = write_list(tmp_path, [{"url": url} for url in answers])
     run("check", listed, checked, "--attempts", 1, "--allow-private")
@@ -149,7 +149,7 @@ def test_each_failed_row_has_detail(run: Run, answers: dict[str, tuple[str, str,
 
     rows = {row["url"]: row for row in read_rows(checked) if row["url"]}
     for url, (name, _, words) in answers.items():
-        # A check decodes nothing, and needs no length.
+        # A check does not decode bodies, and needs no length.
         if name in {"url", "gzip", "endless", "large"}:
             continue
         assert_detail(name, rows[url]["detail"], words)
@@ -159,7 +159,7 @@ def test_each_failed_row_has_detail(run: Run, answers: dict[str, tuple[str, str,
 
 
 def test_each_failure_of_stream_has_detail(answers: dict[str, tuple[str, str, str]]) -> None:
-    """Each failure of a stream has its detail as the text of its error."""
+    """Each failure of a stream has the detail as the text of its error."""
     with fetchmill.stream(list(answers), attempts=1, max_size=50, compressed=True) as replies:
         for got in replies:
             name, _, words = answers[got.url]
@@ -169,7 +169,7 @@ def test_each_failure_of_stream_has_detail(answers: dict[str, tuple[str, str, st
 
 
 def unusual(certificates: Certificates) -> ssl.SSLContext:
-    """A server that offers only ciphers that no client accepts."""
+    """A TLS server whose only ciphers no client accepts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.good.chain, certificates.good.key)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -179,7 +179,7 @@ def unusual(certificates: Certificates) -> ssl.SSLContext:
 
 @pytest.fixture
 def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
-    """Returns URLs of servers, and words of the detail of a request for them."""
+    """Returns URLs of servers, and words in the detail of a request for each."""
     contexts = {
         demanding(
             certificates, ssl.TLSVersion.TLSv1_2
@@ -197,7 +197,7 @@ def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
 def test_tls_alert_is_reported_by_name(
     run: Run, secured: dict[str, str], certificates: Certificates, tmp_path: Path
 ) -> None:
-    """A missing client certificate is reported as such, with TLS 1.2 and 1.3."""
+    """The detail says that the server requires a client certificate, with TLS 1.2 and 1.3."""
     listed = write_list(tmp_path, [{"url": url} for url in secured])
 
     run(
@@ -220,7 +220,7 @@ def test_tls_alert_is_reported_by_name(
 
 
 def test_summary_counts_failures_by_status_over_runs(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """After a retry run, targets that were taken back are not counted."""
+    """After a retry run, the failures of retried targets are not counted."""
     routes: dict[str, Behaviour] = {f"/a{number}": reply(status="401 x") for number in range(3)}
     routes |= {f"/b{number}": reply(status="500 x") for number in range(2)}
     server = raw(routes)
@@ -246,7 +246,7 @@ def test_summary_counts_failures_by_status_over_runs(run: Run, raw: Callable[...
 
 
 def test_sync_counts_failures_by_status(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
-    """A sync counts failures by status like a get, with the reason of a 401, and in Python."""
+    """`sync` counts failures by status like `get`, with the reason of a 401, also in Python."""
     server = raw(
         {"/a": reply(b"a"), "/b": reply(status="401 x"), "/c": reply(status="401 x"), "/d": reply(status="451 x")}
     )

@@ -1,4 +1,4 @@
-"""The limit of a job: each of ten deliberate bottlenecks is named within five seconds."""
+"""The limit of a job: each deliberate bottleneck is named within five seconds."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ Serve = Callable[..., Server]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
-# Time in which a bottleneck is named.
+# Seconds within which a bottleneck is named.
 WITHIN = 5.0
 MANY = 1_000_000
 
@@ -71,7 +71,7 @@ def named(
 
 
 class QueueingServer:
-    """A server that answers four requests at a time, in ten milliseconds each; all others wait in a queue."""
+    """A server that answers four requests at a time, each in ten milliseconds; all others wait in a queue."""
 
     PLACES, SECONDS = 4, 0.01
 
@@ -90,7 +90,7 @@ class QueueingServer:
         self._thread.join()
 
     async def _run(self) -> None:
-        """Runs until it is ended; `asyncio.run` ends the tasks of connections."""
+        """Runs until it is cancelled; `asyncio.run` ends the tasks of connections."""
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         self._places = asyncio.Semaphore(self.PLACES)
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -119,7 +119,7 @@ def urls(folder: Path, *origins: str, count: int = 20_000) -> Path:
 
 @pytest.mark.timing
 def test_limit_is_listing_when_pages_are_slow(server: Serve, start: Start, dest: Path) -> None:
-    """The listing is named if a page takes longer than fetching its objects."""
+    """The limit is the listing if a page takes longer than fetching its objects."""
     served = server(synthetic=MANY, page_size=100, list_delay=(0.2, 0.2))
 
     text = named(start("get", served.url, dest, "--format", "null", "--json"), "listing")
@@ -130,10 +130,10 @@ def test_limit_is_listing_when_pages_are_slow(server: Serve, start: Start, dest:
 
 @pytest.mark.alone
 def test_limit_is_server_when_replies_slow_down_under_load(start: Start, tmp_path: Path) -> None:
-    """Replies take longer with many requests in flight than with few, but connecting does not."""
+    """The limit is the server if replies take longer with many requests in flight, but connecting does not."""
     with QueueingServer() as queueing:
         source = urls(tmp_path, queueing.url)
-        # While a number is searched, this is the answer.
+        # During the search for a number, this is the result.
         command = start("get", source, tmp_path / "out", "--format", "null", "--allow-private", "--json", "-j", 64)
         text = named(command, "server")
     assert "in flight" in text
@@ -141,7 +141,7 @@ def test_limit_is_server_when_replies_slow_down_under_load(start: Start, tmp_pat
 
 @pytest.mark.timing
 def test_limit_is_concurrency_when_more_would_be_faster(server: Serve, start: Start, dest: Path) -> None:
-    """Replies take as long as with few requests in flight: more would be faster."""
+    """The limit is --concurrency if replies take as long as with few requests in flight."""
     served = server(synthetic=MANY, delay=(0.1, 0.1))
 
     text = named(start("get", served.url, dest, "--format", "null", "--json", "-j", 16), "concurrency")
@@ -151,13 +151,13 @@ def test_limit_is_concurrency_when_more_would_be_faster(server: Serve, start: St
 
 @pytest.mark.alone
 def test_limit_is_network_when_link_is_full(tmp_path: Path) -> None:
-    """The link has 10 Mbit/s: packets wait before it, including those of new connections."""
+    """The limit is the network if packets queue before a link of 10 Mbit/s, including those of new connections."""
     content = {"synthetic": {"count": MANY, "size": 4000}}
     with (
         wide_area(tmp_path, round_trip=0.01, megabits=10) as area,
         area.serving(content=content) as site,
     ):
-        # While a number is searched, this is the answer.
+        # During the search for a number, this is the result.
         options = ("--format", "null", "--json", "--ca-file", area.ca_file, "-j", 64)
         arguments = ("get", site.url, tmp_path / "out", *options)
         command = area.near.command(*COMMAND, *map(str, arguments))
@@ -167,7 +167,7 @@ def test_limit_is_network_when_link_is_full(tmp_path: Path) -> None:
 
 @pytest.mark.alone
 def test_limit_is_cpu_when_processor_is_busy(server: Serve, start: Start, dest: Path) -> None:
-    """The job has one processor and could use more."""
+    """The limit is the CPU if the job keeps its only processor busy."""
     served = server(synthetic=100 * MANY)
     processor = min(os.sched_getaffinity(0))
 
@@ -184,7 +184,7 @@ def test_limit_is_cpu_when_processor_is_busy(server: Serve, start: Start, dest: 
 
 @pytest.mark.timing
 def test_limit_is_disk_when_syncs_are_slow(server: Serve, memory_path: Path, environment: dict[str, str]) -> None:
-    """Each sync takes a second: later objects find no room in memory."""
+    """The limit is the disk if each sync takes a second, and later objects find no room in memory."""
     served = server(synthetic=MANY, size=100_000)
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
@@ -197,7 +197,7 @@ def test_limit_is_disk_when_syncs_are_slow(server: Serve, memory_path: Path, env
         [*slow, *COMMAND, *get], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
 
-    # Its first pages also wait for the disk.
+    # The first pages also wait for the disk.
     assert "storing takes" in named(command, "disk", within=WITHIN + 3, ends_group=True)
 
 
@@ -205,7 +205,7 @@ def test_limit_is_disk_when_syncs_are_slow(server: Serve, memory_path: Path, env
 def test_limit_is_transform_when_transform_is_slow(
     server: Serve, start: Start, dest: Path, environment: dict[str, str]
 ) -> None:
-    """A transform that takes five milliseconds per reply is named."""
+    """The limit is a transform that takes five milliseconds per reply."""
     served = server(synthetic=MANY)
     arguments = ("--transform", "transforms:takes_its_time", "--format", "jsonl", "--json")
 
@@ -216,7 +216,7 @@ def test_limit_is_transform_when_transform_is_slow(
 
 @pytest.mark.timing
 def test_limit_is_rate_when_rate_options_apply(server: Serve, start: Start, tmp_path: Path) -> None:
-    """The rate of requests and the rate of bytes are named."""
+    """--rate and --bwlimit are named if they limit the job."""
     served = server(synthetic=MANY, size=1000)
 
     rate = start("get", served.url, tmp_path / "rate", "--format", "null", "--json", "--rate", 100)
@@ -252,7 +252,7 @@ def test_limit_is_host_rate_when_it_applies(
     kind: str,
     text: str,
 ) -> None:
-    """A rate that applies is named, and not the limit of requests in flight."""
+    """A rate per host that applies is named instead of the limit of requests in flight."""
     served = [server(synthetic=MANY) for _ in range(hosts)]
     source = urls(tmp_path, *(each.url for each in served))
     bounds = ("--rate-per-host", 30, "--allow-private", "--json")
@@ -263,7 +263,7 @@ def test_limit_is_host_rate_when_it_applies(
 
 @pytest.mark.timing
 def test_limit_is_server_or_last_targets_without_replies(server: Serve, start: Start, tmp_path: Path) -> None:
-    """Without a reply, no reply time is invented; the last targets are named with their deadline."""
+    """Without replies, the message has no reply time. The last targets are named with their deadline."""
     served = server(synthetic=MANY, delay=(60.0, 60.0))
     many, few = urls(tmp_path, served.url), tmp_path / "few.txt"
     few.write_text(f"{served.url}/get/1\n{served.url}/get/2\n")
@@ -283,7 +283,7 @@ def test_limit_is_server_or_last_targets_without_replies(server: Serve, start: S
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ["native", "threads"])
 def test_limit_is_throttling_when_server_answers_429(server: Serve, start: Start, dest: Path, engine: str) -> None:
-    """The server answers 429 above 200 requests/s; fetchmill finds this rate in some seconds."""
+    """If the server answers 429 above 200 requests/s, fetchmill finds this rate in a few seconds and names it."""
     served = server(synthetic=MANY, faults=[Fault("status", status=429, above=200)])
 
     command = start("get", served.url, dest, "--format", "null", "--json", "--engine", engine)
@@ -294,7 +294,7 @@ def test_limit_is_throttling_when_server_answers_429(server: Serve, start: Start
 
 @pytest.mark.timing
 def test_limit_is_courtesy_when_limit_per_host_applies(server: Serve, start: Start, tmp_path: Path) -> None:
-    """Two slow hosts get two requests at a time each."""
+    """--limit-per-host is named if two slow hosts get two concurrent requests each."""
     served = [server(synthetic=MANY, delay=(0.2, 0.2)) for _ in range(2)]
     source = urls(tmp_path, *(each.url for each in served))
     bounds = ("--limit-per-host", 2, "--rate-per-host", 0, "--allow-private")
@@ -306,14 +306,14 @@ def test_limit_is_courtesy_when_limit_per_host_applies(server: Serve, start: Sta
 
 @pytest.mark.timing
 def test_limit_is_outage_when_server_is_gone(server: Serve, start: Start, dest: Path) -> None:
-    """An outage is named after the server has gone away."""
-    # Everything is listed by then, and most is not fetched: otherwise, the failing page would be named.
+    """An outage is named after the server has stopped."""
+    # By then, everything is listed and most is not fetched. Otherwise, the failing page would be named.
     served = server(synthetic=30_000, delay=(0.02, 0.02))
     begun = time.monotonic()
     command = start("get", served.url, dest, "--format", "null", "--json", "-j", 64)
     time.sleep(2)
     served.stop()
-    # A job first finds out that all objects fail, and not only one.
+    # The job first has to notice that all objects fail, and not only one.
     text = named(command, "outage", since=time.monotonic() - begun, within=WITHIN + 2)
 
     assert text.startswith("an outage: the server returns no valid reply")
@@ -322,7 +322,7 @@ def test_limit_is_outage_when_server_is_gone(server: Serve, start: Start, dest: 
 
 @pytest.mark.alone
 def test_limit_is_cpu_when_python_engine_is_busy(server: Serve, start: Start, dest: Path) -> None:
-    """The processor is named for a Python engine, whose interpreter uses one."""
+    """The CPU is named for a Python engine, whose interpreter uses one processor."""
     served = server(synthetic=MANY)
 
     command = start("get", served.url, dest, "--format", "null", "--json", "--engine", "asyncio")
@@ -334,7 +334,7 @@ def test_limit_is_cpu_when_python_engine_is_busy(server: Serve, start: Start, de
 def test_limit_is_in_status_summary_and_report(
     server: Serve, start: Start, run: Callable[..., Any], dest: Path
 ) -> None:
-    """The limit is in the status of a running job, at its end, and in its report; in Python, too."""
+    """The limit is in the status of a running job, in its summary, and in its report, also in Python."""
     served = server(synthetic=600, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--json")
     time.sleep(4)
@@ -362,7 +362,7 @@ def test_limit_is_in_status_summary_and_report(
 
 @pytest.mark.timing
 def test_samples_continue_after_kill(server: Serve, start: Start, dest: Path) -> None:
-    """The journal has the samples of all runs; their counts add up to the job's."""
+    """The journal has the samples of all runs, and their counts add up to the job's."""
     served = server(synthetic=500, delay=(0.1, 0.1))
     command = start("get", served.url, dest, "-j", 8, "--quiet")
     time.sleep(3)
@@ -377,7 +377,7 @@ def test_samples_continue_after_kill(server: Serve, start: Start, dest: Path) ->
     first, *_, last = samples
     assert first["time"] < last["time"]
     assert job.samples(samples[-3]["time"]) == samples[-2:]
-    # The killed run lost its last second, and unsaved data is fetched again.
+    # The killed run lost its last second, and uncommitted objects are fetched again.
     fetched = sum(sample["fetched"] for sample in samples)
     assert 500 - 160 <= fetched <= 500 + 160
     assert samples[-1]["in_flight"] == 0
@@ -387,7 +387,7 @@ def test_samples_continue_after_kill(server: Serve, start: Start, dest: Path) ->
 
 
 def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
-    """Returns a snapshot of a job that has its first replies, and then ends the job."""
+    """Returns a snapshot of a job with its first replies, and then ends the job."""
     job = Job(GetOptions(source=server.url, dest=dest, format="null").to_json())
     until = time.monotonic() + 60
     while not (snapshot := job.snapshot())["latency"]:
@@ -398,7 +398,7 @@ def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
 
 
 def test_snapshot_has_measured_latency_of_replies(server: Serve, dest: Path) -> None:
-    """A snapshot has the measured latency, not the planned one."""
+    """The latency in a snapshot is the measured one, not an estimate."""
     served = server(synthetic=MANY, delay=(0.05, 0.05))
 
     last = first_with_latency(served, dest)
