@@ -1,8 +1,8 @@
 """The listing type is detected; index pages and sitemaps of real and hostile servers are read.
 
-`tests/listings/index_pages` has pages of Debian's Apache 2.4.71 (with the `IndexOptions` in their names) and of
-lighttpd 1.4.69, for a folder with the odd names of `trees`. Pages of nginx come from nginx itself, also in
-test_mirror_nginx.py, and pages of Python from Python's server.
+`tests/listings/index_pages` has recorded pages for a folder with the odd names of `trees`. They come from Debian's
+Apache 2.4.71 (with the `IndexOptions` in their names) and from lighttpd 1.4.69. Pages of nginx come from nginx itself,
+also in test_mirror_nginx.py, and pages of Python from Python's server.
 """
 
 import contextlib

@@ -67,7 +67,7 @@ def test_api_page_is_stored_as_object_with_notice(run: Run, raw: Raw, tmp_path: 
     assert (notice in ended.err, "JSON page" in last.err) == (True, False)
 
 
-def test_listings_are_still_detected_by_url(run: Run, raw: Raw, dest: Path) -> None:
+def test_folders_are_listed_with_or_without_slash(run: Run, raw: Raw, dest: Path) -> None:
     """A folder is listed with or without a trailing slash. A folder with an unknown page is refused with a hint."""
     for body in (INDEX, JSON_INDEX):
         for routes in ({"/d/": reply(body)}, {"/d": reply(body)}, {"/d": moved("/d/"), "/d/": reply(body)}):
@@ -94,7 +94,7 @@ def test_missing_object_fails_and_leaves_nothing(run: Run, raw: Raw, dest: Path)
     assert site.requests[-2:] == ["/d/missing.bin", "/d/missing.bin/"]
 
 
-def test_object_listing_works_in_list_and_sync_not_check(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+def test_list_and_sync_accept_single_object_and_check_does_not(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """`--listing object` stores any page verbatim. `list` and `sync` accept an object; `check` refuses a URL."""
     site = raw({"/d/": reply(INDEX), "/d/a.bin": reply(BODY, 'ETag: "1"')})
     ended = run("get", f"{site.url}/d/a.bin", dest, "--listing", "object")

@@ -189,7 +189,7 @@ WRONG: dict[str, Behaviour] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_reply_to_joined_request_settles_no_range(
+def test_ranges_are_requested_alone_after_wrong_joined_reply(
     run: Run, raw: Raw, dest: Path, tmp_path: Path, wrong: str
 ) -> None:
     """After a wrong reply, each range is requested once separately, as its first attempt."""

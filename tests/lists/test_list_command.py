@@ -257,7 +257,7 @@ def test_fetch_options_are_refused_by_list(run: Run, option: str) -> None:
     assert f"{option}: not an option of list" in ended.err
 
 
-def test_object_commands_refuse_manifest(run: Run, server: Serve) -> None:
+def test_ls_refuses_manifest_but_status_accepts_it(run: Run, server: Serve) -> None:
     """`ls` refuses a manifest, because it has no objects. `status` shows the progress."""
     assert run("list", server(synthetic=2).url, "m.csv").code == 0
 

@@ -155,7 +155,7 @@ def test_ls_refuses_source_options_for_destination(run: Run, server: Serve) -> N
     assert (accepted.code, accepted.err, accepted.out.count("\n")) == (0, "", 3)
 
 
-def test_ls_shows_rows_of_manifest(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_ls_refuses_manifest_and_suggests_list(run: Run, server: Serve, tmp_path: Path) -> None:
     """`ls` points to `list` for the rows of a manifest. `ls -o` may filter them into another manifest."""
     assert run("ls", server(synthetic=12).url, "-o", "m.csv").code == 0
 

@@ -177,7 +177,7 @@ def test_retry_run_sends_same_request(run: Run, methods: MethodsServer, dest: Pa
     assert second == first
 
 
-def test_killed_job_repeats_no_post(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_killed_job_does_not_repeat_posts(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
     """Over five kills, each POST is received at most once. Those in flight have failed, with the reason."""
     count = 1500
     listed = write_list(tmp_path, rows(count), "csv")

@@ -100,7 +100,7 @@ def test_used_port_error_names_port_option(run: Run, server: Serve) -> None:
     )
 
 
-def test_fault_flags_become_faults(start: Run) -> None:
+def test_fault_options_configure_server_faults(start: Run) -> None:
     """`--fault` makes the first request for each name fail with a status and Retry-After."""
     flags = ("--error-rate", "1", "--error-status", "429", "--retry-after", "7", "--fault-times", "1")
     url = url_of(start("serve", "--synthetic", 5, "--port", 0, *flags))

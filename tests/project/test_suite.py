@@ -150,7 +150,7 @@ for number in range(60):
     assert set(fast) != set(names("fast", "2"))
 
 
-def test_slice_starts_no_test_after_its_time(suite: Callable[..., str]) -> None:
+def test_slice_starts_no_test_after_time_limit(suite: Callable[..., str]) -> None:
     """A slice starts no test after its time limit, and lets the running test finish."""
     program = """
 import time, pytest
@@ -190,7 +190,7 @@ def test_failures_are_classified_as_faults_or_flakes(suite: Callable[..., str], 
 @pytest.mark.parametrize(
     ("code", "written", "expected"), [(0, "", 0), (1, "{}\n", 0), (1, "", 1), (2, "{}\n", 2), (5, "", 5)]
 )
-def test_unrecorded_failures_end_run(root: Path, tmp_path: Path, code: int, written: str, expected: int) -> None:
+def test_unrecorded_failures_fail_run(root: Path, tmp_path: Path, code: int, written: str, expected: int) -> None:
     """A failed test may be judged later only if `judge-tests` can see it. Failures of an earlier part do not count."""
     failures = tmp_path / "failures.jsonl"
     failures.write_text("{}\n")
