@@ -74,7 +74,7 @@ def documented(heading: str) -> tuple[Described, dict[str, str]]:
     [("metric", metrics_text(SNAPSHOT, 1.0, "1")), ("metric of a shared job", metrics_of(STATUS))],
     ids=["dashboard", "shared job"],
 )
-def test_the_page_lists_each_metric_with_its_type_labels_and_unit(heading: str, text: str) -> None:
+def test_metrics_page_lists_every_metric_with_type_labels_unit(heading: str, text: str) -> None:
     """The page has all metrics and no other. The end of a name decides on its unit."""
     found, units = documented(heading)
 
@@ -92,7 +92,7 @@ def test_the_page_lists_each_metric_with_its_type_labels_and_unit(heading: str, 
             assert unit in {"targets", "requests", "ranges", "workers", "0 or 1"}, name
 
 
-def test_no_metric_is_written_only_sometimes() -> None:
+def test_metrics_page_has_every_metric_of_source_code() -> None:
     """Each name in the source is among those that the test above sees."""
     known = {*documented("metric")[0], *documented("metric of a shared job")[0]}
     named = {name for path in WRITERS for name in re.findall(r'"(fetchmill_\w+)"', path.read_text())}
@@ -101,7 +101,7 @@ def test_no_metric_is_written_only_sometimes() -> None:
     assert named <= known
 
 
-def test_the_grafana_dashboard_uses_metrics_of_the_page() -> None:
+def test_grafana_dashboard_uses_only_existing_metrics() -> None:
     """A renamed metric would leave an empty panel."""
     path = ROOT / "docs/guide/grafana.json"
     used = set(re.findall(r"fetchmill_\w+", json.dumps(json.loads(Path(path).read_text()))))

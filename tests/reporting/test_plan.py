@@ -64,7 +64,7 @@ def of_format(plan: Any, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 @pytest.mark.thorough
-def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
+def test_plan_estimates_all_resources_and_leaves_no_files(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
     """Each estimate is within its range, for the number of listed objects; nothing is left anywhere."""
     served = server(synthetic=1_000_000, size=300)
 
@@ -82,7 +82,7 @@ def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, 
     assert list(temporary.iterdir()) == []
 
 
-def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
+def test_plan_prints_table_for_people(run: Run, server: Serve, dest: Path) -> None:
     """The table is on standard output; a log gets one additional line."""
     served = server(synthetic=50_000)
 
@@ -100,7 +100,7 @@ def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
-def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path: Path, format: str) -> None:
+def test_plan_predicts_bytes_and_inodes_of_each_format(run: Run, server: Serve, memory_path: Path, format: str) -> None:
     """Bytes and inodes of a job of 20,000 objects in folders are as predicted.
 
     `files` uses a file system with blocks.
@@ -127,7 +127,7 @@ def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path:
 
 
 @pytest.mark.thorough
-def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_plan_counts_lists_and_reads_sizes_from_manifests(run: Run, server: Serve, tmp_path: Path) -> None:
     """Lists are counted, and manifests give sizes, before anything is fetched."""
     served = server(synthetic=300_000, size=150, delay=(0.02, 0.02))
     urls, rows = tmp_path / "urls.txt", tmp_path / "rows.csv"
@@ -160,7 +160,7 @@ class PastTheBound:
 
 
 @pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "parquet", "folder"])
-def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+def test_plan_extrapolates_lists_too_long_to_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     """The share of bytes or rows that were read determines the number."""
     count = 400_000
     # These names hardly compress, so a block of the compressed list, which is read in one piece, has few lines.
@@ -194,7 +194,7 @@ def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatc
     assert re.match("the number of objects is an estimate: [0-9,]+ targets were counted", _estimate_notice(listing))
 
 
-def test_the_time_of_warc_includes_its_indexes() -> None:
+def test_planned_warc_time_includes_indexes() -> None:
     """Fetching limits this job, so storing adds nothing else. A bucket and `--no-cdxj` have no indexes."""
     states = [SimpleNamespace(asked_for=0, busy=0.0), SimpleNamespace(asked_for=10, busy=0.0)]
     rate = SimpleNamespace(first=0, seconds_for=lambda count: Estimate.exactly(count / 1000))
@@ -219,7 +219,7 @@ def test_the_time_of_warc_includes_its_indexes() -> None:
 
 
 @pytest.mark.one_in(3)
-def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]) -> None:
+def test_plan_of_bucket_includes_request_costs(run: Run, environment: dict[str, str]) -> None:
     """The plan has one LIST per thousand keys and one GET per key, at the given prices."""
     with s3(synthetic=20_000, size=100) as store:
         prices = ("--price-list", 5, "--price-get", 0.4, "--price-gb", 100)
@@ -234,7 +234,7 @@ def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]
 
 
 @pytest.mark.one_in(3)
-def test_objects_may_be_given(run: Run, server: Serve) -> None:
+def test_plan_objects_option_sets_number_of_objects(run: Run, server: Serve) -> None:
     """`--objects` sets the number; without a total, it is a million."""
     served = server(synthetic=5000)
 
@@ -245,7 +245,7 @@ def test_objects_may_be_given(run: Run, server: Serve) -> None:
 
 
 @pytest.mark.one_in(3)
-def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> None:
+def test_plan_counts_retries_as_requests(run: Run, server: Serve) -> None:
     """Repeated requests are counted; an absent object takes no space."""
     faults = [Fault("status", status=404, rate=0.25), Fault("status", status=500, rate=0.2, times=1)]
     served = server(synthetic=1_000_000, faults=faults)
@@ -265,7 +265,7 @@ def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> N
         ([Fault("status", status=404)], 5, "none of the first .* could be fetched"),
     ],
 )
-def test_a_source_that_gives_nothing_is_an_error(
+def test_plan_fails_when_source_returns_no_objects(
     run: Run, server: Serve, temporary: Path, faults: Sequence[Fault], code: int, message: str
 ) -> None:
     """The error is one line with the reason."""
@@ -287,7 +287,7 @@ def test_a_source_that_gives_nothing_is_an_error(
         ("missing.txt", 2, "missing.txt"),
     ],
 )
-def test_a_source_that_is_not_there_is_an_error(
+def test_plan_fails_when_source_is_unreachable(
     run: Run, temporary: Path, source: str, code: int | None, message: str
 ) -> None:
     """The error is one line, within the time of the probe."""
@@ -302,7 +302,7 @@ def test_a_source_that_is_not_there_is_an_error(
     assert list(temporary.iterdir()) == []
 
 
-def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_plan_fails_when_listing_is_empty(run: Run, server: Serve, tmp_path: Path) -> None:
     """An empty listing is an error, because there is nothing to plan."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty.txt").touch()
@@ -315,7 +315,7 @@ def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.7, 1.5, 3.0])
-def test_a_signal_ends_it_at_once(
+def test_signal_ends_plan_immediately(
     start: Callable[..., Any], server: Serve, dest: Path, temporary: Path, number: signal.Signals, after: float
 ) -> None:
     """A signal ends each part of the probe immediately; no temporary folder is left."""
@@ -338,7 +338,7 @@ def test_a_signal_ends_it_at_once(
 
 @pytest.mark.thorough
 @pytest.mark.alone
-def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
+def test_plan_probe_sends_no_more_requests_than_get(run: Run, server: Serve) -> None:
     """The probe has as many connections as a job with the same options, and no more requests than its rate."""
     served = server(synthetic=100_000)
     # Replies are held for up to a second: four seconds of probe, without the warm-up, gave a tenth less.
@@ -361,7 +361,7 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
 
 
 @pytest.mark.one_in(3)
-def test_what_does_not_fit_is_told(
+def test_plan_reports_insufficient_disk_space(
     run: Run, server: Serve, disk: Callable[..., Path], environment: dict[str, str]
 ) -> None:
     """The plan is made nevertheless, and the exit code shows it; another format is suggested."""
@@ -381,7 +381,7 @@ def test_what_does_not_fit_is_told(
 
 
 @pytest.mark.thorough
-def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
+def test_python_plan_returns_same_figures_as_command(server: Serve, tmp_path: Path) -> None:
     """`fetchmill.plan` returns the same figures."""
     served = server(synthetic=30_000)
 
@@ -416,7 +416,7 @@ def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
     return snapshots
 
 
-def test_a_warm_up_does_not_count() -> None:
+def test_steady_rate_excludes_warm_up() -> None:
     """The steady rate is returned, and the time includes the cost of the warm-up."""
     rate = steady_rate(counted([50, 200, 600, *([1000, 1020, 980] * 3)]))
 
@@ -426,7 +426,7 @@ def test_a_warm_up_does_not_count() -> None:
     assert not rate.is_growing
 
 
-def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count() -> None:
+def test_steady_rate_excludes_search_for_concurrency() -> None:
     """Objects that were fetched during the search do not count, however long it takes."""
     numbers = [32, 128, 512, 2048, 4096, 4096, 1024, 900, 1100, 1000]
     rates = [100, 400, 2000, 4000, 3000, 2500, 9000, 10000, 10000, 10000]
@@ -440,7 +440,7 @@ def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count()
     assert rate.objects.value == pytest.approx(10_000, rel=0.06)
 
 
-def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
+def test_end_of_concurrency_search_comes_from_snapshots() -> None:
     """The job decides how long it searches, including times when the number is near the final one."""
     snapshots = [
         replace(each, concurrency=32 if index <= 10 else 256, tries_concurrency=index <= 60)
@@ -451,7 +451,7 @@ def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
     assert looked_until(counted([1000] * 10)) == 0
 
 
-def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
+def test_steady_rate_excludes_concurrency_trials() -> None:
     """Trials do not count, although they are near the last number.
 
     The probe continues after them, but not endlessly.
@@ -471,7 +471,7 @@ def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
 
 
 @pytest.mark.thorough
-def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
+def test_job_reports_whether_it_searches_for_concurrency(server: Serve) -> None:
     """With `auto`, it is searching until it has found the number; with a fixed number, it never is."""
     served = server(synthetic=20_000, delay=(0.01, 0.01))
     said: dict[int | Literal["auto"], set[bool]] = {"auto": set(), 8: set()}
@@ -487,7 +487,7 @@ def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
     assert said[8] == {False}
 
 
-def test_replies_that_come_together_are_one_step() -> None:
+def test_replies_arriving_together_do_not_widen_rate_range() -> None:
     """A rate is not less certain if a second's replies arrive together."""
     rate = steady_rate([each for each in counted([1000] * 9) for _ in range(3)])
     steps = counted([1000] * 9)
@@ -500,7 +500,7 @@ def test_replies_that_come_together_are_one_step() -> None:
     assert of_steps.objects.high == pytest.approx(rate.objects.high, rel=0.02)
 
 
-def test_what_varies_more_is_less_certain() -> None:
+def test_varying_rate_has_wider_range() -> None:
     """A rate that varies more has a wider range, and one that still grows is reported."""
     even, uneven = (steady_rate(counted(rates)) for rates in ([1000] * 9, [500, 500, 1500, 1500] * 3))
     growing = steady_rate(counted([100 * 1.5**number for number in range(12)]))
@@ -539,7 +539,7 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
     ],
     ids=["slow replies", "slow listing"],
 )
-def test_the_time_is_predicted(
+def test_plan_predicts_time_of_local_job(
     run: Run, server: Serve, dest: Path, serving: dict[str, Any], options: tuple[object, ...]
 ) -> None:
     """The prediction of a four-second probe is within 25 % of the time of a job of 20,000 objects."""
@@ -553,7 +553,7 @@ def test_the_time_is_predicted(
 
 @pytest.mark.thorough
 @pytest.mark.alone
-def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
+def test_plan_predicts_time_over_distant_network(tmp_path: Path, dest: Path) -> None:
     """The server is 50 ms away, over TLS, with some loss."""
     content = {"synthetic": {"count": 30_000, "size": 100}}
     with (
@@ -570,7 +570,7 @@ def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
 @pytest.mark.parametrize(
     "network", [{"round_trip": 0.01}, {"round_trip": 0.05, "loss": 0.005}, {"round_trip": 0.05, "megabits": 10.0}]
 )
-def test_the_time_of_a_million_is_predicted(tmp_path: Path, memory_path: Path, network: dict[str, Any]) -> None:
+def test_plan_predicts_time_of_million_objects(tmp_path: Path, memory_path: Path, network: dict[str, Any]) -> None:
     """There are three networks, and a probe of ten seconds."""
     dest = memory_path / "out"
     content = {"synthetic": {"count": int(os.environ.get("FETCHMILL_PLAN_COUNT", "1000000")), "size": 100}}

@@ -20,7 +20,7 @@ def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401
     return Snapshot(**{**zeros, **rest, "resumed": False, "start_settled": 0, **given})
 
 
-def test_rates_are_over_the_last_seconds() -> None:
+def test_rates_cover_only_last_seconds() -> None:
     """A job that slows down shows it, whatever it did before."""
     meter = Meter(seconds=10)
     for second in range(101):
@@ -31,14 +31,14 @@ def test_rates_are_over_the_last_seconds() -> None:
     assert rates.bytes == pytest.approx(1000)
 
 
-def test_a_resumed_job_does_not_count_what_was_done_before() -> None:
+def test_rate_of_resumed_job_excludes_earlier_objects() -> None:
     """Earlier objects of a resumed job never count towards its rate, not even in the first second."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=1_000_100, start_settled=1_000_000, resumed=True))
 
     assert rates.objects == pytest.approx(100)
 
 
-def test_eta_needs_the_total() -> None:
+def test_eta_needs_total() -> None:
     """Without it, the number of listed targets is a lower bound and marked as such."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=1000, fetched=100)
@@ -50,7 +50,7 @@ def test_eta_needs_the_total() -> None:
     assert describe(listed, rates) == ["100 of 1,000 (10 %), 100 objects/s, 0 B/s, 0 in flight, ETA 9.00 s"]
 
 
-def test_the_total_that_a_listing_promises_is_one() -> None:
+def test_promised_total_is_used_until_more_targets_are_listed() -> None:
     """The promised total counts until more targets are listed."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=500, fetched=100, total=1000)
@@ -61,7 +61,7 @@ def test_the_total_that_a_listing_promises_is_one() -> None:
     assert remaining_seconds(exceeded, rates) is None
 
 
-def test_what_went_wrong_has_its_own_line() -> None:
+def test_failures_have_their_own_line() -> None:
     """Failures have a line with their kinds, the most frequent first."""
     shown = snapshot(absent=3, failed=6, failures={"dns": 1, "truncated": 5}, waiting=2, phase="draining")
 
@@ -86,7 +86,7 @@ def test_each_wait_has_its_own_line() -> None:
     ]
 
 
-def test_what_limits_the_job_is_the_last_line() -> None:
+def test_limit_of_job_is_last_line() -> None:
     """The limit is the last line, unless a wait says it already."""
     limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate: 50 requests/s"))
     now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
@@ -101,7 +101,9 @@ def test_what_limits_the_job_is_the_last_line() -> None:
 
 
 @pytest.mark.parametrize(("columns", "no_color"), [(20, False), (80, True)])
-def test_narrow_terminals_and_no_color_work(monkeypatch: pytest.MonkeyPatch, columns: int, no_color: bool) -> None:
+def test_progress_fits_narrow_terminals_and_obeys_no_color(
+    monkeypatch: pytest.MonkeyPatch, columns: int, no_color: bool
+) -> None:
     """Lines are truncated at the terminal's width, so that the block stays intact; colours can be turned off."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -123,7 +125,7 @@ def test_narrow_terminals_and_no_color_work(monkeypatch: pytest.MonkeyPatch, col
     assert max(len(line) for line in lines) <= columns
 
 
-def test_plain_lines_come_every_ten_seconds() -> None:
+def test_plain_progress_lines_come_every_ten_seconds() -> None:
     """Plain lines come every ten seconds, whatever the number of snapshots."""
     lines: list[str] = []
     display = PlainDisplay(lines.append, now=lambda: "2026-11-22T12:00:01Z")
@@ -134,7 +136,7 @@ def test_plain_lines_come_every_ten_seconds() -> None:
     assert lines[0].startswith("2026-11-22T12:00:01Z 100 of at least 0, ")
 
 
-def test_json_events_carry_the_counters_and_the_rates() -> None:
+def test_json_events_have_counters_and_rates() -> None:
     """Events with counters and rates can be written as JSON."""
     events: list[tuple[str, dict[str, Any]]] = []
     display = JsonDisplay(lambda event, values: events.append((event, values)))
@@ -163,7 +165,7 @@ class _GoneTerminal(io.StringIO):
         return True
 
 
-def test_a_terminal_that_goes_away_does_not_end_the_job() -> None:
+def test_job_continues_when_terminal_is_closed() -> None:
     """A closed terminal drops later updates, and the job continues."""
     terminal = _GoneTerminal()
     display = LiveDisplay(terminal)

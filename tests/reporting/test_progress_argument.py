@@ -37,7 +37,7 @@ class GivenUpError(Exception):
     """Raised by a function that has seen enough."""
 
 
-def test_a_function_sees_snapshots_and_the_end(server: Serve, dest: Path) -> None:
+def test_progress_function_gets_snapshots_including_final_one(server: Serve, dest: Path) -> None:
     """A function gets snapshots, and the last one has all counts."""
     seen: list[fetchmill.Snapshot] = []
 
@@ -48,7 +48,7 @@ def test_a_function_sees_snapshots_and_the_end(server: Serve, dest: Path) -> Non
     assert (seen[-1].settled, seen[-1].fetched) == (300, report.fetched)
 
 
-def test_what_a_function_raises_ends_the_job_and_the_same_call_resumes(server: Serve, dest: Path) -> None:
+def test_job_resumes_after_exception_in_progress_function(server: Serve, dest: Path) -> None:
     """An exception of the function ends the job after a checkpoint, and the same call resumes."""
 
     def give_up(snapshot: fetchmill.Snapshot) -> None:
@@ -67,7 +67,7 @@ def test_what_a_function_raises_ends_the_job_and_the_same_call_resumes(server: S
 
 
 @pytest.mark.parametrize("call", ["list", "sync", "check", "export", "resume"])
-def test_each_call_shows_its_progress(server: Serve, dest: Path, tmp_path: Path, call: str) -> None:
+def test_each_call_shows_progress_at_least_once(server: Serve, dest: Path, tmp_path: Path, call: str) -> None:
     """Each call shows its progress at least once, at its end."""
     url = server(synthetic=20).url
     seen: list[fetchmill.Snapshot] = []
@@ -85,7 +85,7 @@ def test_each_call_shows_its_progress(server: Serve, dest: Path, tmp_path: Path,
     assert isinstance(seen[-1], fetchmill.Snapshot)
 
 
-def test_a_terminal_sees_one_line_that_goes_away(server: Serve, dest: Path) -> None:
+def test_terminal_progress_line_is_removed_at_end(server: Serve, dest: Path) -> None:
     """A terminal shows one line on standard error and removes it."""
     program = "import sys, fetchmill; fetchmill.get(*sys.argv[1:3], concurrency=50, progress=True)"
     url = server(synthetic=300, delay=(0.2, 0.2)).url
@@ -102,7 +102,7 @@ def test_a_terminal_sees_one_line_that_goes_away(server: Serve, dest: Path) -> N
     assert shown.endswith("\r\x1b[2K")
 
 
-def test_a_notebook_shows_progress_reports_and_runs_functions_of_cells(server: Serve, dest: Path) -> None:
+def test_notebook_shows_progress_and_runs_cell_functions(server: Serve, dest: Path) -> None:
     """A notebook with a real kernel shows progress by default."""
     url = server(synthetic=60, delay=(0.2, 0.2)).url
     setup = f"URL, DEST = {url!r}, {str(dest)!r}"
@@ -122,7 +122,7 @@ def test_a_notebook_shows_progress_reports_and_runs_functions_of_cells(server: S
         assert all(body == body.upper() for body in objects.values())
 
 
-def test_a_report_shows_counts_and_what_is_not_empty(server: Serve, dest: Path) -> None:
+def test_report_html_shows_counts_and_nonempty_values(server: Serve, dest: Path) -> None:
     """A report shows counts and non-empty values, and escapes HTML."""
     report = fetchmill.get(server(synthetic=3).url, dest)
 

@@ -37,7 +37,7 @@ def finished(server: Serve, run: Run, tmp_path: Path) -> Path:
     return dest
 
 
-def test_all_runs_are_told(finished: Path, run: Run) -> None:
+def test_report_covers_all_runs_of_job(finished: Path, run: Run) -> None:
     """Sums of samples equal the journal's counts, and the pause between the runs is not included."""
     found = fetchmill.history(finished)
 
@@ -60,7 +60,7 @@ def test_all_runs_are_told(finished: Path, run: Run) -> None:
     assert (given["runs"], given["status"]["fetched"]) == (2, 280)
 
 
-def test_the_page_is_one_file(finished: Path, run: Run, tmp_path: Path) -> None:
+def test_report_page_is_one_self_contained_file(finished: Path, run: Run, tmp_path: Path) -> None:
     """The page shows the journal's data and requests nothing; names in it are text."""
     file = tmp_path / "report.html"
 
@@ -90,7 +90,7 @@ def test_the_page_is_one_file(finished: Path, run: Run, tmp_path: Path) -> None:
     assert limited.startswith("limited by ")
 
 
-def test_a_job_that_did_nothing_over_time_has_a_page_too(server: Serve, run: Run, dest: Path, tmp_path: Path) -> None:
+def test_report_page_works_without_samples(server: Serve, run: Run, dest: Path, tmp_path: Path) -> None:
     """Without samples, the charts say that there are none."""
     assert run("get", server(synthetic=3).url, dest, "--quiet", "--max-duration", "0.001s").code in (0, 8)
     # Like a job of an older release.
@@ -106,7 +106,7 @@ def test_a_job_that_did_nothing_over_time_has_a_page_too(server: Serve, run: Run
         assert tab.console == []
 
 
-def test_a_page_that_cannot_be_written_is_an_error_in_one_line(finished: Path, run: Run, tmp_path: Path) -> None:
+def test_unwritable_report_page_is_one_line_error(finished: Path, run: Run, tmp_path: Path) -> None:
     """An unwritable page is an error in one line, and no part of it is left."""
     ended = run("report", finished, "--html", tmp_path / "not-there" / "report.html")
 

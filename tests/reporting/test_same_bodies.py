@@ -27,7 +27,9 @@ def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
 @pytest.mark.parametrize(
     ("format", "engine"), [("files", "native"), ("parquet", "native"), ("jsonl", "threads"), ("tar", "processes")]
 )
-def test_most_objects_that_are_the_same_are_noticed(run: Run, raw: Raw, dest: Path, format: str, engine: str) -> None:
+def test_identical_bodies_of_most_objects_are_reported(
+    run: Run, raw: Raw, dest: Path, format: str, engine: str
+) -> None:
     """The summary has the numbers and a solution."""
     server = raw(site(120, 20))
     ended = run("get", server.url, dest, "--format", format, "--engine", engine)
@@ -37,7 +39,7 @@ def test_most_objects_that_are_the_same_are_noticed(run: Run, raw: Raw, dest: Pa
     assert "--accept" in ended.err
 
 
-def test_what_is_not_most_of_many_is_not_noticed(raw: Raw, tmp_path: Path) -> None:
+def test_few_identical_bodies_are_not_reported(raw: Raw, tmp_path: Path) -> None:
     """Half of the objects, and all of a few, cause no notice."""
     for number, (same, other) in enumerate([(99, 0), (70, 70), (0, 140)]):
         server = raw(site(same, other))
@@ -45,7 +47,7 @@ def test_what_is_not_most_of_many_is_not_noticed(raw: Raw, tmp_path: Path) -> No
         assert [line for line in report.notices if "the same" in line] == []
 
 
-def test_a_later_run_counts_its_own_objects(raw: Raw, dest: Path) -> None:
+def test_identical_bodies_are_counted_per_run(raw: Raw, dest: Path) -> None:
     """A later run counts only its own objects."""
     names = [f"{number:04}" for number in range(240)]
     late = {name: in_turn(reply(status="400 x"), reply(name.encode())) for name in names[120:]}
@@ -59,7 +61,7 @@ def test_a_later_run_counts_its_own_objects(raw: Raw, dest: Path) -> None:
     assert (second.fetched, [line for line in second.notices if "the same" in line]) == (240, [])
 
 
-def test_empty_objects_are_noticed_and_syncs_tell(run: Run, raw: Raw, dest: Path) -> None:
+def test_sync_reports_identical_empty_bodies(run: Run, raw: Raw, dest: Path) -> None:
     """A pass of a sync fetches like any other job."""
     ended = run("sync", raw(site(120, 20, b"")).url, dest)
     assert ended.code == 0, ended.err

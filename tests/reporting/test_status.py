@@ -29,7 +29,7 @@ def finished(run: Run, server: Serve, dest: Path) -> Path:
     return dest
 
 
-def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
+def test_status_prints_ledger(run: Run, finished: Path) -> None:
     """The ledger is data on standard output."""
     shown = run("status", finished)
 
@@ -41,7 +41,7 @@ def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
     assert lines["listing"].endswith(" UTC")
 
 
-def test_the_ledger_can_be_json(run: Run, finished: Path) -> None:
+def test_status_prints_ledger_as_json(run: Run, finished: Path) -> None:
     """The ledger can be one JSON object, the same as in Python."""
     shown = json.loads(run("status", finished, "--json").out)
 
@@ -49,7 +49,7 @@ def test_the_ledger_can_be_json(run: Run, finished: Path) -> None:
     assert (shown["listed"], shown["failed"], shown["running"]) == (10, 2, False)
 
 
-def test_failures_are_listed_with_tabs(run: Run, finished: Path) -> None:
+def test_status_lists_failures_with_tabs(run: Run, finished: Path) -> None:
     """The columns are name, outcome, kind, status, attempts, detail."""
     shown = run("status", finished, "--failures")
 
@@ -62,7 +62,7 @@ def test_failures_are_listed_with_tabs(run: Run, finished: Path) -> None:
     }
 
 
-def test_failures_can_be_json(run: Run, finished: Path) -> None:
+def test_status_prints_failures_as_json(run: Run, finished: Path) -> None:
     """There is an object per line, the same as in Python."""
     shown = [json.loads(line) for line in run("status", finished, "--failures", "--json").out.splitlines()]
 
@@ -70,7 +70,7 @@ def test_failures_can_be_json(run: Run, finished: Path) -> None:
     assert {row["name"] for row in shown} == {"file-000000000003", "file-000000000005", "file-000000000007"}
 
 
-def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: Path) -> None:
+def test_status_shows_running_job_as_running(run: Run, start: Run, server: Serve, dest: Path) -> None:
     """`status` reads the journal of a running job and says that it runs."""
     source = server(synthetic=200)
     # It is slow enough that it still runs when `status` does, even if that takes seconds to start.
@@ -89,7 +89,7 @@ def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: P
     assert "job          finished\n" in run("status", dest).out
 
 
-def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server: Serve, dest: Path) -> None:
+def test_journal_without_tables_is_read_as_new_job(run: Run, server: Serve, dest: Path) -> None:
     """A journal without tables is not damaged: its file exists a moment before them, and a kill may leave it so."""
     (dest / ".fetchmill").mkdir(parents=True)
     (dest / ".fetchmill/job.sqlite").touch()
@@ -103,7 +103,7 @@ def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server:
     assert run("status", dest).code == 0
 
 
-def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
+def test_folder_without_job_is_refused(run: Run, tmp_path: Path) -> None:
     """The error is one line, and nothing is left in the folder."""
     folder = tmp_path / "other"
     folder.mkdir()
@@ -118,7 +118,7 @@ def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
-def test_the_state_can_be_elsewhere(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_state_folder_works_with_every_command(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Every command that takes DEST finds a state in another folder."""
     state = tmp_path / "state"
     ended = run("get", server(synthetic=10, faults=FAULTS[:1]).url, dest, "--state", state)

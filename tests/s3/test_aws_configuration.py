@@ -22,7 +22,7 @@ def configuration(folder: Path, text: str) -> dict[str, str]:
     return {"AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "test"}
 
 
-def test_a_profile_names_its_store_in_a_section_of_services(
+def test_profile_services_section_sets_endpoint(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """A store in a `services` section takes precedence over the profile's own endpoint, which is for all services."""
@@ -41,7 +41,7 @@ def test_a_profile_names_its_store_in_a_section_of_services(
 @pytest.mark.parametrize(
     ("said", "hosts"), [("virtual", "bucket.localhost"), ("path", "localhost"), (None, "localhost")]
 )
-def test_a_profile_says_where_the_bucket_stands(
+def test_profile_sets_addressing_style(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path, said: str | None, hosts: str
 ) -> None:
     """`addressing_style` below `s3 =` sets it; an option takes precedence."""
@@ -62,9 +62,7 @@ def test_a_profile_says_where_the_bucket_stands(
     assert there.code == 0, there.err
 
 
-def test_an_addressing_style_that_is_none_is_told(
-    run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
-) -> None:
+def test_invalid_addressing_style_is_refused(run: Run, environment: dict[str, str], dest: Path, tmp_path: Path) -> None:
     """The error comes before any request."""
     settings = environment | configuration(tmp_path, "s3 =\n  addressing_style = sideways\n")
     ended: Ended = run("get", "s3://bucket", dest, env=settings)
@@ -73,7 +71,7 @@ def test_an_addressing_style_that_is_none_is_told(
 
 
 @pytest.mark.parametrize("place", ["environment", "profile"])
-def test_authorities_are_added_as_the_configuration_says(
+def test_ca_bundle_of_configuration_is_trusted(
     run: Run,
     environment: dict[str, str],
     certificates: Certificates,
@@ -112,7 +110,7 @@ def test_authorities_are_added_as_the_configuration_says(
         ({}, "login_session = arn:aws:iam::1:user/x\n", "s3://bucket", "aws login"),
     ],
 )
-def test_settings_that_are_not_supported_are_refused_by_name(
+def test_unsupported_settings_are_refused_by_name(
     run: Run,
     environment: dict[str, str],
     dest: Path,
@@ -136,7 +134,7 @@ def test_settings_that_are_not_supported_are_refused_by_name(
     assert said in ended.err
 
 
-def test_an_endpoint_that_is_named_needs_none_of_these(run: Run, environment: dict[str, str], dest: Path) -> None:
+def test_explicit_endpoint_overrides_unsupported_settings(run: Run, environment: dict[str, str], dest: Path) -> None:
     """A named endpoint is used unchanged."""
     with s3(synthetic=KEYS) as store:
         settings = store.environment() | {"AWS_USE_FIPS_ENDPOINT": "true"}

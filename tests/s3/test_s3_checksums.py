@@ -49,7 +49,7 @@ def wrong(dest: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("format", ["parquet", "files", "null"])
-def test_a_wrong_byte_is_tried_again_and_then_failed(stores: Stores, get: Get, dest: Path, format: str) -> None:
+def test_wrong_byte_is_retried_then_failed(stores: Stores, get: Get, dest: Path, format: str) -> None:
     """The MD5 of the ETag shows it, whatever is done with the bytes."""
     ended = get(stores(damage=DAMAGE), dest, "--format", format)
 
@@ -61,7 +61,7 @@ def test_a_wrong_byte_is_tried_again_and_then_failed(stores: Stores, get: Get, d
 
 
 @pytest.mark.parametrize("checksum", CHECKSUMS)
-def test_every_checksum_of_a_store_is_compared(stores: Stores, get: Get, dest: Path, checksum: str) -> None:
+def test_every_store_checksum_is_compared(stores: Stores, get: Get, dest: Path, checksum: str) -> None:
     """All checksums are compared, also for encrypted objects, whose ETag is not an MD5. The request is signed."""
     ended = get(stores(damage=DAMAGE, checksum=checksum, encryption="aws:kms"), dest)
 
@@ -73,7 +73,7 @@ def test_every_checksum_of_a_store_is_compared(stores: Stores, get: Get, dest: P
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["sync", "threads", "processes", "asyncio", "combo"])
-def test_engines_in_python_compare_checksums(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+def test_python_engines_compare_checksums(stores: Stores, get: Get, dest: Path, engine: str) -> None:
     """Python engines compare the ETag's MD5, and a requested checksum; with the switch, nothing is compared."""
     selected = engine_options(engine)
     by_etag = get(stores(damage=DAMAGE), dest / "etag", *selected)
@@ -97,7 +97,7 @@ def test_engines_in_python_compare_checksums(stores: Stores, get: Get, dest: Pat
     ],
     ids=["kms", "composite", "switched-off"],
 )
-def test_what_says_nothing_of_the_object_fails_none(
+def test_incomparable_checksums_fail_no_object(
     stores: Stores, get: Get, dest: Path, behaviour: dict[str, Any], options: list[str]
 ) -> None:
     """An ETag that is not an MD5, a checksum of parts, and one that is not requested fail no object."""
@@ -107,7 +107,7 @@ def test_what_says_nothing_of_the_object_fails_none(
     assert sorted(wrong(dest)) == [ONCE, ALWAYS]
 
 
-def test_a_body_that_goes_to_a_file_is_compared_as_it_comes(stores: Stores, get: Get, dest: Path) -> None:
+def test_large_body_is_compared_while_it_is_written_to_file(stores: Stores, get: Get, dest: Path) -> None:
     """A body that is too large for memory is compared while it arrives."""
     body = b"0123456789" * 300_000
     store = stores({"large": body}, checksum="crc64nvme", damage={"large": 1})
@@ -119,7 +119,7 @@ def test_a_body_that_goes_to_a_file_is_compared_as_it_comes(stores: Stores, get:
     assert store.stats()["gets"] == len(KEYS) + 2
 
 
-def test_a_public_bucket_is_asked_for_checksums_without_a_signature(stores: Stores, get: Get, dest: Path) -> None:
+def test_public_bucket_checksums_are_requested_without_signature(stores: Stores, get: Get, dest: Path) -> None:
     """A public bucket returns checksums without a signature."""
     store = stores(public=True, checksum="crc32c", encryption="aws:kms", damage=DAMAGE)
 

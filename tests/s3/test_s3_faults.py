@@ -55,7 +55,7 @@ def page(boto: Client, **parameters: object) -> tuple[list[str], bool, str | Non
     return keys, found["IsTruncated"], found.get("NextContinuationToken")
 
 
-def test_requests_above_a_rate_are_refused(store: S3Store) -> None:
+def test_store_refuses_requests_above_rate(store: S3Store) -> None:
     """Requests above a rate are refused until they are slower, or the limit is removed."""
     store.change(slow_down_above=20)
     replies = [ask(store, f"/bucket/{name(0)}") for _ in range(30)]
@@ -70,7 +70,7 @@ def test_requests_above_a_rate_are_refused(store: S3Store) -> None:
     assert ask(store, f"/bucket/{name(0)}").status == 200
 
 
-def test_keys_and_listings_are_denied(store: S3Store, boto: Client) -> None:
+def test_store_denies_keys_and_listings(store: S3Store, boto: Client) -> None:
     """Denied keys and listings are counted."""
     store.change(deny={name(1)}, deny_lists=True)
     assert code(lambda: body(boto, name(1))) == "AccessDenied"
@@ -83,7 +83,7 @@ def test_keys_and_listings_are_denied(store: S3Store, boto: Client) -> None:
     assert page(boto)[1]
 
 
-def test_an_error_comes_with_status_200(store: S3Store) -> None:
+def test_store_sends_error_document_with_status_200(store: S3Store) -> None:
     """An error document comes always, or a given number of times."""
     store.change(errors_with_200={name(1): "InternalError", name(2): ("SlowDown", 2)})
     replies = [ask(store, f"/bucket/{name(1)}") for _ in range(3)]
@@ -94,7 +94,7 @@ def test_an_error_comes_with_status_200(store: S3Store) -> None:
     assert store.stats()["fetched"] == 1
 
 
-def test_a_completion_fails_with_status_200(store: S3Store) -> None:
+def test_completion_fails_with_status_200(store: S3Store) -> None:
     """A completion that fails with status 200 creates no object until it is repeated."""
     store.change(errors_with_200={"key": ("InternalError", 1)})
     upload = ask(store, "/bucket/key?uploads", method="POST").text("UploadId")
@@ -114,7 +114,7 @@ def test_a_completion_fails_with_status_200(store: S3Store) -> None:
     assert store.stats()["completed"] == 1
 
 
-def test_an_object_has_changed_since_it_was_listed(store: S3Store, boto: Client) -> None:
+def test_object_differs_from_its_listing(store: S3Store, boto: Client) -> None:
     """The object's bytes and ETag differ from the listing."""
     before = boto.list_objects_v2(Bucket="bucket", MaxKeys=1)["Contents"][0]
     store.change(changed={name(0): b"other"})
@@ -124,7 +124,7 @@ def test_an_object_has_changed_since_it_was_listed(store: S3Store, boto: Client)
     assert boto.list_objects_v2(Bucket="bucket", MaxKeys=1)["Contents"][0] == before
 
 
-def test_a_listing_ends_too_soon(store: S3Store, boto: Client) -> None:
+def test_listing_ends_too_early(store: S3Store, boto: Client) -> None:
     """The listing says that there are no more keys; a request for keys after the last one finds them."""
     store.change(truncate_after=1500)
     first = page(boto)
@@ -137,14 +137,14 @@ def test_a_listing_ends_too_soon(store: S3Store, boto: Client) -> None:
     assert len(page(boto, ContinuationToken=first[2])[0]) == 1000
 
 
-def test_a_listing_loses_its_token(store: S3Store, boto: Client) -> None:
+def test_listing_omits_continuation_token(store: S3Store, boto: Client) -> None:
     """The page says that there are more keys, but not where."""
     store.change(lose_token_after=700)
     assert page(boto) == ([name(index) for index in range(700)], True, None)
     assert len(page(boto, StartAfter=name(699))[0]) == 1000
 
 
-def test_a_token_repeats(store: S3Store, boto: Client) -> None:
+def test_listing_repeats_continuation_token(store: S3Store, boto: Client) -> None:
     """A repeated token leads to the same page, for ever."""
     store.change(repeat_token=True)
     token = page(boto)[2]
@@ -159,7 +159,7 @@ def test_start_after_is_ignored(store: S3Store, boto: Client) -> None:
     assert page(boto, StartAfter=name(2000))[0][0] == name(0)
 
 
-def test_uploads_fail_so_many_times(store: S3Store, boto: Client) -> None:
+def test_uploads_fail_given_number_of_times(store: S3Store, boto: Client) -> None:
     """Uploads of whole objects and of parts fail the given number of times."""
     store.change(fail_uploads=2)
     assert code(lambda: boto.put_object(Bucket="bucket", Key="key", Body=b"x")) == "ServiceUnavailable"
@@ -173,7 +173,7 @@ def test_uploads_fail_so_many_times(store: S3Store, boto: Client) -> None:
     assert store.stats()["refused"] == 2
 
 
-def test_an_upload_is_dropped_in_the_middle(store: S3Store, boto: Client) -> None:
+def test_upload_connection_is_reset_halfway(store: S3Store, boto: Client) -> None:
     """A reset ends an upload in the middle, and nothing is stored."""
     store.change(drop_uploads=1)
     with pytest.raises(HTTPClientError):
@@ -184,7 +184,7 @@ def test_an_upload_is_dropped_in_the_middle(store: S3Store, boto: Client) -> Non
     assert len(store.objects()["key"]) == 1_000_000
 
 
-def test_listings_and_gets_wait_side_by_side(store: S3Store) -> None:
+def test_delayed_requests_are_served_in_parallel(store: S3Store) -> None:
     """Twenty delayed requests in parallel take as long as one."""
     store.change(list_latency=0.5, get_latency=0.5)
     targets = ["/bucket?list-type=2&max-keys=1", f"/bucket/{name(0)}"] * 10
@@ -195,7 +195,7 @@ def test_listings_and_gets_wait_side_by_side(store: S3Store) -> None:
     assert 0.5 <= time.monotonic() - started < 5
 
 
-def test_requests_that_come_together_are_answered_in_order(store: S3Store) -> None:
+def test_pipelined_requests_are_answered_in_order(store: S3Store) -> None:
     """One connection is used; bodies and waiting requests do not disturb it."""
     store.change(list_latency=0.05)
     targets = [f"/bucket/{name(1)}", "/bucket?list-type=2&max-keys=1", f"/bucket/{name(2)}"]
@@ -214,7 +214,7 @@ def test_requests_that_come_together_are_answered_in_order(store: S3Store) -> No
     assert answer.count(b"HTTP/1.1 ") == 4
 
 
-def test_another_process_finds_the_store_by_its_environment(store: S3Store) -> None:
+def test_store_in_another_process_is_found_through_environment(store: S3Store) -> None:
     """No option is needed; in its own process, the store is a command."""
     program = "import boto3; print(boto3.client('s3').list_objects_v2(Bucket='bucket')['KeyCount'])"
     path = {"PATH": os.environ["PATH"]}

@@ -55,7 +55,7 @@ def refusal(**given: Any) -> str:  # noqa: ANN401
         "s3://bucket/\N{GREEK SMALL LETTER ALPHA}+",
     ],
 )
-def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
+def test_bucket_prefix_is_used_verbatim(source: str) -> None:
     """The prefix is used verbatim: `?`, `#` and `%` are part of keys."""
     told = native(source=source)
 
@@ -80,18 +80,18 @@ def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
         ("s3://bucket/a\nb", "source must be without control characters"),
     ],
 )
-def test_a_slip_of_the_pen_is_told_what_to_write(source: str | Path, message: str) -> None:
+def test_mistyped_s3_url_error_shows_correct_form(source: str | Path, message: str) -> None:
     """Neither a file nor a host is searched for."""
     assert message in refusal(source=source)
 
 
 @pytest.mark.parametrize("source", ["./s3:urls.txt", "s3.txt", "s3/urls.txt", "s3", "s33:x", "-"])
-def test_a_file_may_be_called_nearly_so(source: str) -> None:
+def test_file_named_like_s3_url_is_read_as_list(source: str) -> None:
     """A file with a similar name is still a list."""
     assert native(source=source)["source_kind"] == "list"
 
 
-def test_how_a_store_is_reached_is_told_as_it_is_given() -> None:
+def test_only_given_store_options_are_passed_on() -> None:
     """Missing options are left out: the environment and the profile then decide."""
     told = native(**ACCESS)
 
@@ -115,12 +115,12 @@ def test_how_a_store_is_reached_is_told_as_it_is_given() -> None:
         ("1970-01-01", 0),
     ],
 )
-def test_a_date_is_a_moment(value: str | date, seconds: int) -> None:
+def test_dates_are_parsed_as_utc_moments(value: str | date, seconds: int) -> None:
     """A day begins at 00:00 UTC; listings have whole seconds, so fractions are rounded up."""
     assert native(modified_from=value)["modified_from"] == seconds
 
 
-def test_sizes_may_be_zero() -> None:
+def test_size_filters_accept_zero() -> None:
     """`size_to=1` selects only empty objects."""
     told = native(size_from=0, size_to=1)
 
@@ -151,7 +151,7 @@ def test_sizes_may_be_zero() -> None:
         ({"profile": ""}, "profile must be a non-empty string"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+def test_invalid_bucket_options_are_refused_by_name(given: dict[str, Any], message: str) -> None:
     """A range that cannot contain anything is an error, too."""
     assert message in refusal(**given)
 
@@ -174,12 +174,12 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
         ("urls.txt", {"modified_from": "2026-11-22"}, "modified_from is for buckets (s3://BUCKET/PREFIX), which urls"),
     ],
 )
-def test_an_option_for_another_kind_of_source_is_refused(source: str, given: dict[str, Any], message: str) -> None:
+def test_option_for_another_source_kind_is_refused(source: str, given: dict[str, Any], message: str) -> None:
     """An option for another kind of source is refused instead of ignored."""
     assert message in refusal(source=source, **given)
 
 
-def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> None:
+def test_listing_filters_are_refused_for_iterables(tmp_path: Path) -> None:
     """`size_from` and similar options need a bucket's listing; nothing is started."""
     with pytest.raises(UsageError, match=r"size_from is for buckets"):
         fetchmill.get(["s3://bucket/key"], tmp_path / "out", size_from=1)
@@ -187,7 +187,7 @@ def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_scheme_selects_environment_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheme of the store's endpoint decides which proxy is used."""
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -204,7 +204,7 @@ def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.Monkey
     assert native(proxy="env")["proxy"]["http"] == "http://127.0.0.1:3"
 
 
-def test_streams_have_the_same_options() -> None:
+def test_streams_accept_store_options_but_no_listing_filters() -> None:
     """Streams have the same options, except those that filter a listing."""
     told = json.loads(StreamOptions(**ACCESS).to_json())
     hints = get_type_hints(StreamOptions)
@@ -216,7 +216,7 @@ def test_streams_have_the_same_options() -> None:
         StreamOptions(endpoint_url="store.test")
 
 
-def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
+def test_get_function_refuses_invalid_bucket_options(tmp_path: Path) -> None:
     """`fetchmill.get` refuses wrong bucket options before it changes anything."""
     with pytest.raises(UsageError, match=r"s3:/bucket is not a bucket"):
         fetchmill.get("s3:/bucket", tmp_path / "out")
@@ -251,7 +251,7 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         (["http://127.0.0.1:1", "out", "--profile", "one"], "profile is for buckets"),
     ],
 )
-def test_the_command_says_it_in_one_line(
+def test_invalid_bucket_options_get_one_line_error_from_command(
     run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     """The exit code is 2, and nothing was changed."""
@@ -265,7 +265,7 @@ def test_the_command_says_it_in_one_line(
 
 @pytest.mark.parametrize("region", ["eu/s3/aws4_request, X", "eu\r\nX-Other: y", "r" * 65])
 @pytest.mark.parametrize("is_profile", [True, False])
-def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
+def test_region_with_invalid_characters_is_refused(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, region: str, is_profile: bool
 ) -> None:
     """A region with other characters would be written into the signing field; nothing is requested."""
@@ -285,7 +285,7 @@ def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
     assert refused.code == 2
 
 
-def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> None:
+def test_help_lists_s3_options_in_separate_section(run: Callable[..., Any]) -> None:
     """The section has all S3 options and no others."""
     text = run("get", "--help").out
     section = re.search(r"^S3:\n((?:  .*\n)+)", text, re.MULTILINE)
@@ -311,7 +311,7 @@ def commands(root: Path) -> list[str]:
     return [re.split(r" {3,}", line)[0] for line in lines]
 
 
-def test_what_the_docs_tell_to_type_can_be_typed(root: Path) -> None:
+def test_commands_in_s3_guide_are_accepted(root: Path) -> None:
     """Every command is accepted, and every bucket option is in one of their sections."""
     typed = commands(root)
     page = (root / "docs/guide/s3.md").read_text()

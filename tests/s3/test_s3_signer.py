@@ -70,7 +70,7 @@ def signed_by_botocore(request: Request) -> Fields:
     return {name.lower(): value for name, value in given.headers.items()}
 
 
-def test_a_thousand_requests_are_signed_as_botocore_signs_them(
+def test_signatures_of_thousand_requests_equal_botocore(
     signed: list[tuple[Request, Fields]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With odd keys, queries, bodies, session tokens and ports, fields and values are the same."""
@@ -80,7 +80,7 @@ def test_a_thousand_requests_are_signed_as_botocore_signs_them(
         assert fields == signed_by_botocore(request), request
 
 
-def test_a_thousand_requests_are_signed_as_aws_sigv4_signs_them(signed: list[tuple[Request, Fields]]) -> None:
+def test_signatures_of_thousand_requests_equal_aws_sigv4(signed: list[tuple[Request, Fields]]) -> None:
     """The signer of AWS's own Rust clients, in a program that is built for this test, gives the same results."""
     folder = Path(__file__).parent / "aws_sigv4"
     target = folder.parents[2] / "target" / "aws-sigv4"

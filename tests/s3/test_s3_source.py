@@ -85,7 +85,7 @@ def assert_stored(dest: Path, objects: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "tar", "warc"])
-def test_odd_keys_are_stored_by_packs(stores: Stores, get: Get, dest: Path, format: str) -> None:
+def test_packs_store_odd_keys(stores: Stores, get: Get, dest: Path, format: str) -> None:
     """Packs use odd keys as names; a folder marker is skipped."""
     objects = {key: key.encode() for key in ODD}
     store = stores(objects | {"marker/": b""})
@@ -98,7 +98,7 @@ def test_odd_keys_are_stored_by_packs(stores: Stores, get: Get, dest: Path, form
     assert store.stats()["heads"] == 0
 
 
-def test_odd_keys_that_are_no_files_are_failed(stores: Stores, get: Get, canary: Any) -> None:  # noqa: ANN401
+def test_keys_unusable_as_file_names_are_failed(stores: Stores, get: Get, canary: Any) -> None:  # noqa: ANN401
     """Nothing is written outside the destination, and they are not requested."""
     store = stores({key: key.encode() for key in ODD})
 
@@ -109,7 +109,7 @@ def test_odd_keys_that_are_no_files_are_failed(stores: Stores, get: Get, canary:
     assert (canary.dest / "a b+%25").read_bytes() == b"a b+%"
 
 
-def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: Path) -> None:
+def test_listing_starts_at_prefix(stores: Stores, get: Get, dest: Path) -> None:
     """The prefix need not end at a slash, and names are still whole keys."""
     store = stores({"a/b1": b"1", "a/b2/c": b"2", "a/c": b"3", "b": b"4"})
 
@@ -123,7 +123,7 @@ def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: 
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+def test_every_engine_signs_when_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:
     """A signature that is two seconds old is refused, and the queue is longer than that."""
     count = {"sync": 300, "processes": 900}.get(engine, 2500)
     store = stores(synthetic=count, max_skew=2, get_latency=0.01)
@@ -136,7 +136,7 @@ def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, d
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "processes"])
-def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+def test_clock_one_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, engine: str) -> None:
     """The clock is corrected at the first contact, and the engines use the corrected time."""
     store = stores(synthetic=300, clock_offset=-HOUR)
 
@@ -147,7 +147,7 @@ def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest
     assert store.stats()["skewed"] <= 2
 
 
-def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin, dest: Path) -> None:
+def test_clock_jump_during_job_is_corrected(stores: Stores, begin: Begin, dest: Path) -> None:
     """A jumping clock is corrected by whichever part of the job detects it."""
     store = stores(synthetic=3000, get_latency=0.02)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
@@ -160,7 +160,7 @@ def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin
     assert store.stats()["skewed"] > 0
 
 
-def test_credentials_that_expire_are_renewed(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
+def test_expired_credentials_are_renewed(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
     """The command of a profile renews them once, when the store reports it; nothing fails."""
     store = stores(synthetic=4000, get_latency=0.02, **FIRST)
     given = tmp_path / "given.json"
@@ -196,7 +196,7 @@ def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin
     assert store.stats()["expired"] == 0
 
 
-def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
+def test_job_ends_when_credentials_cannot_be_renewed(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
     """There is a checkpoint and a line that says what to do; with other credentials, the job continues."""
     store = stores(synthetic=2000, get_latency=0.02, **FIRST)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
@@ -214,7 +214,7 @@ def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: B
     assert_stored(dest, computed(2000))
 
 
-def test_a_public_bucket_needs_no_credentials(
+def test_public_bucket_needs_no_credentials(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path
 ) -> None:
     """The machine has none; the option is not needed either."""
@@ -226,7 +226,7 @@ def test_a_public_bucket_needs_no_credentials(
     assert len(list(dest.glob("file-*"))) == 20
 
 
-def test_a_bucket_elsewhere_is_found(stores: Stores, get: Get, dest: Path) -> None:
+def test_bucket_in_another_region_is_found(stores: Stores, get: Get, dest: Path) -> None:
     """The store reports the region, with a redirect or in the error about the signature."""
     store = stores(synthetic=1)
     store.add_bucket("elsewhere", region="eu-west-1", synthetic=50)
@@ -246,7 +246,7 @@ def test_a_bucket_elsewhere_is_found(stores: Stores, get: Get, dest: Path) -> No
         ({}, ("--no-sign-request",), "AccessDenied"),
     ],
 )
-def test_what_keeps_us_out_is_told(
+def test_access_errors_say_what_to_do(
     stores: Stores, get: Get, dest: Path, settings: dict[str, str], words: tuple[str, ...], expected: str
 ) -> None:
     """The error is one line with what to do; nothing is created."""
@@ -277,7 +277,7 @@ def refused_once_or_always(raw: Callable[..., RawServer], *, refusals: int) -> R
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 @pytest.mark.parametrize("refusals", [1, 0])
-def test_one_stray_refusal_of_the_credentials_stops_no_job(
+def test_single_credentials_refusal_does_not_stop_job(
     run: Callable[..., Ended],
     environment: dict[str, str],
     raw: Callable[..., RawServer],
@@ -305,7 +305,7 @@ def test_one_stray_refusal_of_the_credentials_stops_no_job(
 
 
 @pytest.mark.parametrize("engine", ["native", "threads"])
-def test_objects_that_are_denied_are_failed(
+def test_denied_objects_fail_separately(
     stores: Stores, get: Get, run: Callable[..., Ended], dest: Path, engine: str
 ) -> None:
     """Each fails separately: others of the bucket may be readable. The store's message is kept, with its code."""
@@ -321,7 +321,7 @@ def test_objects_that_are_denied_are_failed(
     assert "\tAccessDenied: " in run("status", dest, "--failures").out
 
 
-def test_what_came_is_compared_with_what_was_listed(stores: Stores, get: Get, dest: Path) -> None:
+def test_object_that_differs_from_listing_is_failed_as_changed(stores: Stores, get: Get, dest: Path) -> None:
     """Another ETag or size is failed(changed); a retry run fetches the current object."""
     objects = {f"k{number}": b"as it was" for number in range(5)}
     store = stores(objects, changed={"k1": b"as it is!", "k2": b"longer than it was"})
@@ -335,7 +335,7 @@ def test_what_came_is_compared_with_what_was_listed(stores: Stores, get: Get, de
 
 
 @pytest.mark.parametrize("engine", ["native", "asyncio"])
-def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+def test_error_document_with_status_200_is_not_stored(stores: Stores, get: Get, dest: Path, engine: str) -> None:
     """An error document is not stored, even with status 200: the request is tried again."""
     store = stores(synthetic=20, errors_with_200={"file-000000000007": ("InternalError", 2)})
 
@@ -347,7 +347,7 @@ def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, en
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("lie", ["truncate_after", "lose_token_after"])
-def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest: Path, lie: str) -> None:
+def test_listing_that_ends_too_early_is_continued(stores: Stores, get: Get, dest: Path, lie: str) -> None:
     """The store's statement about the end does not matter."""
     store = stores(synthetic=3500, **{lie: 1500})
 
@@ -358,13 +358,13 @@ def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest
     assert ("reported the end of its listing too early" in ended.err) == (lie == "truncate_after")
 
 
-def test_a_token_that_repeats_leads_nowhere(stores: Stores, get: Get, dest: Path) -> None:
+def test_repeated_continuation_token_loses_no_keys(stores: Stores, get: Get, dest: Path) -> None:
     """A repeated token does no harm, because pages are requested by the key before them."""
     assert get(stores(synthetic=3500, repeat_token=True), dest, "--format", "jsonl").code == 0
     assert_stored(dest, computed(3500))
 
 
-def test_a_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get: Get, dest: Path) -> None:
+def test_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get: Get, dest: Path) -> None:
     """The store's keys seem not to ascend.
 
     If its tokens also lead nowhere, the job ends with all keys that were listed once.
@@ -380,7 +380,7 @@ def test_a_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, ge
     assert_stored(dest / "neither", computed(2000))
 
 
-def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: Path) -> None:
+def test_filters_cover_keys_sizes_and_times(stores: Stores, get: Get, dest: Path) -> None:
     """Filters cover keys, sizes and times; excluded objects are skipped."""
     store = stores({"a.txt": b"1", "b.txt": b"12345", "c.jpg": b"12345"})
     store.put("old.txt", b"12345", modified=datetime(2001, 9, 9, tzinfo=UTC))
@@ -394,7 +394,7 @@ def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: P
 
 
 @pytest.mark.timing
-def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
+def test_slow_listing_is_divided_into_ranges(stores: Stores, get: Get, dest: Path) -> None:
     """Slow pages are requested in parallel, which is much faster than one after the other; each key comes once."""
     count = 60_000
     store = stores(synthetic=count, list_latency=0.4)
@@ -412,7 +412,7 @@ def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
+def test_job_killed_while_listing_resumes(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
     """Every range continues where it was: each key comes once."""
     LOG.info("FETCHMILL_SEED=%s", SEED)
     count = 40_000
@@ -432,7 +432,7 @@ def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin
 
 
 @pytest.mark.timing
-def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> None:
+def test_slow_down_replies_reduce_request_rate(stores: Stores, begin: Begin, dest: Path) -> None:
     """No object fails for it; later, few requests are refused, and the store is used near its limit."""
     rate = 1000
     store = stores(synthetic=9 * rate, slow_down_above=rate)
@@ -455,7 +455,7 @@ def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> No
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["threads", "asyncio"])
-def test_functions_with_clients_of_others_are_killed_and_go_on(
+def test_killed_jobs_with_boto3_and_aiobotocore_functions_resume(
     stores: Stores, dest: Path, environment: dict[str, str], engine: str
 ) -> None:
     """boto3 has a client per thread for 50 threads, aiobotocore one for the event loop: the bytes are the same."""
@@ -476,7 +476,7 @@ def test_functions_with_clients_of_others_are_killed_and_go_on(
     assert store.stats()["gets"] - before < count
 
 
-def test_python_takes_the_same_options(stores: Stores, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_accepts_bucket_options_as_keywords(stores: Stores, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options are keywords in Python."""
     store = stores(synthetic=30)
     set_environment(monkeypatch, store)
@@ -487,7 +487,7 @@ def test_python_takes_the_same_options(stores: Stores, dest: Path, monkeypatch: 
     assert_stored(dest, computed(30))
 
 
-def test_a_list_of_s3_urls_is_fetched(
+def test_list_of_s3_urls_is_fetched(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """Names are URLs; there are several buckets, one in another region, and the endpoint may be private."""
@@ -509,7 +509,7 @@ def test_a_list_of_s3_urls_is_fetched(
     assert read_ledger(dest).absent == 1
 
 
-def test_a_profile_that_is_not_there_fails_the_urls_of_a_list(
+def test_missing_profile_fails_s3_urls_of_list(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """A missing profile fails a list's URLs, and no request is sent without a signature."""
@@ -524,7 +524,7 @@ def test_a_profile_that_is_not_there_fails_the_urls_of_a_list(
     assert store.stats()["requests"] == 0
 
 
-def test_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """S3 URLs may be mixed with others in a stream; a missing object is a reply."""
     store = stores(synthetic=500, clock_offset=HOUR)
     set_environment(monkeypatch, store)
@@ -537,7 +537,7 @@ def test_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -
     assert replies[-1].status == 404
 
 
-def test_async_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_async_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """`astream` takes S3 URLs, too."""
     store = stores(synthetic=50)
     set_environment(monkeypatch, store)

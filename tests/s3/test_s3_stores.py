@@ -149,7 +149,7 @@ def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
 
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
-def test_a_store_holds_what_was_put(sizes: Filled) -> None:
+def test_store_returns_uploaded_objects(sizes: Filled) -> None:
     """An independent client reads what was put."""
     some = f"{prefix(PAGE + 1)}002/"
 
@@ -158,7 +158,7 @@ def test_a_store_holds_what_was_put(sizes: Filled) -> None:
     assert len(sizes.below(some)) == 201
 
 
-def test_odd_keys_are_in_the_store(odd: Filled) -> None:
+def test_store_has_odd_keys(odd: Filled) -> None:
     """The store has every odd key."""
     assert read_all(odd.store) == odd.objects
 
@@ -169,7 +169,7 @@ def test_odd_keys_are_in_the_store(odd: Filled) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 @pytest.mark.parametrize("size", SIZES)
-def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path, size: int, format: str) -> None:
+def test_every_object_of_prefix_is_fetched(gateway: Filled, get: Get, dest: Path, size: int, format: str) -> None:
     """A page has a thousand keys: there are none, one, a page, and a page and one."""
     objects = gateway.below(prefix(size))
     assert len(objects) == size
@@ -187,7 +187,7 @@ def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path,
 
 
 @pytest.mark.one_in(3)
-def test_a_store_that_closes_every_connection_gives_every_object(mocked: Filled, get: Get, dest: Path) -> None:
+def test_all_objects_arrive_from_store_that_closes_connections(mocked: Filled, get: Get, dest: Path) -> None:
     """The server of moto does this."""
     ended = get(mocked.store, prefix(PAGE + 1), dest)
 
@@ -195,7 +195,7 @@ def test_a_store_that_closes_every_connection_gives_every_object(mocked: Filled,
     assert find_problems(dest, Expected(mocked.below(prefix(PAGE + 1)))) == []
 
 
-def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None:
+def test_bucket_without_prefix_is_fetched(gateway: Filled, get: Get, dest: Path) -> None:
     """The whole bucket is listed for an empty prefix, with and without a slash after the bucket."""
     for number, source in enumerate(("s3://bucket", "s3://bucket/")):
         place = dest / str(number)
@@ -208,7 +208,7 @@ def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest: Path) -> None:
+def test_hundred_thousand_objects_are_fetched(versitygw: Versitygw, get: Get, dest: Path) -> None:
     """There are a hundred pages; pyarrow reads each object once."""
     objects = bodies(MANY, prefix(MANY))
     fill(versitygw, objects)
@@ -224,7 +224,7 @@ def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest:
     assert (ledger.listed, ledger.fetched, ledger.bytes) == (MANY, MANY, sum(map(len, objects.values())))
 
 
-def test_python_takes_the_same(gateway: Filled, dest: Path) -> None:
+def test_python_accepts_options_named_like_boto3(gateway: Filled, dest: Path) -> None:
     """Python has options with the names that boto3 users know."""
     store, below = gateway.store, prefix(PAGE + 1)
 
@@ -256,7 +256,7 @@ def test_packs_store_every_key(odd: Filled, get: Get, dest: Path, format: str) -
     assert (ledger.listed, ledger.fetched, ledger.skipped) == (len(odd.objects), len(objects), 1)
 
 
-def test_files_store_what_can_be_a_file(odd: Filled, get: Get, canary: Any) -> None:  # noqa: ANN401 - see `canary`
+def test_files_store_only_keys_usable_as_file_names(odd: Filled, get: Get, canary: Any) -> None:  # noqa: ANN401 - see `canary`
     """The others fail under their names, and nothing is written outside the destination."""
     ended = get(odd.store, "", canary.dest)
 
@@ -280,7 +280,7 @@ def test_files_store_what_can_be_a_file(odd: Filled, get: Get, canary: Any) -> N
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar"])
-def test_a_killed_job_goes_on_and_has_each_object_once(
+def test_killed_bucket_job_resumes_with_each_object_once(
     versitygw: Versitygw, start: Callable[..., Any], environment: dict[str, str], dest: Path, format: str
 ) -> None:
     """The kills come at random moments (FETCHMILL_SEED repeats them)."""
@@ -319,7 +319,7 @@ def wait_for_progress(process: "subprocess.Popen[str]", dest: Path) -> None:
 # Errors
 
 
-def test_a_wrong_region_is_put_right(gateway: Filled, get: Get, dest: Path) -> None:
+def test_wrong_region_is_corrected(gateway: Filled, get: Get, dest: Path) -> None:
     """A wrong region is corrected, because the store reports the right one."""
     ended = get(gateway.store, prefix(PAGE + 1), dest, "--format", "parquet", "--region", "eu-west-1")
 
@@ -327,7 +327,7 @@ def test_a_wrong_region_is_put_right(gateway: Filled, get: Get, dest: Path) -> N
     assert find_wrong(dest, "parquet", gateway.below(prefix(PAGE + 1))) == []
 
 
-def test_a_private_bucket_is_not_read_without_a_signature(gateway: Filled, get: Get, dest: Path) -> None:
+def test_private_bucket_is_refused_without_signature(gateway: Filled, get: Get, dest: Path) -> None:
     """The error has the store's code, and the option that prevented a signature."""
     ended = get(gateway.store, "", dest, "--no-sign-request")
 
@@ -343,7 +343,7 @@ def test_a_private_bucket_is_not_read_without_a_signature(gateway: Filled, get: 
         ({"AWS_ACCESS_KEY_ID": "nobody"}, "XAdminUserNotFound", "AWS_ACCESS_KEY_ID"),
     ],
 )
-def test_wrong_credentials_are_told(
+def test_wrong_credentials_are_reported(
     versitygw: Versitygw, get: Get, dest: Path, settings: dict[str, str], code: str, advice: str
 ) -> None:
     """The error has the store's code and what to check, but never the secret."""
@@ -359,7 +359,7 @@ def test_wrong_credentials_are_told(
 
 
 @pytest.mark.sampled(1)
-def test_a_bucket_that_is_not_there_is_told(store: Store, get: Get, dest: Path) -> None:
+def test_missing_bucket_is_reported(store: Store, get: Get, dest: Path) -> None:
     """The error has its name and the store's code."""
     store.bucket = "elsewhere"
 

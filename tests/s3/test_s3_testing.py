@@ -89,7 +89,7 @@ def test_every_synthetic_object_is_listed_once(count: int) -> None:
         assert store.stats()["lists"] == max(1, -(-count // 1000))
 
 
-def test_odd_keys_are_listed_and_got() -> None:
+def test_odd_keys_are_listed_and_returned() -> None:
     """Keys are any valid UTF-8, in the order of its bytes."""
     objects = {key: f"body of {key}".encode() for key in ODD_KEYS}
     with s3(objects) as store, closing(client(store)) as boto:
@@ -100,7 +100,7 @@ def test_odd_keys_are_listed_and_got() -> None:
         assert store.objects() == objects
 
 
-def test_odd_keys_are_put(store: S3Store, boto: Client) -> None:
+def test_odd_keys_can_be_put_and_deleted(store: S3Store, boto: Client) -> None:
     """Odd keys can be put and deleted."""
     for key in ODD_KEYS:
         boto.put_object(Bucket="bucket", Key=key, Body=key.encode())
@@ -111,7 +111,7 @@ def test_odd_keys_are_put(store: S3Store, boto: Client) -> None:
     assert refused(lambda: boto.put_object(Bucket="bucket", Key="k" * 1025, Body=b"")) == (400, "KeyTooLongError")
 
 
-def test_a_listing_is_cut_by_prefix_start_and_size() -> None:
+def test_listing_is_limited_by_prefix_start_and_size() -> None:
     """Prefix, start and size work alone and together; computed and other objects are in one order."""
     with s3({"file-000000000001x": b"", "z": b""}, synthetic=4) as store, closing(client(store)) as boto:
         names = ["file-000000000000", "file-000000000001", "file-000000000001x", "file-000000000002"]
@@ -129,7 +129,7 @@ def test_a_listing_is_cut_by_prefix_start_and_size() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_a_delimiter_gives_folders(size: int) -> None:
+def test_delimiter_groups_keys_into_folders(size: int) -> None:
     """A delimiter gives folders, each once, whatever the pages."""
     objects = dict.fromkeys(["a/1", "a/2", "a/b/3", "b", "c//", "c/d", "d"], b"")
     with s3(objects) as store, closing(client(store)) as boto:
@@ -149,7 +149,7 @@ def test_a_delimiter_gives_folders(size: int) -> None:
         assert folders("c/") == (["c//"], ["c/d"])
 
 
-def test_an_object_comes_with_its_fields() -> None:
+def test_object_has_amazon_headers() -> None:
     """Objects have the fields that Amazon sends."""
     written = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
     with s3() as store, closing(client(store)) as boto:
@@ -169,7 +169,7 @@ def test_an_object_comes_with_its_fields() -> None:
         assert refused(lambda: boto.get_object(Bucket="bucket", Key="key", IfMatch='"x"'))[0] == 412
 
 
-def test_what_is_not_there_is_said(boto: Client, store: S3Store) -> None:
+def test_missing_key_and_bucket_get_errors(boto: Client, store: S3Store) -> None:
     """A missing key and a missing bucket have their errors."""
     assert refused(lambda: boto.get_object(Bucket="bucket", Key="key")) == (404, "NoSuchKey")
     assert refused(lambda: boto.get_object(Bucket="other", Key="key")) == (404, "NoSuchBucket")
@@ -177,7 +177,7 @@ def test_what_is_not_there_is_said(boto: Client, store: S3Store) -> None:
     assert store.stats()["not_found"] == 3
 
 
-def test_every_request_is_counted(store: S3Store, boto: Client) -> None:
+def test_every_request_is_counted_by_kind(store: S3Store, boto: Client) -> None:
     """The kind is counted, so that a test can prove that no HEAD was sent."""
     store.put("key", b"hello")
     assert boto.head_object(Bucket="bucket", Key="key")["ContentLength"] == 5
@@ -194,7 +194,7 @@ def test_every_request_is_counted(store: S3Store, boto: Client) -> None:
     assert set(store.stats().values()) == {0}
 
 
-def test_an_object_is_put_where_there_is_none(store: S3Store, boto: Client) -> None:
+def test_conditional_put_fails_when_object_exists(store: S3Store, boto: Client) -> None:
     """A conditional put fails if the object exists; other puts replace it."""
     put = boto.put_object(Bucket="bucket", Key="key", Body=b"hello", IfNoneMatch="*")
     assert put["ETag"] == '"5d41402abc4b2a76b9719d911017c592"'
@@ -205,7 +205,7 @@ def test_an_object_is_put_where_there_is_none(store: S3Store, boto: Client) -> N
     assert store.objects() == {"key": b"other"}
 
 
-def test_an_object_of_parts_is_there_when_it_is_complete(store: S3Store, boto: Client) -> None:
+def test_multipart_object_exists_after_completion(store: S3Store, boto: Client) -> None:
     """An object of parts exists once it is complete; an aborted upload leaves nothing."""
     bodies = [b"a" * (5 << 20), b"b" * 1000]
     place = {"Bucket": "bucket", "Key": "big"}
@@ -245,7 +245,7 @@ def test_open_uploads_are_listed_in_pages(boto: Client) -> None:
     assert refused(lambda: boto.list_multipart_uploads(**place, MaxUploads=0)) == (400, "InvalidArgument")
 
 
-def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None:
+def test_invalid_upload_parts_are_refused(store: S3Store, boto: Client) -> None:
     """As at Amazon, parts may be too small, unknown or out of order, or the object may already exist."""
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
@@ -273,7 +273,7 @@ def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None
         ({"aws_session_token": None}, (400, "InvalidToken")),
     ],
 )
-def test_a_wrong_signature_is_refused(keys_given: dict[str, str], expected: tuple[int, str]) -> None:
+def test_wrong_signature_is_refused(keys_given: dict[str, str], expected: tuple[int, str]) -> None:
     """A wrong signature is refused, with a code for the reason."""
     with s3({"key": b"x"}, token="token") as store:  # noqa: S106 - of a test
         with closing(client(store)) as boto:
@@ -282,7 +282,7 @@ def test_a_wrong_signature_is_refused(keys_given: dict[str, str], expected: tupl
             assert refused(lambda: boto.get_object(Bucket="bucket", Key="key")) == expected
 
 
-def test_what_is_changed_on_the_way_is_refused(store: S3Store) -> None:
+def test_modified_request_is_refused(store: S3Store) -> None:
     """A changed path, query, field or body is refused."""
     headers = signed_put(store)
     assert put(store, "/bucket/other", headers, b"hello") == (403, "SignatureDoesNotMatch")
@@ -305,7 +305,7 @@ def put(store: S3Store, target: str, headers: dict[str, str], body: bytes) -> tu
     return reply.status, reply.text("Code") if reply.body else None
 
 
-def test_bodies_in_signed_chunks_are_not_understood(store: S3Store) -> None:
+def test_signed_chunks_are_refused_as_unsupported(store: S3Store) -> None:
     """The store says so, and does not store the chunks."""
     headers = signed_put(store) | {"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}
 
@@ -313,7 +313,7 @@ def test_bodies_in_signed_chunks_are_not_understood(store: S3Store) -> None:
     assert store.objects() == {}
 
 
-def test_an_old_signature_is_refused() -> None:
+def test_old_signature_is_refused() -> None:
     """A client that learns the store's clock from its replies may continue."""
     with s3({"key": b"x"}, clock_offset=3600) as store, closing(client(store)) as boto:
         reply = ask(store, "/bucket/key")
@@ -328,7 +328,7 @@ def test_an_old_signature_is_refused() -> None:
         assert boto.get_object(Bucket="bucket", Key="key")["Body"].read() == b"x"
 
 
-def test_credentials_expire_in_the_middle(store: S3Store) -> None:
+def test_expired_credentials_are_refused(store: S3Store) -> None:
     """New ones are valid, and so are old ones that have not expired."""
     store.put("key", b"x")
     with closing(client(store)) as first:
@@ -342,7 +342,7 @@ def test_credentials_expire_in_the_middle(store: S3Store) -> None:
     assert store.stats()["expired"] == 1
 
 
-def test_a_bucket_elsewhere_says_where_it_is(store: S3Store) -> None:
+def test_bucket_in_another_region_redirects_to_it(store: S3Store) -> None:
     """Requests that are signed for its region reach it at the same endpoint."""
     store.add_bucket("elsewhere", {"key": b"x"}, region="eu-west-1")
     moved = ask(store, "/elsewhere/key")
@@ -357,7 +357,7 @@ def test_a_bucket_elsewhere_says_where_it_is(store: S3Store) -> None:
             assert boto.get_object(Bucket="elsewhere", Key="key")["Body"].read() == b"x"
 
 
-def test_a_public_bucket_is_read_by_anybody(store: S3Store) -> None:
+def test_public_bucket_is_readable_without_credentials(store: S3Store) -> None:
     """Anybody can read a public bucket, but not write it, and no other bucket can be read."""
     store.put("key", b"private")
     store.add_bucket("public", {"key": b"for all"}, public=True)
@@ -371,7 +371,7 @@ def test_a_public_bucket_is_read_by_anybody(store: S3Store) -> None:
     assert store.objects("public") == {"key": b"for all"}
 
 
-def test_a_bucket_is_found_by_its_host(store: S3Store) -> None:
+def test_bucket_name_is_taken_from_host(store: S3Store) -> None:
     """The host may be `BUCKET.anything`, unless a suffix is given."""
     store.put("a/b c", b"x")
     assert ask(store, "/a/b%20c", host="bucket.s3.test").body == b"x"
@@ -383,7 +383,7 @@ def test_a_bucket_is_found_by_its_host(store: S3Store) -> None:
         assert ask(other, "/key", host="none.s3.test").text("Code") == "NoSuchBucket"
 
 
-def test_what_cannot_be_is_a_usage_error(store: S3Store) -> None:
+def test_impossible_store_options_raise_usage_error(store: S3Store) -> None:
     """Impossible options raise a UsageError immediately."""
     for wrong in ({"bucket": "B"}, {"threads": 0}, {"synthetic": 10**13}, {"port": 1 << 16}, {"expires_in": -1}):
         with pytest.raises(fetchmill.UsageError):
@@ -398,7 +398,7 @@ def test_what_cannot_be_is_a_usage_error(store: S3Store) -> None:
         store.objects("none")
 
 
-def test_a_store_that_is_stopped_still_says_what_it_did() -> None:
+def test_stopped_store_keeps_statistics() -> None:
     """A stopped store keeps its statistics, and a second stop does nothing."""
     with s3({"key": b"x"}) as store:
         assert ask(store, "/bucket/key").body == b"x"

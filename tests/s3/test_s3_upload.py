@@ -119,7 +119,7 @@ def assert_cleared(state: Path) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
-def test_every_object_arrives_in_a_shard_of_every_format(
+def test_every_format_is_uploaded_completely(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
     """Shards and manifests have the same names and layout as in a folder; nothing else is left."""
@@ -133,7 +133,7 @@ def test_every_object_arrives_in_a_shard_of_every_format(
     assert len(bucket.keys()) >= 2
 
 
-def test_a_large_shard_is_sent_in_parts(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_large_shard_is_uploaded_in_parts(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """A large shard is sent in parts and becomes one object."""
     with server(synthetic=COUNT, size=SIZE) as source:
         ended = run("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
@@ -145,7 +145,7 @@ def test_a_large_shard_is_sent_in_parts(run: Run, server: Serve, bucket: Bucket,
     assert head["ETag"].endswith('-4"')
 
 
-def test_the_same_command_again_has_nothing_to_do(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_repeated_command_uploads_nothing(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """A finished job sends no request to the source or the store."""
     with server(synthetic=500) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
@@ -176,7 +176,7 @@ MOMENTS = [  # of the first or second such request, and in which job
 @pytest.mark.parametrize(
     ("kind", "moment", "options"), MOMENTS, ids=[f"{kind}-{moment}-{options[3]}" for kind, moment, options in MOMENTS]
 )
-def test_a_kill_at_any_request_loses_and_doubles_nothing(
+def test_kill_at_any_request_loses_and_duplicates_nothing(
     run: Run,
     start: Start,
     server: Serve,
@@ -214,7 +214,7 @@ def test_a_kill_at_any_request_loses_and_doubles_nothing(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
-def test_kills_at_random_moments_lose_and_double_nothing(
+def test_random_kills_lose_and_duplicate_nothing(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
     """One job is killed several times; the seed repeats the moments."""
@@ -234,9 +234,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(
     assert_cleared(tmp_path / STATE)
 
 
-def test_an_interrupted_upload_leaves_no_parts(
-    run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_interrupted_upload_is_aborted(run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """On SIGINT between parts, the store is told to abort the upload, and the next run sends the parts again."""
     interrupted = threading.Lock()
 
@@ -261,7 +259,7 @@ def test_an_interrupted_upload_leaves_no_parts(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("options", [IN_PARTS, WHOLE], ids=["parts", "whole"])
-def test_a_store_that_is_busy_or_fails_is_asked_again(
+def test_busy_or_failing_store_is_retried(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     """Every request is refused once, with 503 SlowDown and 500 in turn."""
@@ -280,7 +278,7 @@ def test_a_store_that_is_busy_or_fails_is_asked_again(
 
 
 @pytest.mark.thorough
-def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_lost_upload_reply_creates_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """The store has created the object but answers 503: the next attempt finds that it is the same."""
     lost: set[Request] = set()
     gate = bucket.gate
@@ -302,7 +300,7 @@ def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucke
     assert_complete(bucket, tmp_path, COUNT, SIZE)
 
 
-def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_foreign_object_is_never_replaced(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """The foreign object was created after the job had begun: the job stops, and continues once it is moved away."""
 
     def plant(request: Request, when: str) -> None:
@@ -324,7 +322,9 @@ def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, b
 
 
 @pytest.mark.thorough
-def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_local_disk_holds_at_most_two_shards_per_worker(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path
+) -> None:
     """The store answers slowly: the writer waits, and so does the fetching."""
     most = 0
 
@@ -344,7 +344,7 @@ def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bu
     assert_complete(bucket, tmp_path, 20_000, 100)
 
 
-def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_job_ends_when_store_accepts_no_uploads(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """The job ends after --give-up-after, with the exit code for temporary failures; the same command resumes."""
     bucket.gate.hook = lambda request, when: 503 if request.kind == "put" and when == "before" else None
     with server(synthetic=COUNT, size=SIZE) as source:
@@ -359,7 +359,7 @@ def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket
     assert_complete(bucket, tmp_path, COUNT, SIZE)
 
 
-def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket: Bucket) -> None:
+def test_credentials_without_write_permission_are_reported(run: Run, server: Serve, bucket: Bucket) -> None:
     """The error is one line with the store's message and what to check."""
     bucket.gate.hook = lambda request, when: 403 if request.kind == "put" and when == "before" else None
     with server(synthetic=10) as source:
@@ -369,7 +369,7 @@ def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket
     assert "cannot upload s3://bucket/run/shard-000000.tar: the store responded 403" in ended.err
 
 
-def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Serve, bucket: Bucket) -> None:
+def test_missing_destination_bucket_is_refused_before_fetching(run: Run, server: Serve, bucket: Bucket) -> None:
     """The error comes before anything is fetched."""
     with server(synthetic=10) as source:
         ended = run("get", source.url, "s3://no-such-bucket/run/", *WHOLE, env=bucket.environment)
@@ -379,7 +379,7 @@ def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Se
     assert "NoSuchBucket" in ended.err
 
 
-def test_a_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
+def test_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
     """A neighbour whose name only begins with the same characters does not count."""
     bucket.client.put_object(Bucket=BUCKET, Key="running/other", Body=b"")
     with server(synthetic=10) as source:
@@ -406,7 +406,7 @@ def test_a_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucke
         (("--format", "tar", "--shard-size", "65GiB"), "--shard-size must be at most 64 GiB"),
     ],
 )
-def test_what_cannot_go_into_a_bucket_is_refused(
+def test_options_unsupported_for_buckets_are_refused(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
     """The error is one line, and nothing is changed."""
@@ -438,7 +438,7 @@ def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str]
     assert (stats["denied"], stats["heads"]) == (0, 0)
 
 
-def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_status_finds_job_of_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """A bucket's job is found by its name in the working folder, or by --state; otherwise, one line says so."""
     with server(synthetic=40) as source:
         state = tmp_path / "state"
@@ -458,7 +458,7 @@ def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucke
 
 
 @pytest.mark.parametrize("command", [("ls",), ("cat",), ("verify",), ("export",)], ids=" ".join)
-def test_what_reads_objects_says_that_they_are_elsewhere(
+def test_commands_that_read_objects_refuse_bucket_jobs(
     run: Run, server: Serve, bucket: Bucket, command: tuple[str, ...]
 ) -> None:
     """The error is one line."""
@@ -471,7 +471,7 @@ def test_what_reads_objects_says_that_they_are_elsewhere(
     assert "the objects of this job are in s3://bucket/run/" in ended.err
 
 
-def test_another_destination_of_the_same_name_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
+def test_second_destination_with_same_state_folder_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
     """Another destination of the same name is refused, because both would use the same state folder."""
     with server(synthetic=4) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
@@ -481,7 +481,7 @@ def test_another_destination_of_the_same_name_is_refused(run: Run, server: Serve
     assert "its destination is s3://bucket/run/" in ended.err
 
 
-def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+def test_slow_job_merges_shards_before_upload(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """Small Parquet shards are merged before they are uploaded: uploaded shards are never replaced."""
     # Four seconds of work: next to other tests, shards may be sealed less often.
     with server(synthetic=1200, delay=(0.0, 0.06)) as source:
@@ -494,9 +494,7 @@ def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, 
     assert (find_wrong(copy, synthetic(1200), "parquet"), find_lost(copy, synthetic(1200), "parquet")) == ([], [])
 
 
-def test_an_engine_in_this_process_writes_into_a_bucket(
-    run: Run, server: Serve, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_python_engine_writes_into_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """An engine in this process writes into a bucket; uploading does not depend on the engine."""
     with server(synthetic=300) as source:
         ended = run("get", source.url, DEST, *WHOLE, "--engine", "asyncio", env=bucket.environment)
@@ -547,7 +545,7 @@ def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
-def test_what_failed_is_told_beside_the_shards(
+def test_failures_file_is_uploaded_last_and_once(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
     """The failures file is the last object and sent once: the same command again sends nothing."""
@@ -566,7 +564,7 @@ def test_what_failed_is_told_beside_the_shards(
 
 
 @pytest.mark.thorough
-def test_a_large_file_of_failures_is_sent_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
+def test_large_failures_file_is_uploaded_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
     """After a kill between the parts, they are sent again, and the store's parts are dropped."""
     count = 60_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line} {'x' * 100}\n" for line in range(count)))
@@ -593,7 +591,7 @@ def test_a_large_file_of_failures_is_sent_in_parts(run: Run, start: Start, bucke
 
 
 @pytest.mark.parametrize("moment", ["before", "behind"])
-def test_a_kill_at_the_file_of_failures_leaves_one(
+def test_kill_at_failures_file_upload_leaves_one_file(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, moment: str
 ) -> None:
     """The next run sends it or finds that it is the same, and needs no permission to delete."""
@@ -612,7 +610,7 @@ def test_a_kill_at_the_file_of_failures_leaves_one(
     assert_all_told(run, bucket, tmp_path / STATE, 60)
 
 
-def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
+def test_retry_run_removes_failures_file_before_fetching(
     run: Run, start: Start, raw: Raw, bucket: Bucket, tmp_path: Path
 ) -> None:
     """After a kill before or after that, the next run continues; at the end, the file is new or missing."""
@@ -644,9 +642,7 @@ def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
     assert_cleared(tmp_path / STATE)
 
 
-def test_a_file_of_failures_of_somebody_else_is_not_removed(
-    run: Run, server: Serve, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_foreign_failures_file_is_not_removed(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """Neither is one without permission: the command names the missing permission, and continues once it is granted."""
     with server(synthetic=60, faults=[Fault("status", status=500, times=1, rate=0.3)]) as source:
         arguments = ("get", source.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
@@ -672,9 +668,7 @@ def test_a_file_of_failures_of_somebody_else_is_not_removed(
     assert_complete(bucket, tmp_path, 60, 100)
 
 
-def test_requests_of_the_file_of_failures_are_signed(
-    run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_failures_file_requests_are_signed(run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path) -> None:
     """Requests that read and remove the file are signed, too, for a store that checks signatures."""
     names = [f"{number}" for number in range(30)]
     site = raw(mirror(names, dict.fromkeys(names[:10], reply(status="404 No"))))

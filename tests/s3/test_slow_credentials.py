@@ -51,7 +51,7 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 @pytest.mark.parametrize("order", ["first", "mixed"])
-def test_other_hosts_are_fetched_while_credentials_are_looked_for(
+def test_other_hosts_are_fetched_during_credentials_search(
     start: Start, server: Serve, settings: dict[str, str], dest: Path, tmp_path: Path, engine: str, order: str
 ) -> None:
     """One thread fetches them; SIGINT immediately ends the job and the process."""
@@ -75,7 +75,7 @@ def test_other_hosts_are_fetched_while_credentials_are_looked_for(
     assert wait_for(lambda: not is_alive(process))
 
 
-def test_a_stream_goes_on_while_credentials_are_looked_for(server: Serve, settings: dict[str, str]) -> None:
+def test_stream_continues_during_credentials_search(server: Serve, settings: dict[str, str]) -> None:
     """Requests without credentials get their replies; closing the stream ends the search."""
     source = server(synthetic=COUNT)
     program = f"""

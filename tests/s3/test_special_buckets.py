@@ -39,7 +39,7 @@ def get(run: Run, raw: Callable[..., RawServer], environment: dict[str, str], de
 
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
-def test_every_request_says_who_pays(get: Run, engine: str) -> None:
+def test_every_request_has_requester_pays_header(get: Run, engine: str) -> None:
     """Requests for pages and objects have the field, which is signed."""
     bucket = ListedBucket({"a": ListedObject(b"1"), "b": ListedObject(b"2")}, needs=PAYER)
 
@@ -53,7 +53,7 @@ def test_every_request_says_who_pays(get: Run, engine: str) -> None:
     assert all(b"x-amz-request-payer" in head.split(b"SignedHeaders=")[1] for head in paid)
 
 
-def test_requests_with_fields_of_their_own_have_good_signatures(
+def test_requests_with_special_headers_are_signed_correctly(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
     """Signatures equal those that a checking store computes."""
@@ -68,9 +68,7 @@ def test_requests_with_fields_of_their_own_have_good_signatures(
 
 
 @pytest.mark.parametrize("content", [CUSTOMER_KEY, base64.b64encode(CUSTOMER_KEY) + b"\n"])
-def test_requests_for_objects_show_the_key_of_the_customer(
-    get: Run, dest: Path, tmp_path: Path, content: bytes
-) -> None:
+def test_only_object_requests_send_customer_key(get: Run, dest: Path, tmp_path: Path, content: bytes) -> None:
     """Requests for pages do not, and nothing that is stored has it."""
     (tmp_path / "key").write_bytes(content)
     text = base64.b64encode(CUSTOMER_KEY)
@@ -97,7 +95,7 @@ def test_requests_for_objects_show_the_key_of_the_customer(
     assert not any(secret in path.read_bytes() for path in kept for secret in (text, CUSTOMER_KEY))
 
 
-def test_a_file_that_is_no_key_is_refused(get: Run, tmp_path: Path) -> None:
+def test_invalid_customer_key_file_is_refused(get: Run, tmp_path: Path) -> None:
     """The error comes before any request."""
     bucket = ListedBucket({})
     for content in (b"", b"k" * 31, b"a2s=", b"k" * 5000):
@@ -112,7 +110,7 @@ def test_a_file_that_is_no_key_is_refused(get: Run, tmp_path: Path) -> None:
     assert bucket.heads == []
 
 
-def test_options_choose_the_endpoint(run: Run, environment: dict[str, str], dest: Path) -> None:
+def test_endpoint_options_select_host(run: Run, environment: dict[str, str], dest: Path) -> None:
     """No server is contacted: the proxy of the test does not exist."""
     nowhere = ("--proxy", "http://127.0.0.1:1", "--connect-timeout", "1")
     options = ("--use-accelerate-endpoint", "--use-dualstack-endpoint")
@@ -129,7 +127,7 @@ def of_class(name: str) -> str:
     return f"<StorageClass>{name}</StorageClass>"
 
 
-def test_storage_classes_are_a_filter(get: Run, dest: Path) -> None:
+def test_storage_classes_are_filtered(get: Run, dest: Path) -> None:
     """There may be several; an entry without a class has the usual one."""
     objects = {"a": "", "b": of_class("STANDARD"), "c": of_class("STANDARD_IA"), "d": of_class("GLACIER")}
     bucket = ListedBucket({key: ListedObject(key.encode(), listed) for key, listed in objects.items()})
@@ -154,7 +152,7 @@ def test_archived_objects_are_skipped(get: Run, run: Run, dest: Path) -> None:
     assert "archived" in run("status", dest, "--skipped").out
 
 
-def test_a_sync_of_archived_objects_has_failed(get: Run, dest: Path) -> None:
+def test_sync_fails_archived_objects(get: Run, dest: Path) -> None:
     """A sync fails archived objects, which would otherwise count as unchanged."""
     bucket = ListedBucket({"a": ListedObject(b"", size=5, reply=ARCHIVED), "b": ListedObject(b"12345")})
 
@@ -164,7 +162,7 @@ def test_a_sync_of_archived_objects_has_failed(get: Run, dest: Path) -> None:
     assert [path.name for path in dest.iterdir() if path.is_file() and path.name[0] not in "._"] == ["b"]
 
 
-def test_an_object_that_its_store_decompresses_is_explained(get: Run, dest: Path) -> None:
+def test_object_decompressed_by_store_is_explained(get: Run, dest: Path) -> None:
     """The size of such an object differs, but its ETag does not; with `--compressed`, it is sent as stored."""
     plain = b"line\n" * 300
     kept = gzip.compress(plain)
@@ -187,7 +185,7 @@ def test_an_object_that_its_store_decompresses_is_explained(get: Run, dest: Path
     assert (dest / "log.json").read_bytes() == plain
 
 
-def test_names_that_nothing_has_are_no_success(get: Run, dest: Path) -> None:
+def test_prefix_or_filter_without_matches_is_failure(get: Run, dest: Path) -> None:
     """A prefix or a glob may be a mistake. The corrected command runs in the same destination."""
     bucket = ListedBucket({"a/1": ListedObject(b"1"), "a/2": ListedObject(b"2")})
 
@@ -208,7 +206,7 @@ def test_names_that_nothing_has_are_no_success(get: Run, dest: Path) -> None:
     assert (ended.code, "belongs to another job" in ended.err) == (USAGE, True), ended.err
 
 
-def test_a_job_that_stored_nothing_leaves_its_destination(
+def test_job_without_stored_objects_leaves_destination_reusable(
     run: Run, raw: Callable[..., RawServer], dest: Path, tmp_path: Path
 ) -> None:
     """The journal of an empty job does not mention the objects afterwards."""

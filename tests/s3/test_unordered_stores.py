@@ -101,7 +101,9 @@ ASCENDING = sorted(FOLDERS)
         (["obj/", "obj+", "obj1", "dir/z", "dir/a"], {"page": 3}),
     ],
 )
-def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dict[str, Any]) -> None:
+def test_all_keys_of_unordered_stores_are_listed(
+    get: Get, dest: Path, keys: list[str], options: dict[str, Any]
+) -> None:
     """All keys are listed in any order, with any handling of start-after."""
     store = UnorderedStore(keys, **{"page": 7, **options})
 
@@ -112,7 +114,7 @@ def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dic
     assert ("not in ascending order" in ended.err) == (keys is not ASCENDING or options.get("start_after") == "ignore")
 
 
-def test_directory_buckets_are_listed_by_tokens_alone(
+def test_directory_buckets_are_listed_by_tokens_only(
     run: Callable[..., Ended], raw: Callable[..., RawServer], environment: dict[str, str], dest: Path
 ) -> None:
     """Directory buckets are detected by their names: no request asks for the keys after a key."""
@@ -126,7 +128,7 @@ def test_directory_buckets_are_listed_by_tokens_alone(
     assert not any("start-after" in query for query in store.queries)
 
 
-def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:
+def test_listing_fails_when_store_repeats_pages(get: Get, dest: Path) -> None:
     """Neither its tokens nor start-after make progress: the exit code says that the listing is incomplete."""
     store = UnorderedStore(SHUFFLED, page=10, repeats_token=True)
 
@@ -141,7 +143,7 @@ def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:
 LATE = [f"a/{number:03}" for number in range(300)] + ["a-1", "a.txt", "b"]
 
 
-def test_a_range_begins_only_where_no_lesser_key_comes_later(get: Get, dest: Path) -> None:
+def test_unordered_keys_are_listed_when_ranges_are_divided(get: Get, dest: Path) -> None:
     """Pages are slow, so ranges are divided long before the first key out of order."""
     store = UnorderedStore(LATE, page=10, latency=0.02)
 
@@ -152,7 +154,7 @@ def test_a_range_begins_only_where_no_lesser_key_comes_later(get: Get, dest: Pat
     assert "are not in ascending order (a-1 comes after a/" in ended.err
 
 
-def test_slow_buckets_in_order_are_divided(get: Get, dest: Path) -> None:
+def test_slow_ordered_buckets_are_divided(get: Get, dest: Path) -> None:
     """Ambiguous names that are in order do not prevent the division of a slow bucket."""
     store = UnorderedStore(ASCENDING, page=3, latency=0.02)
 
@@ -167,7 +169,7 @@ def test_slow_buckets_in_order_are_divided(get: Get, dest: Path) -> None:
 # LATE: until the kill, the keys ascend, so the next run starts again. SHUFFLED: the listing already follows tokens.
 @pytest.mark.parametrize("keys", [LATE, SHUFFLED], ids=["late", "shuffled"])
 @pytest.mark.parametrize("expires", [False, True])
-def test_a_job_that_is_killed_has_each_key_once(
+def test_killed_job_on_unordered_store_has_each_key_once(
     get: Get, killed: Callable[..., None], dest: Path, keys: list[str], expires: bool
 ) -> None:
     """A killed job continues with its token; if that has expired, it starts again."""
@@ -183,9 +185,7 @@ def test_a_job_that_is_killed_has_each_key_once(
     assert ("has expired" in ended.err) == (expires and keys is SHUFFLED)
 
 
-def test_a_job_that_is_killed_while_it_begins_again_has_each_key_once(
-    get: Get, killed: Callable[..., None], dest: Path
-) -> None:
+def test_job_killed_while_relisting_has_each_key_once(get: Get, killed: Callable[..., None], dest: Path) -> None:
     """Keys that were listed before, are listed again, or come later are stored once."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20)
@@ -198,7 +198,7 @@ def test_a_job_that_is_killed_while_it_begins_again_has_each_key_once(
     assert read_ledger(dest).listed == len(LATE)
 
 
-def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., None], dest: Path) -> None:
+def test_job_without_names_cannot_restart_listing(get: Get, killed: Callable[..., None], dest: Path) -> None:
     """A job without names says that it cannot start again, and lists nothing twice."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20, "--format", "null")

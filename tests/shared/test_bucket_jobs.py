@@ -70,7 +70,7 @@ def assert_only_final(store: S3Store) -> None:
         assert boto.list_multipart_uploads(Bucket="bucket").get("Uploads", []) == []
 
 
-def test_workers_die_drain_and_come_late(
+def test_bucket_job_survives_killed_drained_and_late_workers(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """Of three workers one is killed and one is asked to end; another one finishes. Each object is there once."""
@@ -102,7 +102,7 @@ def test_workers_die_drain_and_come_late(
     assert b"is working on s3://bucket/some/run" in log
 
 
-def test_a_stopped_job_goes_on(
+def test_stopped_bucket_job_resumes(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """`stop` ends the workers with 0, and `resume` goes on; each may name the endpoint itself."""
@@ -126,7 +126,7 @@ def test_a_stopped_job_goes_on(
     assert store.url.encode() not in store.objects()["some/run/job.json"]
 
 
-def test_two_starters_make_one_job(
+def test_simultaneous_starters_create_one_bucket_job(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """Processes that start at once create one job; one with other options is refused by name."""
@@ -140,7 +140,7 @@ def test_two_starters_make_one_job(
     assert (other.code, "format is 'parquet' in the job of" in other.err) == (2, True)
 
 
-def test_credentials_are_each_workers_own(
+def test_each_worker_uses_its_own_credentials(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
     """They are never in the bucket, and a worker that lacks them is refused by name."""
@@ -160,7 +160,7 @@ def test_credentials_are_each_workers_own(
     assert run("join", JOB, *secret[:2], env=own).code == 0
 
 
-def test_a_bucket_names_no_endpoint(
+def test_bucket_job_stores_no_endpoint(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
     """Its workers would send their requests, and their session tokens, there."""
@@ -177,7 +177,7 @@ def test_a_bucket_names_no_endpoint(
 
 @pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
 @pytest.mark.sampled(1)
-def test_every_format_can_be_read(
+def test_bucket_job_results_are_readable_in_every_format(
     format: str, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
     """Objects, failures and skips, as those of a job on one machine."""
@@ -200,7 +200,7 @@ def test_every_format_can_be_read(
     assert run("verify", JOB, env=own).code == 0
 
 
-def test_a_damaged_shard_is_found(
+def test_verify_finds_damaged_shard_in_bucket(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
     """`verify` reads what is in the bucket, and not what was meant to be."""
@@ -215,7 +215,7 @@ def test_a_damaged_shard_is_found(
     assert "--repair" not in ended.err
 
 
-def test_uploads_in_parts_of_the_dead_are_aborted(
+def test_multipart_uploads_of_dead_workers_are_aborted(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """A worker is killed in the middle of a large shard; when the job is finished, nothing of that is left."""
@@ -239,7 +239,7 @@ def test_uploads_in_parts_of_the_dead_are_aborted(
     assert sorted(fetchmill.open(JOB)) == urls
 
 
-def test_all_commands_take_the_endpoint(
+def test_every_command_accepts_endpoint_url(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
     """Without the environment's endpoint, each command that reads or changes a job takes it as an option."""
@@ -277,7 +277,7 @@ def test_all_commands_take_the_endpoint(
 
 
 @pytest.mark.thorough
-def test_a_store_of_others_holds_a_job(
+def test_independent_store_holds_shared_job(
     versitygw: Versitygw,
     environment: dict[str, str],
     server: Callable[..., Server],
@@ -319,7 +319,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_refused_by_name(
+def test_options_unsupported_for_bucket_jobs_are_refused(
     options: tuple[str, ...], message: str, store: S3Store, own: dict[str, str], run: Run, tmp_path: Path
 ) -> None:
     """What a bucket cannot take is refused before anything is written."""
@@ -337,7 +337,7 @@ COUNT = 4_000
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(30))
-def test_faults_lose_and_double_nothing(
+def test_faults_of_store_lose_and_duplicate_nothing(
     seed: int,
     store: S3Store,
     own: dict[str, str],
@@ -404,7 +404,7 @@ class StoreFaults:
         return self._rng.choice((503, 500) if moment == "before" else (500, S3Gate.LOST))
 
 
-def test_a_server_and_a_bucket_are_listed_into_a_bucket(
+def test_server_and_bucket_are_listed_into_bucket_job(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start
 ) -> None:
     """Of three that start at once one lists; the others copy its list, which is in the job directory."""
@@ -428,7 +428,7 @@ def test_a_server_and_a_bucket_are_listed_into_a_bucket(
         assert objects[name] == store.objects()[f"some/run/list/{name.rpartition('/')[2]}"]
 
 
-def test_a_process_that_dies_while_it_lists_into_a_bucket_is_replaced(
+def test_process_killed_while_listing_into_bucket_is_replaced(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], start: Start
 ) -> None:
     """One that waits makes the list."""
@@ -445,7 +445,7 @@ def test_a_process_that_dies_while_it_lists_into_a_bucket_is_replaced(
     assert final_rows_of_bucket(store) == Counter(f"file-{number:012}" for number in range(2_000))
 
 
-def test_a_job_names_lists_in_its_own_directory_only(
+def test_job_record_with_foreign_list_path_is_refused(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run
 ) -> None:
     """Whoever writes `job.json` must not make workers read another object with their credentials."""

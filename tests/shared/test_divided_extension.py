@@ -40,7 +40,7 @@ def parts_of(job: Path) -> set[str]:
     return {Path(file["path"]).name for path in records for file in json.loads(path.read_text())["files"]}
 
 
-def test_an_added_list_keeps_the_limits_of_its_hosts(hosts: list[Observed], run: Run, start: Start, dest: Path) -> None:
+def test_added_list_keeps_limits_of_its_hosts(hosts: list[Observed], run: Run, start: Start, dest: Path) -> None:
     """Two workers fetch both lists. A host of both lists never has more requests than its limit."""
     urls = write(dest.parent / "urls.txt", hosts, 8)
     urls += write(dest.parent / "more.txt", hosts, 8, 100)
@@ -65,7 +65,7 @@ def test_an_added_list_keeps_the_limits_of_its_hosts(hosts: list[Observed], run:
     assert "already has the list" in run("extend", dest, "urls.txt").err
 
 
-def test_a_finished_job_is_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_finished_divided_job_is_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
     """A list of one host is one part. Lists that cannot be divided are refused, and nothing of them is left."""
     for host in hosts:
         host.delay = 0.005
@@ -84,7 +84,7 @@ def test_a_finished_job_is_extended(hosts: list[Observed], run: Run, dest: Path)
     assert names(dest) == Counter(urls)
 
 
-def test_a_worker_leaves_parts_that_are_being_added(hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_worker_leaves_parts_of_unfinished_extension(hosts: list[Observed], run: Run, dest: Path) -> None:
     """`extend` adds its parts before the record that names them. The job may finish in between."""
     for host in hosts:
         host.delay = 0.005
@@ -122,7 +122,7 @@ def files_of(*parts: tuple[int, int]) -> list[ListFile]:
         ([(0, 2), (0, 1), (1, 2)], [0, 1, 2], [0]),
     ],
 )
-def test_a_part_waits_for_earlier_parts_with_the_same_hosts(
+def test_part_waits_for_earlier_parts_with_same_hosts(
     parts: list[tuple[int, int]], still_open: list[int], ready: list[int]
 ) -> None:
     """Of two parts that may have the same hosts, only the one of the earlier list can be claimed."""
@@ -134,7 +134,7 @@ def test_a_part_waits_for_earlier_parts_with_the_same_hosts(
     assert RowRanges().ready(files_of(*parts), ranges) == ranges
 
 
-def test_parts_share_hosts_if_they_share_a_group() -> None:
+def test_parts_share_hosts_if_they_share_host_groups() -> None:
     """The parts of a list have all groups of hosts, and none twice."""
     for count in (1, 2, 64, GROUPS):
         groups = [group for number in range(count) for group in HostPart(number=number, count=count).groups]

@@ -116,7 +116,7 @@ def most_together(hosts: list[Observed]) -> int:
     return max(sum(first <= each <= first + 0.01 for each in came) for first in came)
 
 
-def test_a_worker_that_dies_leaves_its_parts_to_others(hosts: list[Observed], start: Start, dest: Path) -> None:
+def test_parts_of_dead_worker_are_continued_by_others(hosts: list[Observed], start: Start, dest: Path) -> None:
     """Another worker continues them after the lease, and no host has two requests in flight."""
     urls = urls_of(hosts, 30)
     write(dest.parent / "urls.txt", urls)
@@ -132,7 +132,7 @@ def test_a_worker_that_dies_leaves_its_parts_to_others(hosts: list[Observed], st
     assert len({each for host in hosts for each in host.came}) > len(urls), "its targets were requested again"
 
 
-def test_a_frozen_worker_loses_its_parts(hosts: list[Observed], start: Start, dest: Path) -> None:
+def test_frozen_worker_loses_its_parts(hosts: list[Observed], start: Start, dest: Path) -> None:
     """When it continues after its lease, it ends its attempts. Until then, a host may have one request more."""
     urls = urls_of(hosts, 60)
     write(dest.parent / "urls.txt", urls)
@@ -159,7 +159,7 @@ def owners(job: Path) -> set[str]:
     return found
 
 
-def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed], start: Start, dest: Path) -> None:
+def test_process_killed_while_dividing_list_is_replaced(hosts: list[Observed], start: Start, dest: Path) -> None:
     """A waiting process divides the list again, and a third one joins. Nothing is left of the first one."""
     urls = urls_of(hosts)
     # Comments make the pass long and the job short.
@@ -179,7 +179,7 @@ def test_a_process_that_dies_while_it_divides_is_replaced(hosts: list[Observed],
     assert parts_of(dest) == {path.name for path in (dest / "list").iterdir()}
 
 
-def test_an_interrupted_division_gives_its_claim_back(
+def test_interrupted_division_releases_its_claim(
     prompt_hosts: list[Observed], run: Run, start: Start, dest: Path
 ) -> None:
     """The next process does not wait for the lease, which is an hour here."""
@@ -201,7 +201,7 @@ def test_an_interrupted_division_gives_its_claim_back(
 
 
 @pytest.mark.parametrize(("form", "bad"), [("csv", 2), ("jsonl", 4)])
-def test_rows_are_those_of_a_single_job(
+def test_divided_rows_equal_rows_of_single_job(
     form: str, bad: int, prompt_hosts: list[Observed], run: Run, dest: Path
 ) -> None:
     """Several files, with names and kept columns, blank lines, and lines without a URL."""
@@ -237,7 +237,7 @@ def rows_in(folder: Path, column: str = "id") -> list[tuple[str, object]]:
     return sorted(found)
 
 
-def test_a_list_of_few_hosts_keeps_its_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_list_of_few_hosts_is_split_into_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Its limits are divided among the workers, and lists can be added."""
     urls = urls_of(prompt_hosts[:3], 200)
     write(dest.parent / "urls.txt", urls)
@@ -260,7 +260,7 @@ def test_a_list_of_few_hosts_keeps_its_ranges(prompt_hosts: list[Observed], run:
         ("urls.csv.gz", "url\n", ("--column", "url", "--csv-header", "yes"), "urls.csv.gz need --csv-header yes or no"),
     ],
 )
-def test_a_list_that_cannot_be_divided_keeps_its_ranges(
+def test_indivisible_list_is_split_into_ranges_with_reason(
     name: str, begin: str, options: tuple[str, ...], why: str, prompt_hosts: list[Observed], run: Run, dest: Path
 ) -> None:
     """A message says why, also for a list that is compressed."""
@@ -276,7 +276,7 @@ def test_a_list_that_cannot_be_divided_keeps_its_ranges(
 
 
 @pytest.mark.parametrize("form", ["txt.gz", "csv.zst", "jsonl.bz2"])
-def test_a_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Its rows are those of the list itself. The parts are not compressed."""
     urls = urls_of(prompt_hosts)
     lines = {
@@ -296,7 +296,7 @@ def test_a_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], r
     assert run("verify", dest).code == 0
 
 
-def test_a_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Each part has all columns with their types. A row without a URL is in one of the parts."""
     folder = dest.parent / "lists"
     folder.mkdir()
@@ -326,7 +326,7 @@ def test_a_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest:
     assert run("extend", dest, dest.parent / "more.parquet").code == 2, "it has no column n"
 
 
-def test_lists_of_the_user_in_the_job_directory_stay(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_user_lists_in_job_directory_are_kept(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """Only parts are removed from the folder `list`, where a user may keep the list itself."""
     (dest / "list").mkdir(parents=True)
     own = [write(dest / "list" / name, urls_of(prompt_hosts)) for name in ("urls.txt", ".draft", "notes")]
@@ -339,7 +339,7 @@ def test_lists_of_the_user_in_the_job_directory_stay(prompt_hosts: list[Observed
     assert not stale.exists()
 
 
-def test_a_file_of_the_list_may_lack_a_column(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_list_file_with_missing_column_is_accepted(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """The columns of the whole list were checked, as for a list that is not divided."""
     folder = dest.parent / "lists"
     folder.mkdir()
@@ -352,7 +352,7 @@ def test_a_file_of_the_list_may_lack_a_column(prompt_hosts: list[Observed], run:
     assert sum(names(dest).values()) == 512
 
 
-def test_a_drained_job_of_a_divided_list_is_resumed(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
+def test_drained_job_resumes_without_original_list(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
     """The list itself is then no longer needed."""
     urls = urls_of(prompt_hosts)
     write(dest.parent / "urls.txt", urls)
@@ -367,7 +367,7 @@ def test_a_drained_job_of_a_divided_list_is_resumed(prompt_hosts: list[Observed]
     assert run("join", dest).code == 0
 
 
-def test_a_job_in_a_bucket_has_its_parts_there(
+def test_bucket_job_stores_parts_of_divided_list(
     hosts: list[Observed], start: Start, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Each worker copies the parts that it fetches."""
@@ -429,7 +429,7 @@ JSON = b'\xef\xbb\xbf{"url": "http://a.test/1"}\n"http://A.test/2"\n\n{"id": 1}\
         ("d.txt", b"http://a/1\nhttp://b/2\nhttp://a/1\n", {"exclude": ["*1"]}, dict(enumerate(AB + AB[:1]))),
     ],
 )
-def test_a_row_has_the_host_of_its_url(
+def test_rows_are_grouped_by_host_of_their_url(
     name: str, content: bytes, options: dict[str, Any], expected: dict[int, str], tmp_path: Path
 ) -> None:
     """Hosts are those of the URL standard, and each line that is a row is returned once and unchanged."""
@@ -443,7 +443,7 @@ def test_a_row_has_the_host_of_its_url(
     assert rows == [(lines[number] + b"\n", host) for number, host in expected.items()]
 
 
-def test_objects_of_buckets_are_not_divided(tmp_path: Path) -> None:
+def test_bucket_object_urls_are_not_divided(tmp_path: Path) -> None:
     """Their host depends on the store."""
     path = write(tmp_path / "a.txt", ["s3://bucket/key"])
     list_format, (file,) = files_of(GetOptions(source=path, dest="out", format="parquet"))
@@ -452,7 +452,7 @@ def test_objects_of_buckets_are_not_divided(tmp_path: Path) -> None:
         list(rows_of(file, list_format, {"format": "parquet"}))
 
 
-def test_all_rows_of_a_host_are_in_one_part(tmp_path: Path) -> None:
+def test_all_rows_of_host_are_in_one_part(tmp_path: Path) -> None:
     """Rows keep their order in a group, and no row is lost, in memory or on disk."""
     rows = [(b"%d %s\n" % (number, b"x" * 999), f"http://host-{number % 500}") for number in range(60_000)]
     files = PartFiles(tmp_path)
@@ -492,14 +492,14 @@ def test_all_rows_of_a_host_are_in_one_part(tmp_path: Path) -> None:
         (10**9, 100_000, 1_000, 1, 32),
     ],
 )
-def test_a_list_is_divided_if_more_workers_can_then_fetch(
+def test_list_is_divided_only_when_more_workers_can_fetch(
     rows: int, hosts: int, concurrency: int, limit: int | None, parts: int
 ) -> None:
     """A part has enough hosts for one worker, and there are twice as many parts as a limit allows workers."""
     assert count_of_parts(rows, hosts, concurrency, {"limit_per_host": limit}) == parts
 
 
-def test_workers_of_a_divided_list_have_whole_limits() -> None:
+def test_workers_of_divided_list_have_whole_limits() -> None:
     """No worker waits for another one, and none is on standby."""
     shares = HostShares("b", {"limit_per_host": 1}, None)
     shares.observe([])

@@ -82,7 +82,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_range_that_begins_with_a_long_line_is_fed(tmp_path: Path, reads: list[int]) -> None:
+def test_range_with_long_first_line_is_fed(tmp_path: Path, reads: list[int]) -> None:
     """Its attempt goes on although its time is over. Otherwise it would be repeated for ever."""
     line = b"#" + b"x" * (8 * MIB) + b"\n"
     feed = feed_of(tmp_path / "a.txt", line + b"http://a.test/\n")
@@ -97,7 +97,7 @@ def test_a_range_that_begins_with_a_long_line_is_fed(tmp_path: Path, reads: list
     feed.close()
 
 
-def test_a_worker_that_ends_feeds_nothing_more(tmp_path: Path) -> None:
+def test_ending_worker_feeds_no_more_targets(tmp_path: Path) -> None:
     """The start of the range does not matter then."""
     feed = feed_of(tmp_path / "a.txt", b"http://a.test/\n")
     job = Reader(feed)
@@ -109,7 +109,7 @@ def test_a_worker_that_ends_feeds_nothing_more(tmp_path: Path) -> None:
     feed.close()
 
 
-def test_bytes_that_are_counted_later_make_no_room(tmp_path: Path) -> None:
+def test_late_counted_bytes_are_subtracted_once(tmp_path: Path) -> None:
     """A job counts comments with the next target. They must not be subtracted twice."""
     comments, targets = b"# comment\n" * 100_000, b"http://a.test/\n" * 200_000
     feed = feed_of(tmp_path / "a.txt", comments + targets)
@@ -147,7 +147,7 @@ class Skipping(Reader):
         return super().snapshot()
 
 
-def test_skipped_targets_make_little_room_for_others(tmp_path: Path) -> None:
+def test_feed_stays_close_to_job_after_skipped_targets(tmp_path: Path) -> None:
     """After many skipped targets, a feed that waits for outcomes is only some targets ahead."""
     line, skipped = b"http://a.test/\n", 300_000
     feed = feed_of(tmp_path / "a.txt", line * (skipped + 200_000))

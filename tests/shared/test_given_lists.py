@@ -34,9 +34,7 @@ def get_from_input(run: Run, list_file: Path, job: object, *options: str, **sett
 
 
 @pytest.mark.parametrize("options", [(), ("--limit-per-host", "2")], ids=["ranges", "not-divided"])
-def test_standard_input_is_copied_into_the_job(
-    options: tuple[str, ...], server: Serve, run: Run, tmp_path: Path
-) -> None:
+def test_standard_input_is_copied_into_job(options: tuple[str, ...], server: Serve, run: Run, tmp_path: Path) -> None:
     """Others read the copy. A part of a dead process goes, and a second list is refused."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=300), 300)
     job = tmp_path / "job"
@@ -59,7 +57,7 @@ def test_standard_input_is_copied_into_the_job(
     assert list((job / "list").iterdir()) == [copy]
 
 
-def test_rows_on_standard_input_keep_their_columns(server: Serve, run: Run, tmp_path: Path) -> None:
+def test_rows_on_standard_input_keep_columns(server: Serve, run: Run, tmp_path: Path) -> None:
     """The format comes from the options, since standard input has no name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=20), 20)
     (tmp_path / "rows").write_text("id,url\n" + "".join(f"{number},{url}\n" for number, url in enumerate(urls)))
@@ -91,7 +89,7 @@ def rows_of(job: Path) -> list[tuple[str, str]]:
     )
 
 
-def test_a_bucket_gets_the_list(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+def test_given_list_is_stored_in_bucket(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
     """Workers need no common folder."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=50), 50)
     with s3({}) as store:
@@ -107,7 +105,7 @@ def test_a_bucket_gets_the_list(server: Serve, run: Run, environment: dict[str, 
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_list_that_ends_early_is_never_used(
+def test_partially_read_list_is_never_used(
     how: signal.Signals, server: Serve, run: Run, start: Start, tmp_path: Path
 ) -> None:
     """The process ends while it reads. There is no job, and the next process begins anew."""
@@ -132,7 +130,7 @@ def test_a_list_that_ends_early_is_never_used(
     assert not list(tmp_path.glob("state/lists/*"))
 
 
-def test_items_of_a_program_are_a_list(server: Serve, tmp_path: Path) -> None:
+def test_iterable_of_program_becomes_list(server: Serve, tmp_path: Path) -> None:
     """URLs and dicts, from an iterable that is read once."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=20), 20)
     items: Iterator[dict[str, object]] = ({"url": url, "id": number} for number, url in enumerate(urls))
@@ -168,7 +166,7 @@ def failing() -> Iterator[str]:
         (failing(), OSError, "the program's own error"),
     ],
 )
-def test_items_that_cannot_be_a_list_are_refused(
+def test_invalid_items_of_iterable_are_refused(
     items: Any,  # noqa: ANN401
     error: type[Exception],
     message: str,
@@ -182,7 +180,7 @@ def test_items_that_cannot_be_a_list_are_refused(
     assert not list(tmp_path.glob("state/**/*.jsonl"))
 
 
-def test_a_list_needs_room_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_list_needs_space_on_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is not created, and nothing is left."""
     monkeypatch.setattr(local_state, "ROOM_BYTES_MIN", 1 << 80)
 

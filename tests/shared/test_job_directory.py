@@ -35,7 +35,7 @@ def job_directory(path: Path) -> JobDirectory:
     return directory
 
 
-def test_the_first_commit_record_stays(tmp_path: Path) -> None:
+def test_first_commit_record_is_kept(tmp_path: Path) -> None:
     """A later attempt learns which one has won, even if it asks twice."""
     directory = job_directory(tmp_path)
 
@@ -48,7 +48,7 @@ def test_the_first_commit_record_stays(tmp_path: Path) -> None:
     assert other.open_ranges(other.job()) == []
 
 
-def test_one_of_many_creates_a_file(tmp_path: Path) -> None:
+def test_simultaneous_creators_create_file_once(tmp_path: Path) -> None:
     """Several processes try at the same time: each file has the content of its creator."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         made = pool.starmap(create_all, [(tmp_path, number) for number in range(4)])
@@ -65,7 +65,7 @@ def create_all(folder: Path, number: int) -> list[int]:
     return [file for file in range(50) if store.create(f"{file}", b"%d" % number)]
 
 
-def test_a_claim_is_one_workers(tmp_path: Path) -> None:
+def test_claim_belongs_to_one_worker(tmp_path: Path) -> None:
     """A released claim is free, and one of a dead worker counts."""
     directory = job_directory(tmp_path)
     whole = Range(file=0, start=0, end=9)
@@ -82,7 +82,7 @@ def test_a_claim_is_one_workers(tmp_path: Path) -> None:
     assert directory.claim(whole, "w2", 2) is not None
 
 
-def test_workers_come_while_the_last_one_goes(tmp_path: Path) -> None:
+def test_journal_folder_survives_simultaneous_join_and_exit(tmp_path: Path) -> None:
     """The last worker removes the folder of the journals, and the next one creates it again."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.starmap(come_and_go, [(tmp_path / "job", number) for number in range(4)]) == [True] * 4
@@ -98,7 +98,7 @@ def come_and_go(parent: Path, number: int) -> bool:
     return True
 
 
-def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
+def test_links_out_of_job_directory_are_refused(tmp_path: Path) -> None:
     """Links out of a job directory are refused, because objects below `data` are removed at the end."""
     directory = job_directory(tmp_path / "job")
     (tmp_path / "elsewhere").mkdir()
@@ -108,7 +108,7 @@ def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
         directory.job()
 
 
-def test_attempts_are_folders_with_their_names(tmp_path: Path) -> None:
+def test_only_attempt_folders_are_removed(tmp_path: Path) -> None:
     """Only attempts below `data` are removed; other files belong to somebody else and stay."""
     directory = job_directory(tmp_path)
     for name in ("export", "00000-00000000000000-0123456789abcdef", "00000-0-x"):

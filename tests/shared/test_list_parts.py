@@ -58,7 +58,7 @@ def directory(tmp_path: Path) -> JobDirectory:
     return JobDirectory(FolderStore(tmp_path / "job"))
 
 
-def test_each_added_row_drops_one_row(tmp_path: Path) -> None:
+def test_each_added_row_removes_one_row(tmp_path: Path) -> None:
     """Names may occur several times. A row without a name counts by its URL."""
     rows = ListedRows(tmp_path)
     rows.add([row("a"), row("b"), row("b"), row(None, "http://a/x")])
@@ -69,7 +69,7 @@ def test_each_added_row_drops_one_row(tmp_path: Path) -> None:
     assert list(rows.new([row("c")])) == [row("c")]
 
 
-def test_a_source_that_changes_all_names_is_refused(tmp_path: Path) -> None:
+def test_source_that_changes_all_names_is_refused(tmp_path: Path) -> None:
     """If no row of the first thousand is known, the rows cannot be told apart."""
     rows = ListedRows(tmp_path)
     rows.add(row(None, f"http://a/{number}?signature=1") for number in range(2_000))
@@ -78,7 +78,7 @@ def test_a_source_that_changes_all_names_is_refused(tmp_path: Path) -> None:
         list(rows.new([row(None, f"http://a/{number}?signature=2") for number in range(2_000)]))
 
 
-def test_parts_of_two_listers_exclude_each_other(directory: JobDirectory) -> None:
+def test_only_one_of_two_listers_can_add_parts(directory: JobDirectory) -> None:
     """Of two that know the same parts, the first to add one continues, and only that one can end the list."""
     first = NewJob(directory, record, "http://a")
     assert first.add(part(0))
@@ -96,7 +96,7 @@ def test_parts_of_two_listers_exclude_each_other(directory: JobDirectory) -> Non
     assert [each.file for each in job.ranges] == [0, 1]
 
 
-def test_the_creator_of_a_job_does_not_adopt_parts_of_others(
+def test_creator_does_not_adopt_parts_of_another_lister(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process was frozen while it created the job, and another one has added a part."""
@@ -115,7 +115,7 @@ def test_the_creator_of_a_job_does_not_adopt_parts_of_others(
     assert len(directory.job().files) == 2
 
 
-def test_a_second_creator_ends(directory: JobDirectory) -> None:
+def test_second_creator_adds_nothing(directory: JobDirectory) -> None:
     """It has listed the same source, so it adds nothing to the job of the first one."""
     assert NewJob(directory, record, "http://a").add(part(0))
     second = NewJob(directory, lambda first: record(first, "other"), "http://a")
@@ -126,7 +126,7 @@ def test_a_second_creator_ends(directory: JobDirectory) -> None:
         NewJob(directory, record, "http://a").end(ListingTotals(skipped={}, failed_folders=0))
 
 
-def test_a_lister_without_a_folder_removes_nothing(
+def test_lister_without_working_folder_removes_nothing(
     directory: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder for listing processes is a file. The working folder stays as it was, and the claim is removed."""
@@ -150,7 +150,7 @@ def test_a_lister_without_a_folder_removes_nothing(
         remove_folder(Path())
 
 
-def test_a_lister_has_secret_and_open_headers() -> None:
+def test_only_open_headers_are_stored_in_job_directory() -> None:
     """The job directory has the open ones. Options for another kind of source are left out."""
     headers = {"Accept": "text/html", "X-Api-Key": "secret"}
     options = GetOptions(source="http://127.0.0.1:9", dest="s3://bucket/run", format="tar", headers=headers)
@@ -165,7 +165,7 @@ def test_a_lister_has_secret_and_open_headers() -> None:
     assert listed.endpoint_url is None
 
 
-def test_an_added_list_does_not_follow_the_end_of_a_list(directory: JobDirectory) -> None:
+def test_no_list_is_read_after_listing_totals(directory: JobDirectory) -> None:
     """Nothing is read after the totals."""
     assert NewJob(directory, record, "http://a").add(part(0))
     assert OpenJob(directory, directory.job()).end(ListingTotals(skipped={}, failed_folders=0))

@@ -13,7 +13,7 @@ from fetchmill.errors import UsageError
 LINES = ListFile(path="", size=0, modified=0, has_lines=True)
 
 
-def test_ranges_are_whole_lines_and_all_of_them() -> None:
+def test_ranges_cover_list_in_whole_lines() -> None:
     """Ranges are whole lines and cover the list, with any length of lines and size of ranges."""
     for seed in range(200):
         rng = random.Random(seed)
@@ -32,7 +32,7 @@ def test_ranges_are_whole_lines_and_all_of_them() -> None:
             assert content[after.start - 1 : after.start] == b"\n", seed
 
 
-def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -> None:
+def test_indivisible_file_is_one_range_and_empty_file_none(tmp_path: Path) -> None:
     """A file that cannot be divided, such as a compressed one, is one range; an empty one has none."""
     files = []
     for name, content, has_lines in [("a", b"x" * 5_000_000, False), ("b", b"", True), ("c", b"", False)]:
@@ -44,14 +44,14 @@ def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -
     assert list(first_ranges(files)) == [Range(file=0, start=0, end=5_000_000)]
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_endless_line_is_refused() -> None:
     """An endless line is refused, because it would be cut in the middle."""
     content = io.BytesIO(b"x" * (17 << 20))
     with pytest.raises(UsageError, match="longer than 16 MiB"):
         list(divide(content, LINES, Range(file=0, start=0, end=17 << 20), 1000))
 
 
-def test_rows_of_parquet_are_divided_by_number() -> None:
+def test_parquet_rows_are_divided_by_number() -> None:
     """Parquet rows are divided by number, without reading the file."""
     rows = ListFile(path="", size=100, modified=0, has_lines=False, rows=10)
     ranges = list(divide(io.BytesIO(), rows, Range(file=3, start=2, end=10), 3))
@@ -71,6 +71,6 @@ def test_rows_of_parquet_are_divided_by_number() -> None:
         (b"", 0),
     ],
 )
-def test_empty_lines_before_a_header_belong_to_it(content: bytes, end: int) -> None:
+def test_empty_lines_before_header_are_skipped(content: bytes, end: int) -> None:
     """The reader of lists skips them. Each range begins with a copy of the header, not of an empty line."""
     assert header_end(io.BytesIO(content)) == end

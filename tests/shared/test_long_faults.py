@@ -36,7 +36,9 @@ def say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def test_fifty_workers_with_tiny_ranges(server: Callable[..., Server], start: Start, tmp_path: Path) -> None:
+def test_fifty_workers_with_tiny_ranges_survive_kills(
+    server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
     """Ten of them are killed. Two begin the job at the same moment."""
     rng = random.Random(int(os.environ["FETCHMILL_SEED"]))
     files, of_file = 400, 50
@@ -100,7 +102,7 @@ def run_with_cut(machines: Cluster, urls: Path, job: Path, cut_seconds: float) -
     return seconds, longest
 
 
-def test_a_machine_without_network_for_thirty_seconds(tmp_path: Path) -> None:
+def test_job_survives_machine_without_network_for_30_seconds(tmp_path: Path) -> None:
     """Its job directory stays reachable. The job is late by at most 35 s, and no healthy machine waits for it."""
     count = 120_000
     (tmp_path / "cluster").mkdir()
@@ -117,7 +119,7 @@ def test_a_machine_without_network_for_thirty_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut_at", [5.0, 13.0, 14.0, 15.0])
-def test_healthy_machines_have_requests_in_flight_while_one_is_cut_off(cut_at: float, tmp_path: Path) -> None:
+def test_healthy_machines_continue_while_one_is_cut_off(cut_at: float, tmp_path: Path) -> None:
     """Undisturbed, the job takes 15 s. The machine is cut off for longer than the job takes.
 
     A healthy machine has no request in flight for at most 2 s, from the creation of the job to the last commit record.
@@ -149,7 +151,7 @@ def test_healthy_machines_have_requests_in_flight_while_one_is_cut_off(cut_at: f
 
 @pytest.mark.needs_versitygw
 @pytest.mark.parametrize("seed", range(6))
-def test_machines_are_cut_off_from_source_and_bucket(seed: int, tmp_path: Path) -> None:
+def test_cut_off_machines_with_bucket_lose_and_duplicate_nothing(seed: int, tmp_path: Path) -> None:
     """The job directory is in a bucket at the other end of the same cable. Workers are killed meanwhile, too."""
     rng = random.Random(seed)
     count = 8_000

@@ -83,7 +83,7 @@ def assert_same(single: Path, shards: str, status: SharedStatus) -> None:
     assert status.finished
 
 
-def test_three_machines_with_a_folder(machines: Cluster, tmp_path: Path) -> None:
+def test_three_machines_with_folder_equal_single_machine(machines: Cluster, tmp_path: Path) -> None:
     """The result in a shared folder is that of one machine, from a list and from a server that lists its objects."""
     urls = write_urls(tmp_path / "urls.txt", URL)
     alone = wait_for(machines.nodes[0].start("get", urls, tmp_path / "single", *OPTIONS))
@@ -101,7 +101,7 @@ def test_three_machines_with_a_folder(machines: Cluster, tmp_path: Path) -> None
 
 
 @pytest.mark.needs_versitygw
-def test_three_machines_with_a_bucket(machines: Cluster, tmp_path: Path) -> None:
+def test_three_machines_with_bucket_equal_single_machine(machines: Cluster, tmp_path: Path) -> None:
     """The result in a bucket of versitygw is that of one machine. The machines share nothing else but the list."""
     urls = write_urls(tmp_path / "urls.txt", URL)
     alone = wait_for(machines.nodes[0].start("get", urls, tmp_path / "single", *OPTIONS))
@@ -122,7 +122,7 @@ def test_three_machines_with_a_bucket(machines: Cluster, tmp_path: Path) -> None
     assert_same(tmp_path / "single", f"{bucket}/run/data/*/*.parquet", status)
 
 
-def test_a_ray_cluster(folder: Path, tmp_path: Path) -> None:
+def test_ray_cluster_equals_single_machine(folder: Path, tmp_path: Path) -> None:
     """The result of a head and two worker nodes is that of one machine."""
     urls = write_urls(tmp_path / "urls.txt", RAY_URL)
     with ray_rig(folder, nodes=2) as rig:

@@ -66,7 +66,7 @@ def is_finished(job: Path) -> bool:
 
 
 @pytest.mark.parametrize("lease", ["2s", "600s"])
-def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path, lease: str) -> None:
+def test_other_machines_finish_ranges_of_cut_off_machine(machines: Cluster, tmp_path: Path, lease: str) -> None:
     """Other machines take over the ranges of the cut-off one, although its heartbeats arrive.
 
     It ends normally later. With the long lease, the next heartbeat would be due after two minutes.
@@ -88,7 +88,7 @@ def test_the_others_finish_while_a_machine_is_cut_off(machines: Cluster, tmp_pat
     assert fetchmill.shared_jobs.status(job).ledger["fetched"] == COUNT
 
 
-def test_a_slow_target_is_fetched_by_two_workers_at_most(
+def test_slow_target_is_fetched_by_at_most_two_workers(
     server: Callable[..., Server], start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
     """A range with a slow target looks stuck, so one other worker tries, too. The job ends nevertheless."""
@@ -107,7 +107,7 @@ def test_a_slow_target_is_fetched_by_two_workers_at_most(
     assert served.stats()["get"] <= 2 * len(urls) + 20
 
 
-def test_a_job_stops_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
+def test_job_stops_while_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
     """Unfetched targets of the cut-off machine are returned; the job continues on another machine."""
     urls, job, workers = begin(machines, tmp_path)
     cut = workers[1]
@@ -128,7 +128,7 @@ def test_a_job_stops_while_a_machine_is_cut_off(machines: Cluster, tmp_path: Pat
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(10))
-def test_cut_cables_lose_and_double_nothing(machines: Cluster, seed: int, tmp_path: Path) -> None:
+def test_network_cuts_lose_and_duplicate_nothing(machines: Cluster, seed: int, tmp_path: Path) -> None:
     """A seed cuts and reconnects cables of some or all machines, and workers are killed meanwhile."""
     rng = random.Random(seed)
     urls, job, workers = begin(machines, tmp_path)
@@ -155,7 +155,7 @@ def test_cut_cables_lose_and_double_nothing(machines: Cluster, seed: int, tmp_pa
     assert fetchmill.shared_jobs.status(job).ledger["fetched"] == COUNT, seed
 
 
-def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_is_stuck_when_no_outcomes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is a few times its longest wait for an outcome, within bounds.
 
     Before the first outcome, it is longer.
@@ -183,7 +183,7 @@ def test_an_attempt_is_stuck_when_outcomes_stay_away(monkeypatch: pytest.MonkeyP
     assert stuck_after(0.2)
 
 
-def test_an_attempt_that_follows_a_stuck_one_is_stuck_until_its_first_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_after_stuck_one_is_stuck_until_first_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the previous attempt is not stuck, the next one has that attempt's limit."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -42,7 +42,7 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_no_command_changes_a_range(run: Run, attempt: Path, tmp_path: Path) -> None:
+def test_commands_refuse_to_change_range(run: Run, attempt: Path, tmp_path: Path) -> None:
     """The error says what the folder is, and the hint does not suggest to remove it."""
     before = content(tmp_path / "job")
     place = attempt.relative_to(tmp_path).as_posix()
@@ -59,7 +59,7 @@ def test_no_command_changes_a_range(run: Run, attempt: Path, tmp_path: Path) -> 
         assert content(tmp_path / "job") == before, words
 
 
-def test_calls_refuse_a_range(attempt: Path, tmp_path: Path) -> None:
+def test_python_calls_refuse_range(attempt: Path, tmp_path: Path) -> None:
     """Also through a link to the folder."""
     (tmp_path / "link").symlink_to(attempt)
     calls: list[Callable[[], object]] = [
@@ -77,7 +77,7 @@ def test_calls_refuse_a_range(attempt: Path, tmp_path: Path) -> None:
         )
 
 
-def test_a_range_in_a_bucket_is_refused_by_its_name(run: Run, tmp_path: Path) -> None:
+def test_range_in_bucket_is_recognized_by_name(run: Run, tmp_path: Path) -> None:
     """No request is made, because no other prefix has such a name."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     name = f"s3://bucket/run/data/00000-{0:014}-{0:016x}/"
@@ -88,7 +88,7 @@ def test_a_range_in_a_bucket_is_refused_by_its_name(run: Run, tmp_path: Path) ->
     assert f"{name} is part of the shared job in s3://bucket/run, which" in refused.err
 
 
-def test_a_copy_of_a_range_is_a_destination(run: Run, attempt: Path, tmp_path: Path) -> None:
+def test_copied_range_is_accepted_as_destination(run: Run, attempt: Path, tmp_path: Path) -> None:
     """Outside the job directory, it may be changed. Reading is never refused."""
     shutil.copytree(attempt, tmp_path / "data" / attempt.name)
 

@@ -101,7 +101,7 @@ def process_of(worker: str) -> int:
 
 
 @pytest.mark.thorough
-def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: Path, tmp_path: Path) -> None:
+def test_ray_job_survives_death_of_worker_and_node(folder: Path, tmp_path: Path) -> None:
     """Names, bytes and ledger are the same; the command reports the deaths and ends with 3, as on one machine."""
     count = 20_000
     urls = write_urls(tmp_path / "urls.txt", count)
@@ -134,7 +134,7 @@ def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: 
 
 @pytest.mark.thorough
 @pytest.mark.timing
-def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
+def test_command_ends_after_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
     """The head, the nodes and the launcher are frozen: no future ends, but the command does within 5 s."""
     urls = write_urls(tmp_path / "urls.txt", 8_000)
     job = tmp_path / "job"
@@ -154,7 +154,7 @@ def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Pat
 
 
 @pytest.mark.thorough
-def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_ctrl_c_drains_ray_job_and_same_command_resumes(folder: Path, tmp_path: Path) -> None:
     """Fetched objects are final after SIGINT, with exit code 130. `stop` ends all workers with 0."""
     urls = write_urls(tmp_path / "urls.txt", 12_000)
     job = tmp_path / "job"
@@ -184,7 +184,7 @@ def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_folder_not_shared_with_nodes_is_refused(folder: Path, tmp_path: Path) -> None:
     """One sentence has the node and the folder, and no node has created anything there."""
     (tmp_path / "here").mkdir()
     write_urls(tmp_path / "here" / "urls.txt", 10)
@@ -202,7 +202,7 @@ def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path)
 
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
-def test_a_job_directory_in_a_bucket(folder: Path, tmp_path: Path) -> None:
+def test_ray_job_directory_in_bucket_works(folder: Path, tmp_path: Path) -> None:
     """Nodes have credentials of their own. The endpoint comes from the environment of the command."""
     urls = write_urls(tmp_path / "urls.txt", 2_000)
     with ray_rig(folder) as rig, rig.network.running(sys.executable, "-c", STORE, ready=9000):
@@ -220,7 +220,7 @@ def test_a_job_directory_in_a_bucket(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
-def test_a_local_ray_is_started_when_there_is_no_cluster(folder: Path, tmp_path: Path) -> None:
+def test_local_ray_is_started_when_no_cluster_exists(folder: Path, tmp_path: Path) -> None:
     """The Python function works like the command; Ray's processes end with it."""
     urls = write_urls(tmp_path / "urls.txt", 2_000)
     program = """
@@ -245,7 +245,7 @@ def assert_line_is(content: bytes, place: str, line: bytes) -> None:
 
 
 @pytest.mark.thorough
-def test_a_list_is_a_dataset_with_rows_for_failures(folder: Path, tmp_path: Path) -> None:
+def test_dataset_has_row_for_each_target(folder: Path, tmp_path: Path) -> None:
     """There are lines in three ranges, and Parquet rows: each target is one row."""
     urls = write_urls(tmp_path / "urls.txt", 50_000)
     pyarrow.parquet.write_table(pyarrow.table({"url": urls}), tmp_path / "urls.parquet", row_group_size=7_000)
@@ -273,7 +273,7 @@ for name, options in (("urls.txt", {}), ("urls.parquet", {"column": "url", "rate
     assert_line_is((tmp_path / "urls.txt").read_bytes(), found[1][0], b"no url")
 
 
-def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -> None:
+def test_dataset_refuses_secret_and_rate_without_workers(tmp_path: Path) -> None:
     """Ray would store a secret, and a rate could not be divided."""
     write_urls(tmp_path / "urls.txt", 1)
     secret: list[dict[str, Any]] = [{"bearer": "x"}, {"auth": ("u", "p")}, {"headers": {"X-Key": "x"}}]
@@ -284,7 +284,7 @@ def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -
         fetchmill.ray.read(tmp_path / "urls.txt", rate=5)
 
 
-def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tmp_path: Path) -> None:
+def test_missing_ray_error_says_how_to_install(run: Callable[..., Ended], tmp_path: Path) -> None:
     """The error is one line, before anything is created. `--workers` alone is refused."""
     write_urls(tmp_path / "urls.txt", 1)
     program = "import sys; sys.modules['ray'] = None; from fetchmill.__main__ import main; sys.exit(main())"
@@ -302,7 +302,7 @@ def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tm
 
 
 @pytest.mark.thorough
-def test_a_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
     """The error says what to do instead; an address without a server is refused, too."""
     write_urls(tmp_path / "urls.txt", 1)
     with ray_rig(folder) as rig:

@@ -43,7 +43,7 @@ def write_lists(folder: Path, server: Server) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("source", "format"), [("parquet", "tar"), ("tar", "jsonl"), ("jsonl", "files")])
-def test_an_export_has_the_objects_of_all_ranges(
+def test_shared_export_has_objects_of_all_ranges(
     run: Run,
     environment: dict[str, str],
     server: Callable[..., Server],
@@ -79,7 +79,7 @@ def test_an_export_has_the_objects_of_all_ranges(
     assert (status.source, status.fetched) == ("export of lists", COUNT)
 
 
-def test_an_unfinished_job_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
+def test_export_of_unfinished_shared_job_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
     """The error has the ranges without a commit record, and the command that continues the job."""
     write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
     assert run("get", "lists", "job", *OPTIONS, "tar").code == 0
@@ -109,7 +109,7 @@ def reach(store: S3Store, folder: Path, environment: dict[str, str]) -> tuple[di
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("source", "format"), [("parquet", "jsonl"), ("warc", "tar")])
-def test_an_export_of_a_bucket_has_the_objects_of_all_ranges(
+def test_bucket_job_export_has_objects_of_all_ranges(
     run: Run,
     environment: dict[str, str],
     store: S3Store,
@@ -175,7 +175,7 @@ class Refusing(RangeCopies):
         raise fetchmill.StorageError(f"no room for {attempt}, {with_objects}")
 
 
-def test_an_export_of_a_bucket_in_python(
+def test_python_export_of_bucket_job_works(
     run: Run,
     environment: dict[str, str],
     store: S3Store,
@@ -224,7 +224,7 @@ def test_an_export_of_a_bucket_in_python(
     assert fetchmill.export(job, tmp_path / "all", format="jsonl", endpoint_url=store.url).already_finished
 
 
-def test_copies_replace_each_other_and_can_be_stopped(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_keeps_one_local_copy_and_can_be_stopped(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """An export needs the room of one range."""
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)
@@ -245,7 +245,7 @@ def test_copies_replace_each_other_and_can_be_stopped(store: S3Store, monkeypatc
     assert not whole.parent.exists()
 
 
-def test_copies_without_a_folder_are_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_copies_without_folder_raise_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to do, and is no internal error."""
 
     def full(*_arguments: object, **_options: object) -> str:

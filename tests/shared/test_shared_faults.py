@@ -25,7 +25,7 @@ FAULTS = ("kill", "freeze", "drain", "late", "stop", "idle")
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(30))
-def test_faults_lose_and_double_nothing(
+def test_shared_job_faults_lose_and_duplicate_nothing(
     seed: int, server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """Each object is in exactly one final range, and the ledger agrees."""

@@ -74,7 +74,7 @@ def stored(job: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_data_files_are_divided_among_workers(
+def test_inventory_data_files_are_divided_among_workers(
     format: str,
     objects: dict[str, bytes],
     store: S3Store,
@@ -110,7 +110,7 @@ def test_data_files_are_divided_among_workers(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_worker_that_ends_leaves_the_rest_of_its_data_file(
+def test_ending_worker_releases_rest_of_data_file(
     format: str, run: Run, start: Start, environment: dict[str, str], tmp_path: Path, dest: Path
 ) -> None:
     """A Parquet file is divided after the rows that were fetched. A CSV file stays whole."""
@@ -138,7 +138,7 @@ def test_a_worker_that_ends_leaves_the_rest_of_its_data_file(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_ranges_of_an_inventory_are_all_its_rows(
+def test_inventory_ranges_cover_all_rows_once(
     format: str, monkeypatch: pytest.MonkeyPatch, objects: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Each row is in one range. A data file in Parquet has several ranges, one in CSV is a single range."""
@@ -169,7 +169,7 @@ def read(path: str, of_core: Mapping[str, object]) -> list[str]:
     return found
 
 
-def test_a_changed_data_file_is_not_believed(
+def test_changed_inventory_data_file_is_refused(
     objects: dict[str, bytes], store: S3Store, run: Run, environment: dict[str, str], tmp_path: Path, dest: Path
 ) -> None:
     """Its MD5 differs from the manifest.json, which later workers do not need."""
@@ -187,7 +187,7 @@ def test_a_changed_data_file_is_not_believed(
     assert "its MD5 differs" in run("join", dest, "--endpoint-url", store.url, env=env).err
 
 
-def test_an_inventory_is_extended_with_another(
+def test_inventory_is_extended_with_another(
     objects: dict[str, bytes], store: S3Store, run: Run, environment: dict[str, str], tmp_path: Path, dest: Path
 ) -> None:
     """Each list has its own columns."""
@@ -208,7 +208,7 @@ def test_an_inventory_is_extended_with_another(
 
 
 @pytest.mark.parametrize("name", ["all.parquet", "all.jsonl", "all.jsonl.zst"])
-def test_a_manifest_is_divided(name: str, server: Callable[..., Server], run: Run, dest: Path) -> None:
+def test_manifest_is_divided_into_ranges(name: str, server: Callable[..., Server], run: Run, dest: Path) -> None:
     """Objects have the names in the manifest. Its rows are ranges, unless it is compressed."""
     served = server(synthetic=300)
     assert run("list", served.url, name).code == 0

@@ -40,7 +40,9 @@ def has_fetched(job: Path, count: int) -> bool:
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).in_progress["fetched"] > count
 
 
-def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+def test_folder_job_survives_killed_drained_and_late_workers(
+    server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
     """One of three workers is killed and one is asked to end; another one finishes. Each object is stored once."""
     with_delay = server(synthetic=24_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 24_000)
@@ -69,7 +71,7 @@ def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run
     assert len(fetchmill.open(job)) == pyarrow.table(fetchmill.open(job)).num_rows == len(urls)
 
 
-def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+def test_stopped_folder_job_resumes(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
     """`stop` ends the workers with 0, and `resume` continues."""
     with_delay = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 12_000)
@@ -91,7 +93,9 @@ def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: S
 
 
 @pytest.mark.timing
-def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start, tmp_path: Path) -> None:
+def test_last_ranges_are_divided_before_workers_wait(
+    server: Callable[..., Server], start: Start, tmp_path: Path
+) -> None:
     """Two workers have one range each, and none is left. They divide their ranges before one of them has to wait."""
     served = server(synthetic=2_400, delay=(0.02, 0.02))
     (tmp_path / "urls").mkdir()
@@ -110,7 +114,7 @@ def test_the_last_ranges_are_shared(server: Callable[..., Server], start: Start,
 
 
 @pytest.mark.timing
-def test_a_waiting_worker_gets_work_before_the_next_heartbeat(
+def test_waiting_worker_gets_work_before_next_heartbeat(
     server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
     """The first worker has the only range, which takes 30 s. Its next heartbeat is due after two minutes."""
@@ -135,7 +139,9 @@ def test_a_waiting_worker_gets_work_before_the_next_heartbeat(
     assert len(found) == 2
 
 
-def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+def test_simultaneous_starters_create_one_folder_job(
+    server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
     """Simultaneous processes create one job; one with other options is refused by name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)
     workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet") for _ in range(4)]
@@ -146,7 +152,7 @@ def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, star
     assert (other.code, "format is 'parquet' in the job of job, and 'jsonl' here" in other.err) == (2, True)
 
 
-def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_worker_exits_with_0_when_objects_failed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """A worker exits with 0 if objects failed, because a scheduler would restart it; `resume` exits with 3."""
     url = server(synthetic=10).url
     (tmp_path / "urls.txt").write_text(f"{url}/get/file-000000000001\n{url}/get/nothing\nno url\n")
@@ -160,7 +166,7 @@ def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], 
     assert "url: 1" in run("status", "job").out
 
 
-def test_a_worker_needs_room_for_its_journals(
+def test_worker_without_space_for_journals_is_refused(
     server: Callable[..., Server], run: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """It says how much, and where. Nothing is fetched."""
@@ -177,7 +183,7 @@ def test_a_worker_needs_room_for_its_journals(
     assert not list((tmp_path / "job").glob("commits/*"))
 
 
-def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_range_that_kills_workers_is_abandoned(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """After claims of three dead workers, the range is abandoned and named, and the job ends."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "1000").code == 0
@@ -195,7 +201,7 @@ def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], 
     assert run("resume", "job").code == 3
 
 
-def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_secrets_are_never_in_job_directory(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """Each worker has its own; one that lacks them is refused by name."""
     served = server(synthetic=10)
     write_list(tmp_path / "urls.txt", served, 10)
@@ -223,7 +229,7 @@ def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], r
     ],
     ids=["job", "release", "attempt", "other-job", "range", "lease"],
 )
-def test_files_of_a_job_directory_are_checked(
+def test_invalid_job_directory_files_are_refused(
     damage: Callable[[Path], object],
     code: int,
     message: str,
@@ -243,7 +249,7 @@ def test_files_of_a_job_directory_are_checked(
         assert ended.err.count("fetchmill: error: ") == 1
 
 
-def test_a_job_directory_names_no_command(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_job_directory_cannot_name_command(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """A job directory cannot name a command, which everybody who joins the job would run."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
@@ -260,7 +266,7 @@ def edit(path: Path, **values: Any) -> None:  # noqa: ANN401 - what JSON has
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_shared_job_refuses_changed_list(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """Ranges are bytes of the list: after a change, they would be other targets."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
@@ -274,7 +280,7 @@ def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run,
     assert not list((tmp_path / "job" / "claims").iterdir())
 
 
-def test_a_relative_folder_for_journals_is_removed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_relative_journal_folder_is_removed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """The folder is in the working folder, which stays."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
 
@@ -301,7 +307,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "options", "message"), REFUSED)
-def test_refused_by_name(source: str, options: tuple[str, ...], message: str, run: Run, tmp_path: Path) -> None:
+def test_unsupported_shared_job_options_are_refused(
+    source: str, options: tuple[str, ...], message: str, run: Run, tmp_path: Path
+) -> None:
     """The error comes before anything is written."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     (tmp_path / "urls.csv").write_text("url,n\nhttp://127.0.0.1:9/,1\n")
@@ -312,7 +320,7 @@ def test_refused_by_name(source: str, options: tuple[str, ...], message: str, ru
     assert not (tmp_path / "job").exists()
 
 
-def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> None:
+def test_folder_with_foreign_files_is_refused(run: Run, tmp_path: Path) -> None:
     """A job directory must be empty, missing or a job's."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     (tmp_path / "job").mkdir()
@@ -329,7 +337,9 @@ def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> No
     assert (tmp_path / "job" / "data" / "precious").is_dir()
 
 
-def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+def test_rate_applies_to_all_workers_together(
+    server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
     """Three workers together respect the rate, and `set` changes it."""
     served = server(synthetic=4_000)
     urls = write_list(tmp_path / "urls.txt", served, 4_000)
@@ -346,7 +356,7 @@ def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, s
     assert final_rows(tmp_path / "job") == Counter(urls)
 
 
-def test_what_schedulers_are_given(run: Run) -> None:
+def test_emit_writes_scheduler_files_that_join_workers(run: Run) -> None:
     """Schedulers get a job file that starts workers which join."""
     slurm = run("emit", "slurm", "/lustre/a run", "--workers", "50")
     kubernetes = run("emit", "kubernetes", "/data/Run_1", "--workers", "8", "--image", "fetchmill:1", "--claim", "data")
@@ -367,7 +377,7 @@ def test_what_schedulers_are_given(run: Run) -> None:
 
 @pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
 @pytest.mark.sampled(1)
-def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+def test_folder_of_json_lines_is_shared(format: str, server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """The list is a folder of plain and compressed JSON lines; the result equals that of a job on one machine."""
     url = server(synthetic=100).url
     lists = tmp_path / "lists"
@@ -387,9 +397,7 @@ def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: R
     assert kinds == [["url"], ["url"]]
 
 
-def test_a_parquet_list_is_divided_by_rows(
-    server: Callable[..., Server], start: Start, run: Run, tmp_path: Path
-) -> None:
+def test_parquet_list_is_divided_by_rows(server: Callable[..., Server], start: Start, run: Run, tmp_path: Path) -> None:
     """Ranges may start inside row groups, and may end early."""
     served = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = [f"{served.url}/get/file-{number:012}" for number in range(12_000)]
@@ -409,7 +417,7 @@ def test_a_parquet_list_is_divided_by_rows(
     assert run("verify", "job").code == 0
 
 
-def test_a_list_is_added_while_workers_run_and_after_the_end(
+def test_list_is_added_to_running_and_finished_jobs(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """Running workers fetch an added list, or others that join; a file can be added only once."""
@@ -441,7 +449,7 @@ def test_a_list_is_added_while_workers_run_and_after_the_end(
     assert (again.code, "already has the list" in again.err) == (2, True), again.err
 
 
-def test_lists_that_are_added_together_are_all_there(
+def test_simultaneously_added_lists_are_all_kept(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
     """Lists that are added together get separate numbers."""
@@ -458,9 +466,7 @@ def test_lists_that_are_added_together_are_all_there(
     assert fetchmill.shared_jobs.status(tmp_path / "job").ledger["listed"] == 604
 
 
-def test_a_list_that_does_not_belong_to_the_job_is_refused(
-    server: Callable[..., Server], run: Run, tmp_path: Path
-) -> None:
+def test_list_unsuitable_for_job_is_refused(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
     """Another format, standard input, a server, and a record that somebody has changed are refused."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0

@@ -61,7 +61,7 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_rate_per_host_holds_for_all_workers(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
+def test_rate_per_host_applies_to_all_workers_together(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
     """A worker comes late and another one dies: no host exceeds its rate, and everything is stored once."""
     urls = write_lists(tmp_path / "lists", hosts, 6, 60)
     command = ("get", "lists", "job", *OPTIONS, "--rate-per-host", "50")
@@ -79,9 +79,7 @@ def test_a_rate_per_host_holds_for_all_workers(hosts: list[Observed], start: Sta
         assert host.most_within(1.0) <= 50 * 1.05 + 5
 
 
-def test_a_limit_per_host_holds_for_more_workers_than_it_allows(
-    hosts: list[Observed], start: Start, tmp_path: Path
-) -> None:
+def test_workers_above_limit_per_host_are_on_standby(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
     """Two of four workers fetch, and the others are on standby; when the two die, the others take over."""
     urls = write_lists(tmp_path / "lists", hosts, 4, 40)
     command = ("get", "lists", "job", *OPTIONS, "--limit-per-host", "2", "--rate-per-host", "0", "--threads", "1")
@@ -138,7 +136,7 @@ def heartbeat(
     )
 
 
-def test_a_worker_starts_when_all_others_know_it() -> None:
+def test_worker_starts_only_when_all_others_know_it() -> None:
     """With limits per host, another worker's attempt that does not know it must end first."""
     shares = Shares("b", {"rate_per_host": 10.0}, None)
     living = [heartbeat("a", "a"), heartbeat("c", "a", "b", "c")]
@@ -154,7 +152,7 @@ def test_a_worker_starts_when_all_others_know_it() -> None:
     assert not shares.is_outdated(frozenset("abcd"))
 
 
-def test_workers_without_limits_wait_for_nobody() -> None:
+def test_workers_without_limits_start_immediately() -> None:
     """Workers without limits need not know each other."""
     shares = Shares("b", {"rate_per_host": 0.0}, None)
     living = [heartbeat("a", sharers=1)]
@@ -166,7 +164,7 @@ def test_workers_without_limits_wait_for_nobody() -> None:
     assert (shares.as_heartbeat([])["knows"], shares.rate_of_one(2)) == ([], None)
 
 
-def test_a_rate_is_divided_among_workers_and_attempts() -> None:
+def test_rate_is_divided_among_workers_and_attempts() -> None:
     """A rate is divided among workers and attempts, and a worker waits until all others count it."""
     shares = Shares("b", {}, 100.0)
     shares.observe([heartbeat("a")])
@@ -176,7 +174,7 @@ def test_a_rate_is_divided_among_workers_and_attempts() -> None:
     assert shares.may_start([heartbeat("a", sharers=2)])
 
 
-def test_more_workers_than_a_limit_are_on_standby() -> None:
+def test_shares_put_workers_above_limit_on_standby() -> None:
     """With more workers than a limit, the first ones by name fetch, and the others are on standby."""
     shares = Shares("c", {"limit_per_host": 2}, None)
     assert not shares.is_standby
@@ -188,7 +186,7 @@ def test_more_workers_than_a_limit_are_on_standby() -> None:
     assert not shares.is_standby
 
 
-def test_the_first_workers_by_name_get_what_is_left_of_a_limit() -> None:
+def test_rest_of_limit_goes_to_first_workers_by_name() -> None:
     """A new worker never lowers a rank, so no part grows."""
     names = ["d", "b", "a", "c"]
     for number, name in enumerate(names):
@@ -201,7 +199,7 @@ def test_the_first_workers_by_name_get_what_is_left_of_a_limit() -> None:
         assert shares.rank == sorted(names).index(name)
 
 
-def test_a_worker_divides_the_pace_that_its_attempts_have_found(
+def test_worker_divides_pace_among_its_attempts(
     server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two ranges, the second attempt begins while the first one is throttled."""
@@ -228,7 +226,7 @@ def test_a_worker_divides_the_pace_that_its_attempts_have_found(
     assert all(0 < pace < 10_000 for pace in given.values())
 
 
-def test_the_next_range_gets_the_whole_rate_in_the_end(
+def test_last_attempt_finally_gets_whole_rate(
     server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the last targets of one range are fetched, the next one has half of the rate."""
@@ -270,7 +268,7 @@ class PacedAttempt:
         self.found = per_second
 
 
-def test_a_pace_is_divided_among_attempts_and_workers() -> None:
+def test_pace_is_divided_among_attempts_and_workers() -> None:
     """The last attempt and the next one have half each; a new worker takes an equal part."""
     pace, first, second = OriginPace(), PacedAttempt(900.0), PacedAttempt()
     pace.note([first])
@@ -293,7 +291,7 @@ def test_a_pace_is_divided_among_attempts_and_workers() -> None:
     assert other.per_second == 300
 
 
-def test_a_pace_that_one_of_two_attempts_finds_holds_for_both() -> None:
+def test_pace_found_by_one_attempt_applies_to_both() -> None:
     """The next attempt may begin before the first one is refused."""
     pace, first, second = OriginPace(), PacedAttempt(400.0), PacedAttempt()
     assert pace.note([first, second])
@@ -302,7 +300,7 @@ def test_a_pace_that_one_of_two_attempts_finds_holds_for_both() -> None:
     assert not pace.note([first, second])
 
 
-def test_without_refusals_there_is_no_pace() -> None:
+def test_no_pace_is_set_without_refusals() -> None:
     """Without refusals, there is no pace and no limit."""
     pace, first, second = OriginPace(), PacedAttempt(), PacedAttempt()
     pace.note([first])

@@ -27,7 +27,7 @@ def metrics(text: str) -> dict[str, float]:
     return {f"{sample.name} {' '.join(sample.labels.values())}".strip(): sample.value for sample in samples}
 
 
-def test_a_report_sums_up_all_workers(
+def test_shared_report_sums_all_workers(
     server: Callable[..., Server], run: Run, start: Start, dest: Path, tmp_path: Path
 ) -> None:
     """One of two workers is killed. Its outcomes are discarded, and the report shows what both did over time."""
@@ -63,7 +63,7 @@ def test_a_report_sums_up_all_workers(
     assert str(dest) in page.read_text()
 
 
-def test_metrics_are_for_shared_jobs(server: Callable[..., Server], run: Run, dest: Path) -> None:
+def test_metrics_option_is_refused_for_unshared_jobs(server: Callable[..., Server], run: Run, dest: Path) -> None:
     """Other jobs have a dashboard, and the option says so."""
     assert run("get", server(synthetic=10).url, dest).code == 0
 

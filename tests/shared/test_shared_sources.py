@@ -33,7 +33,9 @@ def names(count: int) -> list[str]:
     return [f"file-{number:012}" for number in range(count)]
 
 
-def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: Run, start: Start, dest: Path) -> None:
+def test_simultaneous_starters_list_server_once(
+    server: Callable[..., Server], run: Run, start: Start, dest: Path
+) -> None:
     """One of three simultaneous processes lists, and the objects are those of a job on one machine."""
     served = server(synthetic=6_000)
     workers = [start("get", served.url, dest, *SHARED, "parquet", "--exclude", "*7") for _ in range(3)]
@@ -55,7 +57,7 @@ def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: 
     assert (other.code, "exclude is ['*7'] in the job of" in other.err) == (2, True), other.err
 
 
-def test_a_process_that_dies_while_it_lists_is_replaced(
+def test_process_killed_while_listing_is_replaced(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
     """A waiting process replaces it; a third one joins, and a fourth learns that there is no job yet."""
@@ -74,7 +76,7 @@ def test_a_process_that_dies_while_it_lists_is_replaced(
     assert not list(dest.rglob("listing.*"))
 
 
-def test_an_interrupted_listing_gives_its_claim_back(
+def test_interrupted_listing_releases_its_claim(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
     """The next process lists without waiting for the lease, which is an hour here."""
@@ -94,9 +96,7 @@ def test_an_interrupted_listing_gives_its_claim_back(
 
 
 @pytest.mark.parametrize("at", ["heartbeats", "listing"])
-def test_a_signal_before_a_thread_runs_gives_the_claim_back(
-    dest: Path, monkeypatch: pytest.MonkeyPatch, at: str
-) -> None:
+def test_signal_during_thread_start_releases_claim(dest: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """The first pass starts two threads. The signal handler raises in the start of one of them."""
     start = threading.Thread.start
 
@@ -115,9 +115,7 @@ def test_a_signal_before_a_thread_runs_gives_the_claim_back(
     assert json.loads(heartbeat.read_text())["state"] == "ended"
 
 
-def test_objects_are_fetched_while_the_source_is_listed(
-    server: Callable[..., Server], run: Run, start: Start, dest: Path
-) -> None:
+def test_objects_are_fetched_during_listing(server: Callable[..., Server], run: Run, start: Start, dest: Path) -> None:
     """All workers fetch parts of the list, and a job without its whole list is not finished."""
     count = 8_000
     served = server(synthetic=count, page_size=100, list_delay=(0.1, 0.1))
@@ -144,7 +142,7 @@ def test_objects_are_fetched_while_the_source_is_listed(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
-def test_faults_of_listing_workers_lose_and_double_nothing(
+def test_faults_of_listing_workers_lose_and_duplicate_nothing(
     seed: int, server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
     """A worker that lists is killed, frozen for longer than a lease, or drained. The others list the rest."""
@@ -179,7 +177,7 @@ def test_faults_of_listing_workers_lose_and_double_nothing(
     assert {path.name for path in (dest / "list").iterdir()} == {Path(file["path"]).name for file in files}, seed
 
 
-def test_a_rate_holds_for_pages_and_objects(server: Callable[..., Server], run: Run, dest: Path) -> None:
+def test_rate_covers_pages_and_objects_together(server: Callable[..., Server], run: Run, dest: Path) -> None:
     """The worker that lists divides its rate between pages and objects."""
     served = server(synthetic=600, page_size=10)
 
@@ -207,7 +205,7 @@ def lister(job: Path) -> str:
     return found
 
 
-def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) -> None:
+def test_token_is_sent_only_to_source(run: Run, dest: Path, tmp_path: Path) -> None:
     """The listing and each range use it, but it is never in the job directory. Workers without it are refused."""
     objects = {f"o{number}": b"%d" % number for number in range(50)}
     with TokenServer(objects, tmp_path) as served:
@@ -225,7 +223,7 @@ def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) 
     assert str(served.runs).encode() not in stored
 
 
-def test_a_bucket_is_shared(run: Run, environment: dict[str, str], dest: Path) -> None:
+def test_bucket_source_is_shared_among_workers(run: Run, environment: dict[str, str], dest: Path) -> None:
     """Some keys need encoding in URLs; each worker has its own credentials."""
     objects = {f"logs/{name}": name.encode() for name in ("a b+%", "größe/ß", "?q=1#f", "x//y", *map(str, range(300)))}
     with s3(objects | {"other": b"1"}) as store:

@@ -72,7 +72,7 @@ def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 20 << 20])
-def test_a_large_file_is_added(make_store: MakeStore, tmp_path: Path, size: int) -> None:
+def test_large_file_is_visible_only_as_whole(make_store: MakeStore, tmp_path: Path, size: int) -> None:
     """Other processes see the whole of a large file."""
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
@@ -83,7 +83,7 @@ def test_a_large_file_is_added(make_store: MakeStore, tmp_path: Path, size: int)
     assert make_store().names("list") == ["a.parquet"]
 
 
-def test_a_copy_of_another_size_is_damaged(fake: S3Store, tmp_path: Path) -> None:
+def test_local_copy_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
     """The job directory knows the size of each file."""
     del fake
     store = BucketStore.open("s3://bucket/some/job", {})
@@ -96,7 +96,7 @@ def test_a_copy_of_another_size_is_damaged(fake: S3Store, tmp_path: Path) -> Non
         store.local_copy("list/a.parquet", 5, tmp_path / "other")
 
 
-def test_the_first_content_stays(make_store: MakeStore) -> None:
+def test_second_creation_keeps_first_content(make_store: MakeStore) -> None:
     """A second creation fails, and the file keeps the first content."""
     store = make_store()
 
@@ -107,7 +107,7 @@ def test_the_first_content_stays(make_store: MakeStore) -> None:
     assert make_store().create("commits/a", b"second")
 
 
-def test_one_of_many_creates_a_file(make_store: MakeStore) -> None:
+def test_simultaneous_creations_have_one_winner(make_store: MakeStore) -> None:
     """Threads with separate views try at the same time: each file has the content of its creator."""
     with ThreadPool(4) as pool:
         made = pool.map(lambda number: create_all(make_store(), number), range(4))
@@ -123,7 +123,7 @@ def create_all(store: Store, number: int) -> list[int]:
     return [file for file in range(25) if store.create(f"commits/{file}", b"%d" % number)]
 
 
-def test_contents_are_those_of_the_last_writer(make_store: MakeStore) -> None:
+def test_contents_are_from_last_writer(make_store: MakeStore) -> None:
     """A changed file is read again, and a removed one is forgotten."""
     store, writer = make_store(), make_store()
     for content in (b"1", b"2"):
@@ -134,7 +134,7 @@ def test_contents_are_those_of_the_last_writer(make_store: MakeStore) -> None:
     assert [file.name for file in store.contents("workers")] == ["w"]
 
 
-def test_times_are_of_one_clock(make_store: MakeStore) -> None:
+def test_file_ages_are_accurate_to_two_seconds(make_store: MakeStore) -> None:
     """A file's age is accurate to two seconds, and never too high."""
     store = make_store()
     written = store.replace("workers/w", b"1")
@@ -146,7 +146,7 @@ def test_times_are_of_one_clock(make_store: MakeStore) -> None:
     assert now - file.written_at <= 1.2 + 1
 
 
-def test_the_clock_is_the_stores(fake: S3Store) -> None:
+def test_store_clock_is_used_for_file_ages(fake: S3Store) -> None:
     """The clock is the store's: ages do not depend on this machine's."""
     fake.change(clock_offset=5_000.0, max_skew=10_000.0)
     store = open_store("s3://bucket/job")
@@ -158,7 +158,7 @@ def test_the_clock_is_the_stores(fake: S3Store) -> None:
     assert abs(store.now() - written) <= 2
 
 
-def test_a_log_has_its_lines(make_store: MakeStore) -> None:
+def test_log_keeps_appended_lines(make_store: MakeStore) -> None:
     """A log keeps the lines that one process appends."""
     store = make_store()
     store.replace("job.json", b"{}")
@@ -190,7 +190,7 @@ def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Pat
 
 @pytest.mark.parametrize("status", [409, 500, 503])
 @pytest.mark.parametrize("moment", ["before", "behind"])
-def test_a_creation_that_says_nothing_is_read(gate: S3Gate, status: int, moment: str) -> None:
+def test_creation_without_clear_reply_is_checked_by_reading(gate: S3Gate, status: int, moment: str) -> None:
     """Whether the store refused or executed it, one content is there in the end. Its writer knows that it has won."""
     told: list[str] = []
 
@@ -208,7 +208,7 @@ def test_a_creation_that_says_nothing_is_read(gate: S3Gate, status: int, moment:
     assert open_store("s3://bucket/job").read("commits/a") == b"mine"
 
 
-def test_a_lost_reply_of_a_creation_is_no_defeat(gate: S3Gate) -> None:
+def test_lost_creation_reply_counts_as_success(gate: S3Gate) -> None:
     """The store has created the object, and the connection breaks before the reply."""
     lost: list[str] = []
 
@@ -224,7 +224,7 @@ def test_a_lost_reply_of_a_creation_is_no_defeat(gate: S3Gate) -> None:
     assert lost == ["job/commits/a"]
 
 
-def test_a_lost_creation_of_another_is_a_defeat(gate: S3Gate, fake: S3Store) -> None:
+def test_lost_creation_reply_is_failure_when_other_was_first(gate: S3Gate, fake: S3Store) -> None:
     """A refusal does not show who was first; the existing object does."""
 
     def steal(request: Request, when: str) -> int | None:
@@ -238,7 +238,7 @@ def test_a_lost_creation_of_another_is_a_defeat(gate: S3Gate, fake: S3Store) -> 
     assert not open_store("s3://bucket/job").create("commits/a", b"mine")
 
 
-def test_a_store_that_ignores_the_condition_is_refused(fake: S3Store) -> None:
+def test_store_that_ignores_condition_is_refused(fake: S3Store) -> None:
     """A store that ignores the condition is refused: two workers could both believe that they were first."""
     fake.change(ignore_conditions=True)
 
@@ -247,7 +247,7 @@ def test_a_store_that_ignores_the_condition_is_refused(fake: S3Store) -> None:
     assert fake.objects() == {}
 
 
-def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake: S3Store) -> None:
+def test_store_without_conditional_puts_is_refused(gate: S3Gate, fake: S3Store) -> None:
     """A store that answers 501 to the condition is refused."""
     gate.hook = lambda request, when: 501 if request.kind == "put" and when == "before" else None
 
@@ -256,7 +256,7 @@ def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake:
     assert fake.objects() == {}
 
 
-def test_a_prefix_with_something_else_is_refused(fake: S3Store) -> None:
+def test_prefix_with_other_objects_is_refused(fake: S3Store) -> None:
     """A prefix with other objects is refused: a job directory starts without keys."""
     fake.put("job/thesis.tex", b"")
     fake.put("job2/other", b"")
@@ -265,7 +265,7 @@ def test_a_prefix_with_something_else_is_refused(fake: S3Store) -> None:
         JobDirectory.at("s3://bucket/job").create(job_record())
 
 
-def test_names_of_others_stay_outside(fake: S3Store) -> None:
+def test_only_names_below_prefix_are_visible(fake: S3Store) -> None:
     """Only names below the prefix are visible, and folders in a folder are not its files."""
     fake.put("job2/commits/a", b"")
     fake.put("job/commits/deep/a", b"")
@@ -286,7 +286,9 @@ def test_names_of_others_stay_outside(fake: S3Store) -> None:
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "belongs to this access key"),
     ],
 )
-def test_wrong_credentials_are_named(change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_store_credentials_are_reported(
+    change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error comes with the first request, in one line."""
     for name, value in change.items():
         monkeypatch.setenv(name, value)
@@ -296,13 +298,13 @@ def test_wrong_credentials_are_named(change: dict[str, str], message: str, monke
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_bucket_that_is_missing_is_named() -> None:
+def test_missing_job_bucket_is_reported() -> None:
     """A missing bucket is not an empty job directory."""
     with pytest.raises(UsageError, match="check the bucket name other"):
         open_store("s3://other/job").read("job.json")
 
 
-def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
+def test_download_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
     """A shorter, a longer and a missing object are refused; the listed one is copied."""
     assert fake.bucket == "bucket"
     store = open_store("s3://bucket/some/job")
@@ -322,7 +324,7 @@ def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> Non
     assert (tmp_path / "whole").read_bytes() == b"12345"
 
 
-def test_all_pages_of_uploads_are_aborted(fake: S3Store) -> None:
+def test_uploads_on_all_pages_are_aborted(fake: S3Store) -> None:
     """A page has at most 1,000 uploads. Uploads of others stay."""
     with closing(client(fake)) as boto:
         for key in [f"job/data/{number % 700:04}" for number in range(1_050)] + ["job/lists/x"]:
@@ -334,7 +336,7 @@ def test_all_pages_of_uploads_are_aborted(fake: S3Store) -> None:
         assert [each["Key"] for each in boto.list_multipart_uploads(Bucket="bucket")["Uploads"]] == ["job/lists/x"]
 
 
-def test_a_failed_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_copy_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk, the next try needs the space."""
 
     def fail(path: Path) -> None:

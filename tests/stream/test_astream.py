@@ -58,7 +58,7 @@ async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("pause", [None, 0.0, 0.0005])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:
+def test_every_item_of_async_stream_gets_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:
     """The input is an iterable, or an async one that suspends or does not."""
     wanted = urls(server(synthetic=1000), 1000)
 
@@ -71,7 +71,7 @@ def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: b
     assert (found if ordered else sorted(found)) == list(range(1000))
 
 
-def test_a_reply_that_is_there_is_given_without_suspending(server: Serve) -> None:
+def test_available_reply_is_returned_without_suspending(server: Serve) -> None:
     """No other task runs between two replies of a batch."""
     wanted = urls(server(synthetic=640), 640)
 
@@ -100,7 +100,7 @@ def test_a_reply_that_is_there_is_given_without_suspending(server: Serve) -> Non
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_the_input_is_not_read_on_while_the_loop_is_busy(server: Serve, is_async: bool) -> None:
+def test_input_is_not_read_while_event_loop_is_busy(server: Serve, is_async: bool) -> None:
     """No input is read while the loop is busy, whatever else the event loop does."""
     wanted = urls(server(synthetic=3000), 3000)
     taken = itertools.count()
@@ -132,7 +132,7 @@ def test_the_input_is_not_read_on_while_the_loop_is_busy(server: Serve, is_async
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_loop_that_is_left_leaves_no_task(server: Serve, is_async: bool) -> None:
+def test_abandoned_async_loop_leaves_no_task(server: Serve, is_async: bool) -> None:
     """The loop is left with `break`, and nothing is closed."""
     wanted = urls(server(synthetic=500), 500)
 
@@ -145,7 +145,7 @@ def test_a_loop_that_is_left_leaves_no_task(server: Serve, is_async: bool) -> No
     asyncio.run(main(), debug=True)
 
 
-def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pytest.CaptureFixture[str]) -> None:
+def test_program_with_open_async_stream_ends_silently(raw: Raw, capfd: pytest.CaptureFixture[str]) -> None:
     """There is no pending task, no warning and no hang."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     kept = []
@@ -169,7 +169,7 @@ def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pyte
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_wait_that_was_cancelled_can_be_taken_up_again(raw: Raw) -> None:
+def test_cancelled_wait_can_be_repeated(raw: Raw) -> None:
     """A cancelled wait can be repeated without losing anything."""
 
     def late(_exchange: object) -> bytes:
@@ -188,7 +188,7 @@ def test_a_wait_that_was_cancelled_can_be_taken_up_again(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_the_input_raises_is_raised_by_the_loop(server: Serve, is_async: bool) -> None:
+def test_input_exception_is_raised_by_async_loop(server: Serve, is_async: bool) -> None:
     """An exception of the input is raised by the loop and ends it."""
     running = server(synthetic=10)
 
@@ -210,7 +210,7 @@ def test_what_the_input_raises_is_raised_by_the_loop(server: Serve, is_async: bo
     asyncio.run(main())
 
 
-def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
+def test_invalid_item_of_async_input_is_refused() -> None:
     """The error is raised where the replies are taken."""
 
     async def odd() -> AsyncIterator[object]:
@@ -224,7 +224,7 @@ def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
         asyncio.run(main())
 
 
-def test_the_first_failure_is_raised_when_asked() -> None:
+def test_first_failure_is_raised_by_async_stream_if_requested() -> None:
     """The first failure is raised as a separate exception."""
 
     async def main() -> None:
@@ -235,7 +235,7 @@ def test_the_first_failure_is_raised_when_asked() -> None:
         asyncio.run(main())
 
 
-def test_a_blocking_stream_works_inside_a_running_loop(server: Serve) -> None:
+def test_blocking_stream_works_inside_running_loop(server: Serve) -> None:
     """A blocking stream does not need the running loop; an async input gets a separate one."""
     wanted = urls(server(synthetic=200), 200)
 
@@ -245,7 +245,7 @@ def test_a_blocking_stream_works_inside_a_running_loop(server: Serve) -> None:
     assert asyncio.run(main()) == [200, 200]
 
 
-def test_streams_of_one_client_run_beside_each_other(server: Serve) -> None:
+def test_async_streams_of_one_client_run_concurrently(server: Serve) -> None:
     """Streams of one client may be in one loop, and in loops of several threads."""
     wanted = urls(server(synthetic=1000), 1000)
     found: list[list[int]] = []

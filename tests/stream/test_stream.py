@@ -72,7 +72,7 @@ def name(number: int) -> str:
     return f"file-{number:012d}"
 
 
-def test_every_item_has_its_own_reply(server: Serve) -> None:
+def test_every_stream_item_gets_its_own_reply(server: Serve) -> None:
     """Body, status, fields and index are right, in any order."""
     running = server(synthetic=3000)
     wanted = urls(running, 3000)
@@ -87,7 +87,7 @@ def test_every_item_has_its_own_reply(server: Serve) -> None:
         assert one.headers["content-LENGTH"] == "100"
 
 
-def test_replies_come_in_order_when_asked(raw: Raw) -> None:
+def test_replies_come_in_order_if_requested(raw: Raw) -> None:
     """Replies come in order even if the first one arrives last."""
 
     def late(exchange: Exchange) -> bytes:
@@ -102,7 +102,7 @@ def test_replies_come_in_order_when_asked(raw: Raw) -> None:
     assert [reply.index for reply in replies] == list(range(50))
 
 
-def test_no_more_is_taken_than_limit_and_window_while_the_first_is_missing(raw: Raw) -> None:
+def test_ordered_stream_reads_no_further_than_limit_and_window(raw: Raw) -> None:
     """With ordered replies, those that have arrived must wait for it."""
     taken = itertools.count()
 
@@ -119,7 +119,7 @@ def test_no_more_is_taken_than_limit_and_window_while_the_first_is_missing(raw: 
     assert next(taken) <= 4 + WINDOW + 1
 
 
-def test_an_endless_input_is_not_read_on_while_the_loop_is_busy(server: Serve) -> None:
+def test_endless_input_is_not_read_while_loop_is_busy(server: Serve) -> None:
     """An endless input is not read while the loop is busy, and nothing is lost when it continues."""
     running = server(synthetic=5000)
     wanted = urls(running, 5000)
@@ -142,7 +142,7 @@ def test_an_endless_input_is_not_read_on_while_the_loop_is_busy(server: Serve) -
 
 
 @pytest.mark.timing
-def test_a_slow_input_delays_no_reply_by_more_than_an_item(server: Serve) -> None:
+def test_slow_input_delays_replies_by_at_most_one_item(server: Serve) -> None:
     """A slow input delays a reply by at most one item, because nothing waits for a full batch."""
     running = server(synthetic=10)
     asked: list[float] = []
@@ -158,7 +158,7 @@ def test_a_slow_input_delays_no_reply_by_more_than_an_item(server: Serve) -> Non
     assert max(delays) < 0.19
 
 
-def test_a_status_is_a_reply_and_no_error(raw: Raw) -> None:
+def test_reply_with_error_status_is_returned(raw: Raw) -> None:
     """A reply with any status has its body, and is not an error."""
     server = raw({"/gone": reply(b"why", status="410 Gone")})
 
@@ -169,7 +169,7 @@ def test_a_status_is_a_reply_and_no_error(raw: Raw) -> None:
         found.raise_for_status()
 
 
-def test_a_server_error_is_tried_again_and_the_last_reply_is_given(raw: Raw) -> None:
+def test_server_error_is_retried_and_last_reply_returned(raw: Raw) -> None:
     """A server error is tried `attempts` times, and the last reply is returned."""
     server = raw({"/": reply(b"broken", status="500 No")})
 
@@ -178,7 +178,7 @@ def test_a_server_error_is_tried_again_and_the_last_reply_is_given(raw: Raw) -> 
     assert (found.status, found.body, server.count("/")) == (500, b"broken", 3)
 
 
-def test_a_failure_is_a_value_with_its_kind(raw: Raw) -> None:
+def test_failure_is_returned_with_its_kind(raw: Raw) -> None:
     """A failure is a value with its kind, and is not raised unless requested."""
     server = raw({"/short": reply(b"abc", length=9), "/large": reply(b"", length=1 << 40)})
     items = [f"{server.url}/short", f"{server.url}/large", "http://127.0.0.1:1/", "no url", "\udcff"]
@@ -192,7 +192,7 @@ def test_a_failure_is_a_value_with_its_kind(raw: Raw) -> None:
         found[2].raise_for_status()
 
 
-def test_the_first_failure_is_raised_when_asked(server: Serve) -> None:
+def test_first_failure_is_raised_if_requested(server: Serve) -> None:
     """The first failure is raised if requested, and ends the stream."""
     running = server(synthetic=10)
     items = ["http://127.0.0.1:1/", *urls(running, 5)]
@@ -205,7 +205,7 @@ def test_the_first_failure_is_raised_when_asked(server: Serve) -> None:
     assert list(replies) == []
 
 
-def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) -> None:
+def test_request_sends_method_headers_body_and_tag(methods: MethodsServer) -> None:
     """Fields of a request replace those of the client."""
     tag = object()
     request = fetchmill.Request(methods.url + "/x", "post", {"X-A": "1", "Accept": "b"}, b"body", tag)
@@ -218,7 +218,7 @@ def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) ->
     assert (got.fields["x-a"], got.fields["accept"], got.fields["content-length"]) == ("1", "b", "4")
 
 
-def test_a_request_has_its_parameters_and_json_encoded(methods: MethodsServer) -> None:
+def test_request_encodes_parameters_and_json(methods: MethodsServer) -> None:
     """A program would otherwise use urllib and json for each request."""
     url = methods.url + "/x?a=1#part"
     params = {"q": "a b&c=\u00e9", "n": [1, 2], "none": None}
@@ -244,12 +244,12 @@ def test_a_request_has_its_parameters_and_json_encoded(methods: MethodsServer) -
         ("http://x/?b", {}, "http://x/?b"),
     ],
 )
-def test_parameters_stand_behind_a_query(url: str, params: dict[str, object], expected: str) -> None:
+def test_parameters_are_appended_to_query(url: str, params: dict[str, object], expected: str) -> None:
     """Parameters are appended to a query and precede a fragment, which is not sent."""
     assert fetchmill.Request(url, params=params).url == expected
 
 
-def test_a_request_with_json_has_what_is_said_besides() -> None:
+def test_json_request_keeps_its_method_and_content_type() -> None:
     """A request with JSON keeps its own method and content type."""
     request = fetchmill.Request("http://x/", "PUT", {"content-type": "application/x+json"}, json=[])
 
@@ -269,14 +269,14 @@ def test_a_request_with_json_has_what_is_said_besides() -> None:
         ({"params": {"a": "\ud800"}}, "params cannot be encoded"),
     ],
 )
-def test_json_and_parameters_that_cannot_be_sent_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_unencodable_json_and_parameters_are_refused(arguments: dict[str, object], message: str) -> None:
     """The error is raised immediately, where the request is created."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_a_request_that_may_not_be_made_twice_is_made_once(methods: MethodsServer, method: str) -> None:
+def test_non_idempotent_request_is_sent_once(methods: MethodsServer, method: str) -> None:
     """A request that must not be repeated is sent once, despite a server error or a broken connection."""
     items = [fetchmill.Request(methods.url + path, method, body=b"x") for path in ("/error", "/broken")]
 
@@ -287,7 +287,7 @@ def test_a_request_that_may_not_be_made_twice_is_made_once(methods: MethodsServe
     assert sorted(got.path for got in methods.received) == ["/broken", "/error"]
 
 
-def test_a_request_that_is_marked_is_tried_again(methods: MethodsServer) -> None:
+def test_request_marked_idempotent_is_retried(methods: MethodsServer) -> None:
     """A request that the program marks as idempotent is tried again."""
     item = fetchmill.Request(methods.url + "/error", "POST", body=b"x", idempotent=True)
 
@@ -296,7 +296,7 @@ def test_a_request_that_is_marked_is_tried_again(methods: MethodsServer) -> None
     assert [got.body for got in methods.received] == [b"x"] * 3
 
 
-def test_a_reply_to_head_has_no_body(methods: MethodsServer) -> None:
+def test_head_reply_has_no_body(methods: MethodsServer) -> None:
     """A HEAD reply has no body, and its connection is reused."""
     items = [fetchmill.Request(f"{methods.url}/x", "HEAD")] * 3
 
@@ -306,7 +306,7 @@ def test_a_reply_to_head_has_no_body(methods: MethodsServer) -> None:
     assert methods.connections == 1
 
 
-def test_a_redirected_post_is_a_get_without_body(methods: MethodsServer) -> None:
+def test_redirected_post_becomes_get_without_body(methods: MethodsServer) -> None:
     """A redirected POST becomes a GET without a body, except after a 307, which changes nothing."""
     items = [fetchmill.Request(methods.url + path, "POST", body=b"x") for path in ("/303", "/307")]
 
@@ -317,7 +317,7 @@ def test_a_redirected_post_is_a_get_without_body(methods: MethodsServer) -> None
     assert [reply.final_url for reply in found] == [methods.url + "/x"] * 2
 
 
-def test_fields_of_a_request_stay_with_its_origin(methods: MethodsServer) -> None:
+def test_request_headers_are_sent_only_to_their_origin(methods: MethodsServer) -> None:
     """Fields of a request stay with its origin: a redirect must not send a token elsewhere."""
     with MethodsServer() as other:
         item = fetchmill.Request(f"{methods.url}/to/{other.url}/x", headers={"Authorization": "s", "Accept": "a"})
@@ -330,14 +330,14 @@ def test_fields_of_a_request_stay_with_its_origin(methods: MethodsServer) -> Non
     assert other.received[0].fields["accept"] == "a"
 
 
-def test_redirects_are_replies_when_none_is_followed(methods: MethodsServer) -> None:
+def test_unfollowed_redirects_are_returned_as_replies(methods: MethodsServer) -> None:
     """Redirects that are not followed are returned with their destination."""
     [found] = fetchmill.stream([methods.url + "/303"], redirects=0)
 
     assert (found.status, found.headers["location"]) == (303, "/x")
 
 
-def test_fields_that_came_twice_are_one_and_apart(raw: Raw) -> None:
+def test_repeated_headers_are_available_joined_and_separate(raw: Raw) -> None:
     """Repeated fields are one joined value or separate ones, in a mapping that ignores case."""
     server = raw({"/": reply(b"", "X-A: 1", "x-a: 2", "X-B: caf\xe9")})
 
@@ -349,7 +349,7 @@ def test_fields_that_came_twice_are_one_and_apart(raw: Raw) -> None:
     assert isinstance(found.headers, Mapping)
 
 
-def test_a_body_is_text_or_json(raw: Raw) -> None:
+def test_body_is_decoded_as_text_or_json(raw: Raw) -> None:
     """The reply's charset is used if Python knows it."""
     server = raw(
         {
@@ -366,7 +366,7 @@ def test_a_body_is_text_or_json(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, 3_000_000])
-def test_a_large_body_is_a_buffer_and_a_small_one_is_bytes(server: Serve, size: int) -> None:
+def test_large_body_is_buffer_and_small_body_is_bytes(server: Serve, size: int) -> None:
     """Both have the same bytes, and outlive the stream."""
     running = server(synthetic=3, size=size)
 
@@ -378,7 +378,7 @@ def test_a_large_body_is_a_buffer_and_a_small_one_is_bytes(server: Serve, size: 
         assert isinstance(one.body, bytes) or one.body.readonly
 
 
-def test_keeping_one_reply_keeps_no_other(server: Serve) -> None:
+def test_kept_reply_does_not_keep_its_batch(server: Serve) -> None:
     """A kept reply does not keep its batch: 250 MiB of replies would be visible."""
     running = server(synthetic=4000, size=LARGE - 1)
     replies = fetchmill.stream(urls(running, 4000), limit=16)
@@ -391,7 +391,7 @@ def test_keeping_one_reply_keeps_no_other(server: Serve) -> None:
     assert resident() - before < 100 << 20
 
 
-def test_what_an_item_was_is_let_go_with_its_reply(server: Serve) -> None:
+def test_item_is_released_with_its_reply(server: Serve) -> None:
     """An item and its tag are released with its reply."""
 
     class Tag:
@@ -415,7 +415,7 @@ def test_what_an_item_was_is_let_go_with_its_reply(server: Serve) -> None:
     assert [tag() for tag in tags] == [None] * 500
 
 
-def test_large_bodies_hold_back_what_would_be_too_much(server: Serve) -> None:
+def test_large_bodies_are_limited_by_memory(server: Serve) -> None:
     """With a hundred bodies of 8 MiB and a slow loop, memory takes about 64 MiB and two bodies."""
     program = """
 import sys, time, fetchmill
@@ -437,7 +437,7 @@ print(count + 1, (peak() - base) >> 10)
     assert grown < 160
 
 
-def test_large_bodies_in_order_hold_back_each_other_but_not_the_first(server: Serve) -> None:
+def test_large_ordered_bodies_never_block_first_reply(server: Serve) -> None:
     """The first one is retried after a second: until then, about 64 MiB wait for it, and nothing hangs."""
     program = """
 import sys, time, fetchmill
@@ -460,7 +460,7 @@ print(count + 1, (peak() - base) >> 10)
     assert grown < 200
 
 
-def test_first_reply_comes_while_all_others_wait_for_room(server: Serve) -> None:
+def test_first_reply_comes_while_all_others_wait_for_memory(server: Serve) -> None:
     """Three bodies fill the memory, and four more wait for it in all slots: the first one gets an extra slot."""
     slow_first = Fault("status", status=503, retry_after=1, times=1, match="file-000000000000")
     running = server(synthetic=10, size=20 << 20, faults=[slow_first])
@@ -476,7 +476,7 @@ print(*(reply.index for reply in fetchmill.stream(urls, limit=4, ordered=True)))
     assert ended.stdout.split() == list(map(str, range(10)))
 
 
-def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
+def test_requests_in_flight_are_abandoned_when_loop_is_left(raw: Raw) -> None:
     """Requests in flight are abandoned immediately, although a server never answers."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
     items = itertools.chain([f"{server.url}/x"], itertools.repeat(f"{server.url}/never"))
@@ -490,7 +490,7 @@ def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("opened", ["stream", "stream_batches"])
-def test_another_thread_may_close_it(raw: Raw, opened: str) -> None:
+def test_stream_can_be_closed_by_another_thread(raw: Raw, opened: str) -> None:
     """The loop ends as after its last reply, although its server is silent."""
     asked = threading.Event()
 
@@ -518,7 +518,7 @@ def test_another_thread_may_close_it(raw: Raw, opened: str) -> None:
     replies.close()
 
 
-def test_an_input_may_not_take_replies_of_its_own_stream() -> None:
+def test_input_taking_replies_of_its_own_stream_is_refused() -> None:
     """An input that takes replies of its own stream would wait for itself."""
     opened: list[Stream] = []
 
@@ -532,7 +532,7 @@ def test_an_input_may_not_take_replies_of_its_own_stream() -> None:
         list(opened[0])
 
 
-def test_what_the_input_raises_is_raised_by_the_loop(server: Serve) -> None:
+def test_input_exception_is_raised_by_loop(server: Serve) -> None:
     """An exception of the input is raised by the loop and ends it."""
     running = server(synthetic=10)
 
@@ -547,7 +547,7 @@ def test_what_the_input_raises_is_raised_by_the_loop(server: Serve) -> None:
     assert list(replies) == []
 
 
-def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
+def test_generator_is_closed_with_stream(server: Serve) -> None:
     """The `finally` block of a generator runs when the stream is closed."""
     running = server(synthetic=10)
     ended: list[bool] = []
@@ -565,14 +565,14 @@ def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
 
 
 @pytest.mark.parametrize("item", [5, None, b"http://x/"])
-def test_an_item_that_is_no_url_is_refused(item: object) -> None:
+def test_invalid_item_is_refused(item: object) -> None:
     """An invalid item is refused with an explanation."""
     with pytest.raises(fetchmill.UsageError, match=r"must yield URLs \(str\) or fetchmill\.Request, not"):
         list(fetchmill.stream([item]))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("items", ["http://x/", b"http://y/", 5, fetchmill.Request("http://x/")])
-def test_one_url_is_no_input(items: object) -> None:
+def test_single_url_is_refused_as_input(items: object) -> None:
     """A single URL as input is refused: each of its letters would be requested."""
     with pytest.raises(fetchmill.UsageError, match="must be an iterable of URLs"):
         fetchmill.stream(items)  # type: ignore[arg-type]
@@ -588,7 +588,7 @@ def test_one_url_is_no_input(items: object) -> None:
         ({"headers": {"Host": "x"}}, "cannot be set"),
     ],
 )
-def test_a_request_that_could_be_two_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_request_with_injected_syntax_is_refused(arguments: dict[str, object], message: str) -> None:
     """No value of a request becomes syntax."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
@@ -597,13 +597,13 @@ def test_a_request_that_could_be_two_is_refused(arguments: dict[str, object], me
 @pytest.mark.parametrize(
     "options", [{"limit": 0}, {"limit": 1 << 20}, {"redirects": 21}, {"rate": 0}, {"headers": {"X-Key": "s"}}]
 )
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, object]) -> None:
+def test_invalid_stream_options_are_refused(options: dict[str, object]) -> None:
     """The error comes before any request."""
     with pytest.raises(fetchmill.UsageError):
         fetchmill.stream([], **options)  # type: ignore[arg-type]
 
 
-def test_a_rate_is_kept(server: Serve) -> None:
+def test_stream_obeys_rate(server: Serve) -> None:
     """A rate applies after a burst of a tenth of a second's worth."""
     running = server(synthetic=100)
     started = time.monotonic()
@@ -614,7 +614,7 @@ def test_a_rate_is_kept(server: Serve) -> None:
 
 
 @pytest.mark.timing
-def test_an_interrupt_ends_the_loop_at_once(raw: Raw) -> None:
+def test_interrupt_ends_stream_loop_immediately(raw: Raw) -> None:
     """The loop is waiting for a server that never answers."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     program = """
@@ -644,7 +644,7 @@ except KeyboardInterrupt:
     assert (running.returncode, out, err) == (0, "", "")
 
 
-def test_a_client_keeps_its_connections_from_one_stream_to_the_next(methods: MethodsServer) -> None:
+def test_client_reuses_connections_across_streams(methods: MethodsServer) -> None:
     """A client keeps its connections for single replies, and while another stream is open."""
     with fetchmill.Client(limit=1) as client:
         assert client.get(methods.url + "/x").body == b"x" * 5
@@ -654,7 +654,7 @@ def test_a_client_keeps_its_connections_from_one_stream_to_the_next(methods: Met
     assert methods.connections == 1
 
 
-def test_a_stream_of_a_closed_client_says_so(raw: Raw) -> None:
+def test_stream_of_closed_client_raises_error(raw: Raw) -> None:
     """A closed client is reported before a stream has begun, and in the middle."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     client = fetchmill.Client()
@@ -668,7 +668,7 @@ def test_a_stream_of_a_closed_client_says_so(raw: Raw) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # warnings about forks, in newer Pythons
-def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
+def test_forked_client_raises_error(server: Serve) -> None:
     """A forked client raises an error, because its thread does not exist in the child."""
     running = server(synthetic=1)
     client = fetchmill.Client()
@@ -685,7 +685,7 @@ def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
     client.close()
 
 
-def test_a_generator_that_knows_its_stream_is_collected_with_it(server: Serve) -> None:
+def test_generator_referencing_its_stream_is_collected(server: Serve) -> None:
     """A generator that references its stream is collected with it: the cycle is not a leak."""
     running = server(synthetic=10)
     known: list[Stream] = []
@@ -726,7 +726,7 @@ def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
     assert found == {part: set(wanted[part::4]) for part in range(4)}
 
 
-def test_a_stream_that_was_left_costs_the_others_of_its_client_nothing(raw: Raw) -> None:
+def test_abandoned_stream_releases_its_request_slots(raw: Raw) -> None:
     """Requests of an abandoned stream release their slots."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
 
@@ -741,7 +741,7 @@ def test_a_stream_that_was_left_costs_the_others_of_its_client_nothing(raw: Raw)
     assert time.monotonic() - started < 20
 
 
-def test_an_async_iterable_is_taken_by_a_loop_that_is_none(server: Serve) -> None:
+def test_async_iterable_works_without_event_loop(server: Serve) -> None:
     """An async iterable gets a separate event loop, and is cancelled when the stream is left."""
     running = server(synthetic=500)
     ended: list[bool] = []
@@ -761,7 +761,7 @@ def test_an_async_iterable_is_taken_by_a_loop_that_is_none(server: Serve) -> Non
     assert ended == [True]
 
 
-def test_record_batches_have_a_row_for_each_reply(server: Serve) -> None:
+def test_record_batches_have_row_for_each_reply(server: Serve) -> None:
     """Any reader of Arrow's C data interface can read them, batch by batch or all together."""
     pyarrow = pytest.importorskip("pyarrow")
     running = server(synthetic=2500)
@@ -785,7 +785,7 @@ def test_record_batches_have_a_row_for_each_reply(server: Serve) -> None:
     assert (rows[0]["status"], rows[0]["content_type"], rows[0]["error"]) == (200, "text/plain", None)
 
 
-def test_what_the_input_raises_is_raised_by_batches(server: Serve) -> None:
+def test_input_exception_is_raised_by_batches(server: Serve) -> None:
     """An exception of the input is raised unchanged by batches."""
     running = server(synthetic=10)
 
@@ -812,7 +812,7 @@ print(resident() - halfway)
 
 
 @pytest.mark.timing
-def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
+def test_memory_stays_flat_with_endless_input(server: Serve) -> None:
     """The process does nothing else, and takes ten times as many replies as fill its buffers."""
     running = server(synthetic=1000)
 
@@ -823,7 +823,7 @@ def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
     assert min(growths) < 4 << 20, growths
 
 
-def test_faults_of_a_server_are_overcome(server: Serve) -> None:
+def test_stream_recovers_from_server_faults(server: Serve) -> None:
     """There are resets, short bodies and errors, once or twice per name."""
     faults = [
         Fault("reset", rate=0.1, times=1),
@@ -839,7 +839,7 @@ def test_faults_of_a_server_are_overcome(server: Serve) -> None:
     assert all(reply.body == synthetic_body(name(reply.index), 100) for reply in found)
 
 
-def test_few_connections_are_kept_to_hosts_that_are_done_with(server: Serve) -> None:
+def test_idle_connections_to_finished_hosts_are_limited(server: Serve) -> None:
     """A connection that has rested may be needed again: as many are kept as requests may be in flight."""
     running = server(synthetic=3, host="0.0.0.0")  # noqa: S104 - all of loopback
     port = running.url.rpartition(":")[2]

@@ -43,7 +43,7 @@ def numbers(log: Path) -> list[int]:
 
 
 @pytest.mark.thorough
-def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
+def test_kill_repeats_at_most_one_commit_window(server: Serve, tmp_path: Path) -> None:
     """Every item comes, and only those of the last second, or unfinished ones, come again."""
     count = 30_000
     running = server(synthetic=count)
@@ -64,7 +64,7 @@ def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
     assert len(found) - count <= 3 * (8 + WINDOW + 2000 * 1.2)
 
 
-def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path: Path) -> None:
+def test_reply_counts_as_done_when_next_is_requested(server: Serve, tmp_path: Path) -> None:
     """Only the one at which the loop was left comes again."""
     wanted = urls(server(synthetic=500), 500)
     seen = []
@@ -80,7 +80,7 @@ def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path:
     assert list(fetchmill.stream(wanted, state=tmp_path / "run")) == []
 
 
-def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
+def test_repeated_items_keep_their_order(raw: Raw, tmp_path: Path) -> None:
     """Repeated items keep their order, even if items between them were finished."""
     is_cancelled = threading.Event()
 
@@ -100,7 +100,7 @@ def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
     assert second == sorted({*range(300)} - set(first[:-1]))
 
 
-def test_an_input_that_goes_on_is_gone_on_with(server: Serve, tmp_path: Path) -> None:
+def test_growing_input_continues_after_its_former_end(server: Serve, tmp_path: Path) -> None:
     """An input that has grown continues after its former end."""
     wanted = urls(server(synthetic=300), 300)
 
@@ -111,7 +111,7 @@ def test_an_input_that_goes_on_is_gone_on_with(server: Serve, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("change", ["order", "fewer", "method"])
-def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str) -> None:
+def test_changed_input_is_refused(raw: Raw, tmp_path: Path, change: str) -> None:
     """The error comes before any request, and at each attempt."""
     server = raw({f"/{number}": reply(b"x") for number in range(400)})
     wanted: list[str | fetchmill.Request] = [f"{server.url}/{number}" for number in range(400)]
@@ -131,7 +131,7 @@ def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str)
     assert list(fetchmill.stream(wanted, state=tmp_path)) == []
 
 
-def test_a_failure_is_done_too(tmp_path: Path) -> None:
+def test_returned_failure_counts_as_done(tmp_path: Path) -> None:
     """A failure that was returned counts as done once the loop continues."""
     items = ["http://127.0.0.1:1/"] * 3
 
@@ -139,7 +139,7 @@ def test_a_failure_is_done_too(tmp_path: Path) -> None:
     assert list(fetchmill.stream(items, state=tmp_path, attempts=1)) == []
 
 
-def test_a_folder_has_one_stream_at_a_time(server: Serve, tmp_path: Path) -> None:
+def test_state_folder_allows_one_stream_at_a_time(server: Serve, tmp_path: Path) -> None:
     """The second one is refused; after the first one, it may start."""
     wanted = urls(server(synthetic=10), 10)
 
@@ -151,7 +151,7 @@ def test_a_folder_has_one_stream_at_a_time(server: Serve, tmp_path: Path) -> Non
     assert len(list(fetchmill.stream(wanted, state=tmp_path))) == 10
 
 
-def test_a_folder_of_something_else_is_refused(server: Serve, tmp_path: Path) -> None:
+def test_foreign_folder_is_refused_as_stream_state(server: Serve, tmp_path: Path) -> None:
     """A job's destination, and a folder with other files, are refused."""
     running = server(synthetic=10)
     fetchmill.get(running.url, tmp_path / "job")
@@ -163,7 +163,7 @@ def test_a_folder_of_something_else_is_refused(server: Serve, tmp_path: Path) ->
             fetchmill.stream(urls(running, 10), state=tmp_path / folder)
 
 
-def test_an_event_loop_remembers_too(server: Serve, tmp_path: Path) -> None:
+def test_async_stream_resumes_from_its_state(server: Serve, tmp_path: Path) -> None:
     """An async loop remembers its position with both kinds of input."""
     wanted = urls(server(synthetic=1000), 1000)
 
@@ -183,7 +183,7 @@ def test_an_event_loop_remembers_too(server: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.timing
-def test_a_million_items_that_are_done_are_skipped_quickly(tmp_path: Path) -> None:
+def test_million_finished_items_are_skipped_quickly(tmp_path: Path) -> None:
     """A million takes less than 0.6 s, so a hundred million less than a minute. The test allows twice that."""
     count = 1_000_000
     # No request is made for an invalid URL.

@@ -36,7 +36,7 @@ def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, in
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("retry_after", [None, 1])
 @pytest.mark.parametrize("status", [503, 429])
-def test_a_program_sees_no_refusal(server: Serve, status: int, retry_after: int | None) -> None:
+def test_throttling_replies_are_hidden_from_program(server: Serve, status: int, retry_after: int | None) -> None:
     """Each refused request is repeated in its turn, even with a single attempt."""
     served = server(synthetic=1000, faults=[Fault("status", status=status, above=RATE, retry_after=retry_after)])
 
@@ -47,7 +47,7 @@ def test_a_program_sees_no_refusal(server: Serve, status: int, retry_after: int 
     assert refusals(served) > 0
 
 
-def test_refusals_that_never_end_are_given(server: Serve) -> None:
+def test_endless_refusals_are_returned(server: Serve) -> None:
     """The program does not wait for an origin that only refuses: it gets the refusal."""
     served = server(synthetic=10, faults=[Fault("status", status=429)])
 
@@ -59,7 +59,7 @@ def test_refusals_that_never_end_are_given(server: Serve) -> None:
 
 @pytest.mark.timing
 @pytest.mark.parametrize("retry_after", [None, 1, 30])
-def test_goodput_is_near_the_rate_and_little_is_refused(server: Serve, retry_after: int | None) -> None:
+def test_goodput_is_near_rate_with_few_refusals(server: Serve, retry_after: int | None) -> None:
     """One of three windows from the tenth second on counts, because a busy machine may send fewer requests."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=RATE, retry_after=retry_after)])
     began = time.monotonic()

@@ -80,7 +80,7 @@ def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
 
 
 @pytest.mark.thorough
-def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_differs(
+def test_sync_requests_only_folders_and_changed_files(
     run: Run, site: Callable[..., Mirrored], served: Path, dest: Path
 ) -> None:
     """Files change, appear, disappear and are renamed, and a file and a folder swap kinds: times and bytes agree."""
@@ -115,7 +115,7 @@ def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_diffe
     assert (third["removed"], third["fetched"] + third["unchanged"]) == (0, len(held(served)))
 
 
-def test_an_index_page_tells_sizes_and_the_server_the_rest(
+def test_sync_of_index_page_uses_sizes_and_conditional_requests(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """In HTML, a file of another size is fetched, and the server says of all others whether they have changed."""
@@ -146,7 +146,7 @@ def http_server(served: Path, port: int, log: Path) -> Iterator[str]:
         process.terminate()
 
 
-def test_a_server_that_lists_names_only_is_asked_about_each_file(
+def test_sync_of_names_only_listing_asks_about_each_file(
     run: Run, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """`python -m http.server` answers 304 to If-Modified-Since; a recently written file is fetched again instead."""
@@ -170,7 +170,7 @@ def test_a_server_that_lists_names_only_is_asked_about_each_file(
     assert (statuses["200"], statuses["304"]) == (2, 58)
 
 
-def test_a_server_that_tells_nothing_is_fetched_anew(
+def test_sync_without_change_information_fetches_everything(
     run: Run, changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """With the list/get API without times, the result is right, and each file is requested once per pass."""
@@ -194,7 +194,9 @@ def bucket() -> Iterator[S3Store]:
         yield store
 
 
-def test_a_bucket_tells_all(run: Run, bucket: S3Store, environment: dict[str, str], dest: Path) -> None:
+def test_sync_of_bucket_fetches_only_changed_etags(
+    run: Run, bucket: S3Store, environment: dict[str, str], dest: Path
+) -> None:
     """A bucket has ETags: only objects with another one are fetched, even with the same size.
 
     A prefix is not a folder.
@@ -217,7 +219,7 @@ def test_a_bucket_tells_all(run: Run, bucket: S3Store, environment: dict[str, st
     assert bucket.stats()["gets"] - before == 3
 
 
-def test_a_list_that_has_grown_fetches_what_is_new(
+def test_sync_of_grown_list_fetches_new_objects(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
     """A list of URLs has no metadata, so the server is asked about the rest; the list may be in another folder."""
@@ -236,7 +238,7 @@ def test_a_list_that_has_grown_fetches_what_is_new(
     assert (set(sent), set(same)) == (set(names[50:]), set(names[1:50]))
 
 
-def test_an_iterable_is_a_source(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
+def test_sync_accepts_iterable_as_source(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
     """An iterable yields pairs of a URL and a name; objects that it no longer yields are removed."""
     source = site()
     names = changing.names()
@@ -257,7 +259,7 @@ def change_both_sides(changing: ChangingTree, served: Path, dest: Path) -> None:
     (served / "d000/f00002").unlink()
 
 
-def test_a_local_change_stays_unless_it_is_overwritten(
+def test_local_change_is_kept_unless_overwritten(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """A file that somebody has changed locally is neither replaced nor removed, and each pass says so."""
@@ -279,7 +281,7 @@ def test_a_local_change_stays_unless_it_is_overwritten(
     assert held(dest)["d000/f00001"] == held(served)["d000/f00001"]
 
 
-def test_local_files_are_looked_at_on_request(
+def test_check_local_finds_missing_and_changed_files(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """With --check-local, missing files are fetched, and changed ones are reported or replaced."""
@@ -324,7 +326,7 @@ def test_too_many_removals_change_nothing(
     assert held(dest) == held(served)
 
 
-def test_a_dry_run_touches_nothing(
+def test_dry_run_changes_nothing(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """A dry run prints the planned changes, one name per line, whether or not the destination exists."""
@@ -351,7 +353,7 @@ def test_a_dry_run_touches_nothing(
 
 
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_a_dry_run_shows_what_a_sync_of_a_job_removes(
+def test_dry_run_shows_removals_of_sync_over_get_job(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, format: str
 ) -> None:
     """Before a sync takes over a job of `get`, a dry run shows the same names, limit and exit code as the sync."""
@@ -382,7 +384,7 @@ def test_a_dry_run_shows_what_a_sync_of_a_job_removes(
     assert counts(ended, "removed", "attempts") == (7, len(requested))
 
 
-def test_a_dry_run_refuses_a_job_that_a_sync_cannot_take_over(
+def test_dry_run_refuses_job_that_sync_refuses(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
     """The dry run ends with the error of the sync."""
@@ -396,7 +398,7 @@ def test_a_dry_run_refuses_a_job_that_a_sync_cannot_take_over(
     assert "holds a job with the format tar, not files" in refusals[0].err
 
 
-def test_a_dry_run_shows_files_that_a_sync_leaves_alone(
+def test_dry_run_shows_files_that_sync_leaves_unchanged(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """These are changed files that are new or gone at the source, and other files with the name of a new object."""
@@ -422,9 +424,7 @@ def test_a_dry_run_shows_files_that_a_sync_leaves_alone(
     assert (report.plan.local, report.plan.remove, report.complete) == (3, 0, False)
 
 
-def test_a_dry_run_refuses_the_folder_of_an_unfinished_pass_from_elsewhere(
-    run: Run, site: Callable[..., Mirrored], dest: Path
-) -> None:
+def test_dry_run_refuses_unfinished_pass_of_another_source(run: Run, site: Callable[..., Mirrored], dest: Path) -> None:
     """A first pass without a listing has no base yet, but it has a source."""
     source = site()
     with closed_port() as port:
@@ -439,7 +439,7 @@ def test_a_dry_run_refuses_the_folder_of_an_unfinished_pass_from_elsewhere(
     assert f"is synced from {unlisted}, not from {source.url}" in refusals[0].err
 
 
-def test_a_folder_with_other_files_is_accepted_on_request(
+def test_folder_with_other_files_needs_overwrite_local(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """--overwrite-local replaces files that have the name of an object, and no pass removes any other file."""
@@ -476,7 +476,7 @@ def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int
     }
 
 
-def test_what_is_below_a_folder_without_a_listing_stays(
+def test_files_below_unlisted_folder_are_kept(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """Names below a folder without a listing are not removed; other missing names are."""
@@ -500,7 +500,7 @@ def test_what_is_below_a_folder_without_a_listing_stays(
     assert changing.names() == sorted(held(dest))
 
 
-def test_what_is_below_a_folder_without_a_listing_stays_when_its_name_is_not_utf_8(
+def test_files_below_unlisted_folder_with_non_utf8_name_are_kept(
     run: Run, nginx: MakeNginx, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """Names below the folder are also missing from the listing, and are not removed."""
@@ -522,7 +522,7 @@ def test_what_is_below_a_folder_without_a_listing_stays_when_its_name_is_not_utf
     assert sorted(held(dest)) == ["d%FF/kept.txt", "d%FF/other.txt"]
 
 
-def test_the_destination_of_a_finished_job_is_taken_over(
+def test_sync_takes_over_destination_of_finished_get(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """Objects that `get` has fetched are not fetched again, and the job is gone afterwards."""
@@ -543,7 +543,7 @@ def test_the_destination_of_a_finished_job_is_taken_over(
     assert not source.requests()[1]
 
 
-def test_what_cannot_be_taken_over_is_refused(
+def test_sync_refuses_unsuitable_destinations(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
     """Another format, an unfinished job, files of somebody else, a bucket, and another source each have a line."""
@@ -573,7 +573,7 @@ def test_what_cannot_be_taken_over_is_refused(
     assert changing.names() == sorted(held(dest))
 
 
-def test_other_commands_say_what_a_synced_folder_is(
+def test_other_commands_explain_synced_folder(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
     """The message is one line with what to do; `status` shows the last pass."""
@@ -596,7 +596,7 @@ def test_other_commands_say_what_a_synced_folder_is(
     assert len(changing.names()) == 60
 
 
-def test_two_syncs_at_once_are_one(
+def test_second_simultaneous_sync_is_refused(
     run: Run, start: Callable[..., Any], site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
     """The second one says that the folder is in use; `status` shows what the first one does."""
@@ -615,7 +615,7 @@ def test_two_syncs_at_once_are_one(
     assert "running: fetching" in shown.out
 
 
-def test_what_failed_is_tried_again_by_the_next_pass(
+def test_failed_objects_are_retried_by_next_pass(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
     """Failed objects are tried again by the next pass; the old file stays until then."""
@@ -641,7 +641,7 @@ def test_what_failed_is_tried_again_by_the_next_pass(
     assert run("status", dest, "--failures").out == ""
 
 
-def test_everything_can_be_fetched_again(
+def test_refetch_fetches_everything_again(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """--refetch ignores the listing and fetches everything again."""
@@ -654,7 +654,7 @@ def test_everything_can_be_fetched_again(
     assert held(dest) == held(served)
 
 
-def test_filters_say_what_is_kept(
+def test_excluded_objects_are_neither_fetched_nor_removed(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """Objects that --exclude names are neither fetched nor removed: a destination keeps its filters."""
@@ -666,7 +666,7 @@ def test_filters_say_what_is_kept(
     assert len(changing.names()) == 60
 
 
-def test_a_log_and_events_tell_the_same(
+def test_sync_json_log_and_quiet_outputs_agree(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
     """--json writes each phase and the report; a log file has both, too, and --quiet shows nothing."""
@@ -684,7 +684,9 @@ def test_a_log_and_events_tell_the_same(
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
-def test_a_report_is_a_value(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
+def test_sync_report_is_json_value_with_balanced_ledger(
+    site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
+) -> None:
     """In Python, the ledger balances and can be written as JSON."""
     report = fetchmill.sync(site().url, dest)
 

@@ -38,7 +38,7 @@ def source(nginx: Callable[..., Nginx]) -> str:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "phase"), list(enumerate(itertools.islice(itertools.cycle(PHASES), KILLS))))
-def test_each_object_is_old_or_new(
+def test_killed_sync_leaves_each_object_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
 ) -> None:
     """Each object is old or new in every phase; the next call finishes the pass with its original options."""
@@ -70,7 +70,7 @@ def test_each_object_is_old_or_new(
 
 
 @pytest.mark.thorough
-def test_the_passes_are_killed_in_every_phase(
+def test_sync_passes_survive_kills_in_every_phase(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
     """The kills follow each other in one destination, without a finished pass between them."""
@@ -90,7 +90,7 @@ def test_the_passes_are_killed_in_every_phase(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_pass_with_a_checkpoint(
+def test_signal_ends_sync_pass_with_checkpoint(
     start: Start, run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, number: int, code: int
 ) -> None:
     """A signal ends a pass after a checkpoint, and the same command continues."""
@@ -113,7 +113,7 @@ def test_a_signal_ends_a_pass_with_a_checkpoint(
     assert held(dest) == held(tree.folder)
 
 
-def test_a_pass_without_delete_removes_nothing_that_was_planned_with_it(
+def test_resumed_pass_without_delete_removes_nothing(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
     """If nothing was changed yet, a pass uses the options of the call that continues it."""

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_tree_that_changes_much_is_made_identical(
+def test_sync_makes_heavily_changed_tree_identical(
     run: Callable[..., Ended], served: Path, memory_path: Path, tmp_path: Path, server: str
 ) -> None:
     """Times agree as well; there is a request per folder, a GET per changed file, and conditions where necessary."""
@@ -63,7 +63,7 @@ def test_a_tree_that_changes_much_is_made_identical(
 
 
 @pytest.mark.parametrize("server", ["nginx-json", "nginx-html"])
-def test_sync_has_the_names_of_get_when_they_are_not_utf_8(
+def test_sync_and_get_use_same_non_utf8_names(
     run: Callable[..., Ended], served: Path, tmp_path: Path, server: str
 ) -> None:
     """`get`, `sync` and the `get` of a manifest create the same files, and a sync over a `get` changes nothing."""
@@ -89,7 +89,7 @@ def test_sync_has_the_names_of_get_when_they_are_not_utf_8(
         assert (ended.code, report["fetched"], report["removed"], report["unchanged"]) == (0, 0, 0, len(names))
 
 
-def test_sync_keeps_the_names_of_an_older_release(run: Callable[..., Ended], served: Path, tmp_path: Path) -> None:
+def test_sync_keeps_object_names_of_older_release(run: Callable[..., Ended], served: Path, tmp_path: Path) -> None:
     """0.1.0 named such objects by their URL; syncs of its destinations fetch and remove nothing."""
     Path(os.fsdecode(os.fsencode(served) + b"/caf\xe9.txt")).write_bytes(b"x")
     mirror = tmp_path / "mirror"

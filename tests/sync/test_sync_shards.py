@@ -73,7 +73,7 @@ def report_of(ended: Ended) -> dict[str, Any]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_superseded_or_removed_is_gone_from_the_shards(
+def test_replaced_and_removed_objects_leave_shards(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
     """Every reader sees the new state.
@@ -105,7 +105,7 @@ def test_what_is_superseded_or_removed_is_gone_from_the_shards(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)])
-def test_killed_at_any_moment_each_object_is_old_or_new(
+def test_sync_of_shards_killed_anytime_has_old_or_new_objects(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
 ) -> None:
     """Readers by name find each object old or new; the next call finishes the pass, with each object once."""
@@ -134,7 +134,7 @@ def test_killed_at_any_moment_each_object_is_old_or_new(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_shards_of_a_finished_job_are_taken_over(
+def test_sync_takes_over_shards_of_finished_get(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
     """Objects that `get` has fetched are not fetched again, and all shards have the same columns."""
@@ -155,7 +155,7 @@ def test_the_shards_of_a_finished_job_are_taken_over(
         assert columns == columns[:1] * len(columns)
 
 
-def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, served: Path, tmp_path: Path) -> None:
+def test_sync_of_shards_refuses_unsuitable_destinations(run: Run, source: str, served: Path, tmp_path: Path) -> None:
     """Another format, additional columns, repeated names, and files that shards do not have each have a line."""
     ChangingTree(served, 40, seed=1)
     urls = tmp_path / "urls.csv"
@@ -184,7 +184,9 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
         assert "`fetchmill sync`: only a sync may change the folder" in refused.err
 
 
-def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, dest: Path, tmp_path: Path) -> None:
+def test_sync_of_grown_list_adds_rows_to_shards(
+    run: Run, source: str, served: Path, dest: Path, tmp_path: Path
+) -> None:
     """Objects of a list are named by their URLs, as with `get`, and a repeated line is left out."""
     names = ChangingTree(served, 40, seed=1).names()
     urls = tmp_path / "urls.txt"
@@ -203,7 +205,7 @@ def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, de
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "warc"])
-def test_a_store_is_kept_in_shards(
+def test_bucket_is_synced_into_shards(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, format: str
 ) -> None:
     """With versitygw, objects with another ETag are fetched, and missing ones removed; nothing else is requested."""
@@ -233,7 +235,7 @@ def test_a_store_is_kept_in_shards(
     assert run("verify", dest).code == 0
 
 
-def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) -> None:
+def test_small_shards_are_merged(source: str, served: Path, dest: Path) -> None:
     """Many passes with few changes do not leave the same number of shards."""
     tree = ChangingTree(served, 10, seed=1)
     passes = 20
@@ -247,9 +249,7 @@ def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_damaged_shard_is_told_before_anything_changes(
-    run: Run, source: str, served: Path, dest: Path, format: str
-) -> None:
+def test_damaged_shard_stops_sync_before_changes(run: Run, source: str, served: Path, dest: Path, format: str) -> None:
     """A damaged shard stops the pass, or its remaining objects would be lost; --refetch fetches all of it again."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", format)
@@ -271,7 +271,7 @@ def test_a_damaged_shard_is_told_before_anything_changes(
     assert run("verify", dest).code == 0
 
 
-def test_damage_after_the_objects_of_a_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
+def test_damage_after_last_object_of_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
     """Copying its objects does not read the end of a tar, and the copy would get a valid checksum."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar")
@@ -288,9 +288,7 @@ def test_damage_after_the_objects_of_a_shard_is_found(run: Run, source: str, ser
     assert {shard: shard.read_bytes() for shard in find_shards(dest, "tar")} == damaged
 
 
-def test_readers_see_the_old_or_the_new_object_while_a_pass_ends(
-    run: Run, source: str, served: Path, dest: Path
-) -> None:
+def test_readers_find_old_or_new_object_while_pass_ends(run: Run, source: str, served: Path, dest: Path) -> None:
     """A reader that opens the destination meanwhile finds each object."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar", "--delete")

@@ -109,7 +109,7 @@ def flip(path: Path, rng: random.Random, count: int = 1) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
-def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str) -> None:
+def test_intact_destination_passes_verify(job: Callable[[str], Job], format: str) -> None:
     """An intact destination passes: every object was read, and nothing was changed."""
     made = job(format)
     before = {path: path.stat().st_mtime_ns for path in made.dest.rglob("*") if path.is_file()}
@@ -125,9 +125,7 @@ def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str)
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_flipped_bytes_of_shards_are_found_and_mended(
-    job: Callable[[str], Job], rng: random.Random, format: str
-) -> None:
+def test_flipped_shard_bytes_are_found_and_repaired(job: Callable[[str], Job], rng: random.Random, format: str) -> None:
     """The finding has the shard, and the objects with damage."""
     made = job(format)
     damaged = rng.sample(shards(made.dest, format), 2)
@@ -147,9 +145,7 @@ def test_flipped_bytes_of_shards_are_found_and_mended(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_shard_that_is_missing_is_found_and_mended(
-    job: Callable[[str], Job], rng: random.Random, format: str
-) -> None:
+def test_missing_shard_is_found_and_repaired(job: Callable[[str], Job], rng: random.Random, format: str) -> None:
     """A missing shard is found and repaired, and each of its objects is named."""
     made = job(format)
     gone = rng.choice(shards(made.dest, format))
@@ -170,7 +166,7 @@ def test_a_shard_that_is_missing_is_found_and_mended(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
+def test_duplicate_shard_is_found_and_removed(job: Callable[[str], Job], format: str) -> None:
     """Of a doubled shard, the copy with the higher number is removed."""
     made = job(format)
     first, copy = shards(made.dest, format)[0], f"{len(shards(made.dest, format)) + 7:06}"
@@ -195,7 +191,7 @@ def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format
 
 
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_damaged_manifest_is_told_and_never_guessed(
+def test_damaged_manifest_is_reported_but_not_repaired(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
     """Lost names cannot be planned again: the repair says so and leaves the shard."""
@@ -215,7 +211,7 @@ def test_a_damaged_manifest_is_told_and_never_guessed(
     assert sorted(path.name for path in shards(made.dest, format)) == before
 
 
-def test_files_are_compared_with_their_manifests(job: Callable[[str], Job], rng: random.Random) -> None:
+def test_files_are_compared_with_manifests(job: Callable[[str], Job], rng: random.Random) -> None:
     """Damaged, longer, shorter, missing and unknown files are found."""
     made = job("files")
     flipped, longer, shorter, gone, linked = rng.sample(sorted(EXPECTED), 5)
@@ -244,7 +240,7 @@ def test_files_are_compared_with_their_manifests(job: Callable[[str], Job], rng:
     made.verify(code=0)
 
 
-def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Job]) -> None:
+def test_unknown_shard_is_reported_and_kept(job: Callable[[str], Job]) -> None:
     """A shard that the journal does not know is named, and stays where it is."""
     made = job("tar")
     shutil.copy(shards(made.dest, "tar")[0], made.dest / "shard-000099.tar")
@@ -257,7 +253,7 @@ def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Jo
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "null"])
-def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
+def test_verify_checks_ledger_counts(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
     """Failed and absent targets are part of the ledger, and changed counters are detected."""
     faults = [Fault("status", status=404, rate=0.02), Fault("status", status=403, rate=0.02)]
     made = Job(run, server(synthetic=COUNT, size=SIZE, faults=faults).url, dest, format, {})
@@ -280,7 +276,7 @@ def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Pa
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
+def test_verify_accepts_pending_targets_of_killed_job(
     start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
 ) -> None:
     """Pending targets are not an error; a running job cannot be verified."""
@@ -317,7 +313,7 @@ def read_ledger_or_zero(dest: Path) -> int:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
-def test_objects_are_compared_with_the_origin(
+def test_verify_compares_objects_with_origin(
     job: Callable[[str], Job], server: Callable[..., Server], run: Callable[..., Ended], tmp_path: Path, format: str
 ) -> None:
     """The origin is its own, or another one with changed and missing objects; the last line has the findings."""
@@ -350,7 +346,7 @@ def test_objects_are_compared_with_the_origin(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_repair_that_is_killed_is_done_again(
+def test_killed_repair_is_completed_by_second_repair(
     job: Callable[[str], Job], environment: dict[str, str], rng: random.Random, format: str
 ) -> None:
     """The kills hit random system calls: a second repair, and the same job, make it complete."""
@@ -383,7 +379,7 @@ def test_a_repair_that_is_killed_is_done_again(
     assert killed > 0, SEED
 
 
-def test_findings_are_lines_and_python_has_them_too(job: Callable[[str], Job], run: Run) -> None:
+def test_findings_are_printed_as_lines_and_returned_in_python(job: Callable[[str], Job], run: Run) -> None:
     """The first twenty are printed, unless all are requested."""
     made = job("files")
     for index in range(30):
@@ -403,7 +399,7 @@ def test_findings_are_lines_and_python_has_them_too(job: Callable[[str], Job], r
     assert (report.ok, report.missing, report.checked) == (False, 30, COUNT)
 
 
-def test_a_place_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
+def test_verify_refuses_folder_without_job(run: Run, tmp_path: Path) -> None:
     """The error is one line."""
     ended = run("verify", tmp_path)
 

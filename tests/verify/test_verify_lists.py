@@ -123,7 +123,7 @@ CASES = [(format, options) for format in (*FORMATS, "null") for options in optio
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("format", "options"), CASES)
-def test_a_list_with_redirects_and_failures_is_proved(
+def test_list_with_redirects_and_failures_passes_verify(
     run: Run,
     server: Serve,
     raw: Callable[..., RawServer],
@@ -148,7 +148,7 @@ def test_a_list_with_redirects_and_failures_is_proved(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "options"), [case for case in CASES if case[0] != "null"])
-def test_a_list_that_was_killed_is_proved_as_far_as_it_is(
+def test_verify_accepts_pending_targets_of_killed_list_job(
     run: Run, start: Start, server: Serve, dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
     """Pending targets are not an error; the same command finishes it."""
@@ -183,7 +183,7 @@ def settled(dest: Path) -> int:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., ListJob], format: str) -> None:
+def test_repair_restores_objects_named_by_their_urls(job: Callable[..., ListJob], format: str) -> None:
     """The name shows the URL, for `files` with the only scheme of the list."""
     made = job(format)
     before = made.stored()
@@ -213,7 +213,7 @@ def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., L
         ("jsonl", ("--column", "url", "--keep-columns", "rank")),
     ],
 )
-def test_what_nothing_tells_the_url_of_is_left_as_it_is(
+def test_repair_leaves_objects_with_unknown_url(
     job: Callable[..., ListJob], tree: Callable[..., Any], format: str, options: tuple[str, ...]
 ) -> None:
     """A line says what to do; nothing is removed or planned, and all other objects can be read."""
@@ -232,7 +232,7 @@ def test_what_nothing_tells_the_url_of_is_left_as_it_is(
     made.get()
 
 
-def test_a_list_of_two_schemes_is_not_guessed(run: Run, server: Serve, dest: Path) -> None:
+def test_repair_does_not_guess_scheme_of_mixed_list(run: Run, server: Serve, dest: Path) -> None:
     """A list of two schemes cannot be repaired, because file names do not contain the scheme."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "files", ("--column", "url", "--attempts", "1"))
@@ -244,7 +244,7 @@ def test_a_list_of_two_schemes_is_not_guessed(run: Run, server: Serve, dest: Pat
     assert (report["without_url"], report["planned"]) == (5, 0)
 
 
-def test_items_with_names_of_their_own_are_not_asked_for_by_these(server: Serve, dest: Path) -> None:
+def test_repair_does_not_use_custom_names_as_urls(server: Serve, dest: Path) -> None:
     """A name may look like another object's URL: requesting it would store that object under the name."""
     source = server(synthetic=10)
     urls = [f"{source.url}/get/{synthetic_name(index)}" for index in range(10)]
@@ -299,7 +299,7 @@ def test_each_object_is_compared_with_its_own_url(
         ("parquet", ("--column", "url"), ("--against", "http://127.0.0.1:1"), "job with one origin"),
     ],
 )
-def test_a_comparison_that_would_mean_nothing_is_refused(
+def test_comparison_that_cannot_match_job_is_refused(
     job: Callable[..., ListJob], format: str, options: tuple[str, ...], more: tuple[str, ...], word: str
 ) -> None:
     """The error is one line."""
@@ -311,7 +311,7 @@ def test_a_comparison_that_would_mean_nothing_is_refused(
     assert word in ended.err
 
 
-def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> None:
+def test_comparison_with_https_urls_is_refused(run: Run, server: Serve, dest: Path) -> None:
     """The others are not compared either: the error comes before everything is read."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "parquet", ("--column", "url", "--attempts", "1"))
@@ -323,9 +323,7 @@ def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> Non
     assert "supports only http" in ended.err
 
 
-def test_an_export_to_files_has_the_names_that_a_list_gives(
-    run: Run, raw: Callable[..., RawServer], dest: Path
-) -> None:
+def test_export_to_files_uses_names_of_list_job(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
     """A name is host, path and query; the URL can be derived from it, even with an empty last segment."""
     site = raw({"/": THERE, "/moved": MOVED, "/there": THERE, "/x?a=b": THERE})
     rows = [{"url": site.url + path, "key": "", "rank": ""} for path in ("/", "/moved", "/x?a=b")]
@@ -344,7 +342,7 @@ def test_an_export_to_files_has_the_names_that_a_list_gives(
 
 
 @pytest.mark.thorough
-def test_what_was_fetched_of_a_list_can_be_served(run: Run, job: Callable[..., ListJob], dest: Path) -> None:
+def test_objects_fetched_from_list_can_be_served(run: Run, job: Callable[..., ListJob], dest: Path) -> None:
     """Names are URLs: another job has the same objects."""
     made = job("parquet")
     copy = dest.with_name("copy")
@@ -357,7 +355,7 @@ def test_what_was_fetched_of_a_list_can_be_served(run: Run, job: Callable[..., L
         assert {name: objects[name] for name in objects} == {name: body for name, (body, _) in made.stored().items()}
 
 
-def test_failures_and_names_are_shown_with_their_urls(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
+def test_listed_failures_and_names_show_urls(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
     """The URL is shown if it is not the name, because a key alone does not locate an object."""
     site = raw({"/there": THERE})
     rows = [{"url": site.url + path, "key": path[1:], "rank": "7"} for path in ("/there", "/gone")]
@@ -371,7 +369,7 @@ def test_failures_and_names_are_shown_with_their_urls(run: Run, raw: Callable[..
     assert (shown["name"], shown["url"], shown["columns"]) == ("there", f"{site.url}/there", {"rank": "7"})
 
 
-def test_null_has_nothing_to_compare(job: Callable[..., ListJob]) -> None:
+def test_verify_refuses_null_format(job: Callable[..., ListJob]) -> None:
     """`verify` says that `null` has nothing to compare."""
     ended = job("null").run("verify", "out", "--sample", "5", "--quiet")
 
@@ -380,7 +378,7 @@ def test_null_has_nothing_to_compare(job: Callable[..., ListJob]) -> None:
 
 
 @pytest.mark.parametrize("location", ["http://u:p@127.0.0.1/", "http://127.0.0.1:x/", "http://[::1", "ftp://x/"])
-def test_a_redirect_to_nowhere_is_a_difference(
+def test_unreachable_redirect_target_is_reported_as_difference(
     run: Run, raw: Callable[..., RawServer], dest: Path, location: str
 ) -> None:
     """The server's `Location` does not matter: this is not an error of the verification."""
@@ -396,7 +394,7 @@ def test_a_redirect_to_nowhere_is_a_difference(
     assert report["differs"] == 1
 
 
-def test_a_body_without_end_is_a_difference(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
+def test_endless_body_is_reported_as_difference(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
     """Only as much of it is read as is compared."""
     site = raw({"/there": THERE})
     made = ListJob(run, [{"url": f"{site.url}/there", "key": "", "rank": ""}], dest, "files", ("--column", "url"))
