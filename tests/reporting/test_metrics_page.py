@@ -1,4 +1,4 @@
-"""The tables of metrics in docs/guide/dashboard.md agree with the metrics that the code writes."""
+"""The metric tables in docs/guide/dashboard.md match the metrics that the code writes."""
 
 import json
 import re
@@ -13,11 +13,11 @@ from fetchmill._shared.status import SharedStatus, WorkerStatus
 
 PAGE = ROOT / "docs/guide/dashboard.md"
 WRITERS = [ROOT / "python/fetchmill" / path for path in ("_dashboard/metrics.py", "_shared/metrics.py")]
-# A row: name, labels, type, unit.
+# A table row: name, labels, type, unit.
 ROW = re.compile(r"^\| `(\w+)(?:\{([\w,]+)\})?` \| (\w+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
 LATENCY = {"p50": 0.01, "p90": 0.02, "p99": 0.03, "max": 0.04}
 COUNTS = {"listed": 9, "fetched": 5, "absent": 1, "failed": 2, "skipped": 1, "bytes": 10, "attempts": 12}
-# Every metric has a sample, so that all labels are seen.
+# Every metric has a sample, so that all labels appear.
 SNAPSHOT = {
     **COUNTS,
     "failures": {"refused": 2},
@@ -61,7 +61,7 @@ def written(text: str) -> Described:
 
 
 def documented(heading: str) -> tuple[Described, dict[str, str]]:
-    """Returns a table of the page like `written`, and the unit of each metric."""
+    """Returns the metrics in the page's tables, like `written`, and the unit of each metric."""
     table = PAGE.read_text().partition(f"| {heading} | type | unit | meaning |\n")[2].partition("\n\n")[0]
     rows = ROW.findall(table)
     assert len(rows) == table.count("\n"), "a row has another form"
@@ -75,7 +75,7 @@ def documented(heading: str) -> tuple[Described, dict[str, str]]:
     ids=["dashboard", "shared job"],
 )
 def test_metrics_page_lists_every_metric_with_type_labels_unit(heading: str, text: str) -> None:
-    """The page has all metrics and no other. The end of a name decides on its unit."""
+    """The page lists exactly the written metrics. A metric's name ends with its unit."""
     found, units = documented(heading)
 
     assert found == written(text)
@@ -93,7 +93,7 @@ def test_metrics_page_lists_every_metric_with_type_labels_unit(heading: str, tex
 
 
 def test_metrics_page_has_every_metric_of_source_code() -> None:
-    """Each name in the source is among those that the test above sees."""
+    """Every metric name in the source code is in one of the page's tables."""
     known = {*documented("metric")[0], *documented("metric of a shared job")[0]}
     named = {name for path in WRITERS for name in re.findall(r'"(fetchmill_\w+)"', path.read_text())}
 
@@ -102,7 +102,7 @@ def test_metrics_page_has_every_metric_of_source_code() -> None:
 
 
 def test_grafana_dashboard_uses_only_existing_metrics() -> None:
-    """A renamed metric would leave an empty panel."""
+    """A renamed metric would leave an empty panel in the dashboard."""
     path = ROOT / "docs/guide/grafana.json"
     used = set(re.findall(r"fetchmill_\w+", json.dumps(json.loads(Path(path).read_text()))))
 

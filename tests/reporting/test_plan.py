@@ -1,4 +1,4 @@
-"""`fetchmill plan`: a probe of some seconds predicts the cost of a job, and leaves nothing behind."""
+"""`fetchmill plan`: a probe of a few seconds predicts the cost of a job and leaves no files behind."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
 MIB = 1 << 20
-# Enough to see that it works; the default is 10.
+# Long enough for these tests; the default is 10.
 BRIEF = ("--probe-seconds", 2)
 # Maximum error of a prediction, as a share of the actual time.
 TOLERANCE = 0.25
@@ -41,7 +41,7 @@ TOLERANCE = 0.25
 
 @pytest.fixture
 def temporary(tmp_path: Path, environment: dict[str, str]) -> Path:
-    """Returns the command's folder for temporary folders; nothing else is there."""
+    """Returns the only folder in which the command may create temporary folders."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     environment["TMPDIR"] = str(folder)
@@ -49,7 +49,7 @@ def temporary(tmp_path: Path, environment: dict[str, str]) -> Path:
 
 
 def planned(ended: Any) -> Any:  # noqa: ANN401 - JSON
-    """Returns the plan that a command has written."""
+    """Returns the plan that a command printed as JSON."""
     assert ended.code == 0, ended.err
     (line,) = ended.out.splitlines()
     event = json.loads(line)
@@ -58,14 +58,14 @@ def planned(ended: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def of_format(plan: Any, name: str) -> Any:  # noqa: ANN401 - JSON
-    """Returns its estimate for a format."""
+    """Returns the plan's estimate for a format."""
     (found,) = (each for each in plan["formats"] if each["format"] == name)
     return found
 
 
 @pytest.mark.thorough
 def test_plan_estimates_all_resources_and_leaves_no_files(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
-    """Each estimate is within its range, for the number of listed objects; nothing is left anywhere."""
+    """Each estimate is for the number of listed objects and lies within its own range. No file is left behind."""
     served = server(synthetic=1_000_000, size=300)
 
     plan = planned(run("plan", served.url, dest, "--json", *BRIEF))
@@ -83,7 +83,7 @@ def test_plan_estimates_all_resources_and_leaves_no_files(run: Run, server: Serv
 
 
 def test_plan_prints_table_for_people(run: Run, server: Serve, dest: Path) -> None:
-    """The table is on standard output; a log gets one additional line."""
+    """The table goes to standard output; a log file gets one additional line."""
     served = server(synthetic=50_000)
 
     ended = run("plan", served.url, dest, *BRIEF)
@@ -101,9 +101,9 @@ def test_plan_prints_table_for_people(run: Run, server: Serve, dest: Path) -> No
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
 def test_plan_predicts_bytes_and_inodes_of_each_format(run: Run, server: Serve, memory_path: Path, format: str) -> None:
-    """Bytes and inodes of a job of 20,000 objects in folders are as predicted.
+    """The predicted bytes and inodes match those of a job of 20,000 objects in folders.
 
-    `files` uses a file system with blocks.
+    `files` is measured on a file system with blocks.
     """
     count = 20_000
     dest = memory_path / "out"
@@ -122,13 +122,13 @@ def test_plan_predicts_bytes_and_inodes_of_each_format(run: Run, server: Serve, 
     if format == "files":
         assert count < found["inodes"]["value"] < 1.2 * count
     else:
-        # Some of the journal's files are gone by now.
+        # Some of the journal's files have been removed by now.
         assert found["inodes"]["low"] - 6 <= len(files) <= found["inodes"]["high"] + 6
 
 
 @pytest.mark.thorough
 def test_plan_counts_lists_and_reads_sizes_from_manifests(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Lists are counted, and manifests give sizes, before anything is fetched."""
+    """The number of targets in a list, and the sizes in a manifest, are known before anything is fetched."""
     served = server(synthetic=300_000, size=150, delay=(0.02, 0.02))
     urls, rows = tmp_path / "urls.txt", tmp_path / "rows.csv"
     names = [f"{served.url}/get/file-{number:012}" for number in range(300_000)]
@@ -145,25 +145,25 @@ def test_plan_counts_lists_and_reads_sizes_from_manifests(run: Run, server: Serv
 
 
 class PastTheBound:
-    """A clock that passes the time limit of counting after some parts of the list."""
+    """A clock that passes the time limit for counting after some parts of the list."""
 
     def __init__(self) -> None:
         self._parts = 0
 
     def monotonic(self) -> float:
-        """Returns 31 s after some parts."""
+        """Returns a time that is 31 s later once enough parts were counted."""
         return 31.0 if self._parts >= 20 else 0.0
 
     def note(self, *_: object) -> None:
-        """Notes that a part was counted."""
+        """Records that a part was counted."""
         self._parts += 1
 
 
 @pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "parquet", "folder"])
 def test_plan_extrapolates_lists_too_long_to_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
-    """The share of bytes or rows that were read determines the number."""
+    """The total is extrapolated from the share of bytes or rows that were read."""
     count = 400_000
-    # These names hardly compress, so a block of the compressed list, which is read in one piece, has few lines.
+    # These names hardly compress, so a block of the compressed list, which is read as a whole, has few lines.
     rng = random.Random(1)
     lines = [f"http://127.0.0.1/{rng.randbytes(16).hex()}" for _ in range(count)]
     path = tmp_path / f"urls.{kind}"
@@ -195,7 +195,7 @@ def test_plan_extrapolates_lists_too_long_to_count(monkeypatch: pytest.MonkeyPat
 
 
 def test_planned_warc_time_includes_indexes() -> None:
-    """Fetching limits this job, so storing adds nothing else. A bucket and `--no-cdxj` have no indexes."""
+    """Fetching limits this job, so only the indexes add time. A bucket destination and `--no-cdxj` have no indexes."""
     states = [SimpleNamespace(asked_for=0, busy=0.0), SimpleNamespace(asked_for=10, busy=0.0)]
     rate = SimpleNamespace(first=0, seconds_for=lambda count: Estimate.exactly(count / 1000))
     rate.body_bytes = Estimate.exactly(10_000)
@@ -220,7 +220,7 @@ def test_planned_warc_time_includes_indexes() -> None:
 
 @pytest.mark.one_in(3)
 def test_plan_of_bucket_includes_request_costs(run: Run, environment: dict[str, str]) -> None:
-    """The plan has one LIST per thousand keys and one GET per key, at the given prices."""
+    """The plan has one LIST request per thousand keys and one GET request per key, at the given prices."""
     with s3(synthetic=20_000, size=100) as store:
         prices = ("--price-list", 5, "--price-get", 0.4, "--price-gb", 100)
         own = environment | store.environment()
@@ -235,7 +235,7 @@ def test_plan_of_bucket_includes_request_costs(run: Run, environment: dict[str, 
 
 @pytest.mark.one_in(3)
 def test_plan_objects_option_sets_number_of_objects(run: Run, server: Serve) -> None:
-    """`--objects` sets the number; without a total, it is a million."""
+    """`--objects` sets the number of objects. The default is a million if the total is unknown."""
     served = server(synthetic=5000)
 
     plan = planned(run("plan", served.url, "--objects", "2e9", "--json", *BRIEF))
@@ -246,7 +246,7 @@ def test_plan_objects_option_sets_number_of_objects(run: Run, server: Serve) -> 
 
 @pytest.mark.one_in(3)
 def test_plan_counts_retries_as_requests(run: Run, server: Serve) -> None:
-    """Repeated requests are counted; an absent object takes no space."""
+    """Retries count as requests, and an absent object takes no space."""
     faults = [Fault("status", status=404, rate=0.25), Fault("status", status=500, rate=0.2, times=1)]
     served = server(synthetic=1_000_000, faults=faults)
 
@@ -268,7 +268,7 @@ def test_plan_counts_retries_as_requests(run: Run, server: Serve) -> None:
 def test_plan_fails_when_source_returns_no_objects(
     run: Run, server: Serve, temporary: Path, faults: Sequence[Fault], code: int, message: str
 ) -> None:
-    """The error is one line with the reason."""
+    """The error is one line that contains the reason."""
     served = server(synthetic=5000, faults=faults)
 
     ended = run("plan", served.url, *BRIEF, "--quiet")
@@ -281,7 +281,7 @@ def test_plan_fails_when_source_returns_no_objects(
 @pytest.mark.parametrize(
     ("source", "code", "message"),
     [
-        # The connection is refused, or on a busy machine the connect or probe time ends first.
+        # The connection is refused. On a busy machine, the connect timeout or the probe may end first.
         ("http://127.0.0.1:1", None, "refused|connect-timeout|nothing was listed"),
         ("-", 2, "save the list to a file"),
         ("missing.txt", 2, "missing.txt"),
@@ -290,11 +290,11 @@ def test_plan_fails_when_source_returns_no_objects(
 def test_plan_fails_when_source_is_unreachable(
     run: Run, temporary: Path, source: str, code: int | None, message: str
 ) -> None:
-    """The error is one line, within the time of the probe."""
+    """The error is one line and comes before the probe's time is over."""
     started = time.monotonic()
     ended = run("plan", source, *BRIEF, "--quiet")
 
-    # The message of a job that has tried long enough, or whose probe ends first.
+    # Either the job has given up, or the probe has ended first.
     assert ended.code in ((code,) if code else (4, 5)), ended.err
     assert re.fullmatch(r"fetchmill: error: [^\n]+\n", ended.err), ended.err
     assert re.search(message, ended.err)
@@ -303,7 +303,7 @@ def test_plan_fails_when_source_is_unreachable(
 
 
 def test_plan_fails_when_listing_is_empty(run: Run, server: Serve, tmp_path: Path) -> None:
-    """An empty listing is an error, because there is nothing to plan."""
+    """The exit code and the message say that there is nothing to plan."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty.txt").touch()
     for source in (server(tmp_path / "empty").url, "empty.txt"):
@@ -318,7 +318,7 @@ def test_plan_fails_when_listing_is_empty(run: Run, server: Serve, tmp_path: Pat
 def test_signal_ends_plan_immediately(
     start: Callable[..., Any], server: Serve, dest: Path, temporary: Path, number: signal.Signals, after: float
 ) -> None:
-    """A signal ends each part of the probe immediately; no temporary folder is left."""
+    """A signal ends the probe immediately in each of its phases. No temporary folder is left."""
     served = server(synthetic=100_000, delay=(0.05, 0.05))
     process = start("plan", served.url, dest, "--probe-seconds", 30)
     while not list(temporary.iterdir()):
@@ -339,9 +339,9 @@ def test_signal_ends_plan_immediately(
 @pytest.mark.thorough
 @pytest.mark.alone
 def test_plan_probe_sends_no_more_requests_than_get(run: Run, server: Serve) -> None:
-    """The probe has as many connections as a job with the same options, and no more requests than its rate."""
+    """With the same options, the probe opens as many connections as a job and stays within its rate."""
     served = server(synthetic=100_000)
-    # Replies are held for up to a second: four seconds of probe, without the warm-up, gave a tenth less.
+    # Replies are held for up to a second, so a probe of four seconds measured a tenth too little.
     plan = planned(run("plan", served.url, "--rate", 200, "-j", 8, "--json", "--probe-seconds", 8))
     stats = served.stats()
 
@@ -349,13 +349,13 @@ def test_plan_probe_sends_no_more_requests_than_get(run: Run, server: Serve) -> 
     assert stats["get"] <= 200 * 8 * 1.3
     alone = server(synthetic=100_000)
     assert run("get", alone.url, "null", "--rate", 200, "-j", 8, "--format", "null", "--max-duration", 8).code == 8
-    # Two runs fetch one after the other: each starts with a connection for few requests.
+    # The probe makes two runs one after the other, and each run starts with a few extra connections.
     assert stats["connections"] <= 2 * alone.stats()["connections"] + 8
 
 
 @pytest.fixture
 def disk() -> Iterator[Callable[[int, int], Path]]:
-    """Creates a file system with this number of bytes and inodes, or slightly more."""
+    """Creates a file system with at least this number of bytes and inodes."""
     with ExitStack() as stack:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
@@ -364,7 +364,7 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
 def test_plan_reports_insufficient_disk_space(
     run: Run, server: Serve, disk: Callable[..., Path], environment: dict[str, str]
 ) -> None:
-    """The plan is made nevertheless, and the exit code shows it; another format is suggested."""
+    """The plan is still printed. The exit code reports the lack of space, and the message suggests another format."""
     served = server(synthetic=1_000_000)
     dest = disk(256 * MIB, 2000) / "out"
 
@@ -382,7 +382,7 @@ def test_plan_reports_insufficient_disk_space(
 
 @pytest.mark.thorough
 def test_python_plan_returns_same_figures_as_command(server: Serve, tmp_path: Path) -> None:
-    """`fetchmill.plan` returns the same figures."""
+    """`fetchmill.plan` and the command agree on every figure."""
     served = server(synthetic=30_000)
 
     plan = fetchmill.plan(served.url, tmp_path / "out", format="parquet", probe_seconds=2)
@@ -398,7 +398,7 @@ def test_python_plan_returns_same_figures_as_command(server: Serve, tmp_path: Pa
 
 
 def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
-    """Returns the counters of a run with this rate in each second, ten times per second."""
+    """Returns snapshots of a run with these rates, one rate per second and ten snapshots per second."""
     snapshots, settled = [], 0
     for number in range(10 * len(rates) + 1):
         settled += int(rates[(number - 1) // 10] / 10) if number else 0
@@ -417,7 +417,7 @@ def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
 
 
 def test_steady_rate_excludes_warm_up() -> None:
-    """The steady rate is returned, and the time includes the cost of the warm-up."""
+    """The steady rate ignores the warm-up, but the predicted time includes its cost."""
     rate = steady_rate(counted([50, 200, 600, *([1000, 1020, 980] * 3)]))
 
     assert rate is not None
@@ -427,7 +427,7 @@ def test_steady_rate_excludes_warm_up() -> None:
 
 
 def test_steady_rate_excludes_search_for_concurrency() -> None:
-    """Objects that were fetched during the search do not count, however long it takes."""
+    """Objects fetched while the concurrency is being searched for do not count, however long the search takes."""
     numbers = [32, 128, 512, 2048, 4096, 4096, 1024, 900, 1100, 1000]
     rates = [100, 400, 2000, 4000, 3000, 2500, 9000, 10000, 10000, 10000]
     snapshots = [
@@ -441,7 +441,7 @@ def test_steady_rate_excludes_search_for_concurrency() -> None:
 
 
 def test_end_of_concurrency_search_comes_from_snapshots() -> None:
-    """The job decides how long it searches, including times when the number is near the final one."""
+    """The job's snapshots say how long it searches. Being near the final concurrency does not end the search."""
     snapshots = [
         replace(each, concurrency=32 if index <= 10 else 256, tries_concurrency=index <= 60)
         for index, each in enumerate(counted([1000] * 10))
@@ -452,9 +452,9 @@ def test_end_of_concurrency_search_comes_from_snapshots() -> None:
 
 
 def test_steady_rate_excludes_concurrency_trials() -> None:
-    """Trials do not count, although they are near the last number.
+    """Objects fetched during trials do not count, even if the tried concurrency is close to the final one.
 
-    The probe continues after them, but not endlessly.
+    The probe continues after the trials, but not forever.
     """
     snapshots = [
         replace(each, concurrency=256, tries_concurrency=index <= 60)
@@ -472,7 +472,7 @@ def test_steady_rate_excludes_concurrency_trials() -> None:
 
 @pytest.mark.thorough
 def test_job_reports_whether_it_searches_for_concurrency(server: Serve) -> None:
-    """With `auto`, it is searching until it has found the number; with a fixed number, it never is."""
+    """With `auto`, the job searches until it has found a number. With a fixed number, it never searches."""
     served = server(synthetic=20_000, delay=(0.01, 0.01))
     said: dict[int | Literal["auto"], set[bool]] = {"auto": set(), 8: set()}
     for number, tries in said.items():
@@ -488,7 +488,7 @@ def test_job_reports_whether_it_searches_for_concurrency(server: Serve) -> None:
 
 
 def test_replies_arriving_together_do_not_widen_rate_range() -> None:
-    """A rate is not less certain if a second's replies arrive together."""
+    """If a second's replies arrive together, the rate is not less certain."""
     rate = steady_rate([each for each in counted([1000] * 9) for _ in range(3)])
     steps = counted([1000] * 9)
     held = [replace(each, fetched=steps[number // 10 * 10].fetched) for number, each in enumerate(steps)]
@@ -501,7 +501,7 @@ def test_replies_arriving_together_do_not_widen_rate_range() -> None:
 
 
 def test_varying_rate_has_wider_range() -> None:
-    """A rate that varies more has a wider range, and one that still grows is reported."""
+    """A rate that is still growing is reported, too."""
     even, uneven = (steady_rate(counted(rates)) for rates in ([1000] * 9, [500, 500, 1500, 1500] * 3))
     growing = steady_rate(counted([100 * 1.5**number for number in range(12)]))
 
@@ -517,14 +517,14 @@ def test_varying_rate_has_wider_range() -> None:
 
 
 def compare(plan: Any, report: Any) -> None:  # noqa: ANN401 - JSON
-    """Compares the predicted with the actual time."""
+    """Compares the predicted time with the actual time."""
     predicted, took = plan["seconds"]["value"], report["seconds"]
-    print(f"predicted {predicted:.1f} s, took {took:.1f} s: {predicted / took - 1:+.1%}")  # noqa: T201 - for who looks
+    print(f"predicted {predicted:.1f} s, took {took:.1f} s: {predicted / took - 1:+.1%}")  # noqa: T201 - for the reader
     assert took / (1 + TOLERANCE) <= predicted <= took * (1 + TOLERANCE)
 
 
 def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
-    """Returns the report of a job."""
+    """Returns the report that a job printed as JSON."""
     assert ended.code == 0, ended.err
     return json.loads(ended.out.splitlines()[-1])
 
@@ -542,7 +542,7 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
 def test_plan_predicts_time_of_local_job(
     run: Run, server: Serve, dest: Path, serving: dict[str, Any], options: tuple[object, ...]
 ) -> None:
-    """The prediction of a four-second probe is within 25 % of the time of a job of 20,000 objects."""
+    """A four-second probe predicts the time of a job of 20,000 objects within 25 %."""
     served = server(**serving)
     common = (*options, "--format", "parquet", "--json")
 
@@ -554,7 +554,7 @@ def test_plan_predicts_time_of_local_job(
 @pytest.mark.thorough
 @pytest.mark.alone
 def test_plan_predicts_time_over_distant_network(tmp_path: Path, dest: Path) -> None:
-    """The server is 50 ms away, over TLS, with some loss."""
+    """The server is 50 ms away, is reached over TLS, and some packets are lost."""
     content = {"synthetic": {"count": 30_000, "size": 100}}
     with (
         wide_area(tmp_path, round_trip=0.05, loss=0.001) as area,
@@ -571,7 +571,7 @@ def test_plan_predicts_time_over_distant_network(tmp_path: Path, dest: Path) -> 
     "network", [{"round_trip": 0.01}, {"round_trip": 0.05, "loss": 0.005}, {"round_trip": 0.05, "megabits": 10.0}]
 )
 def test_plan_predicts_time_of_million_objects(tmp_path: Path, memory_path: Path, network: dict[str, Any]) -> None:
-    """There are three networks, and a probe of ten seconds."""
+    """A probe of ten seconds is compared with the job in three networks."""
     dest = memory_path / "out"
     content = {"synthetic": {"count": int(os.environ.get("FETCHMILL_PLAN_COUNT", "1000000")), "size": 100}}
     with wide_area(tmp_path, **network) as area, area.serving(content=content, page_size=10_000) as site:

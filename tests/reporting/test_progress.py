@@ -1,4 +1,4 @@
-"""The progress display, computed from snapshots alone: nothing here reads a clock."""
+"""The progress display. It is computed from snapshots only, so no test here reads a clock."""
 
 import io
 import json
@@ -14,14 +14,14 @@ from fetchmill.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay
 
 
 def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401
-    """Returns a snapshot with zeros as defaults."""
+    """Returns a snapshot whose counters are zero by default."""
     zeros = dict.fromkeys(("listed", "fetched", "absent", "failed", "skipped", "bytes", "in_flight", "waiting"), 0)
     rest: dict[str, Any] = {"listing_done": False, "failures": {}, "phase": "fetching", "seconds": 0.0}
     return Snapshot(**{**zeros, **rest, "resumed": False, "start_settled": 0, **given})
 
 
 def test_rates_cover_only_last_seconds() -> None:
-    """A job that slows down shows it, whatever it did before."""
+    """If a job slows down, the rate drops, whatever the rate was before."""
     meter = Meter(seconds=10)
     for second in range(101):
         fetched = second * 1000 if second <= 50 else 50_000 + (second - 50) * 10
@@ -32,14 +32,14 @@ def test_rates_cover_only_last_seconds() -> None:
 
 
 def test_rate_of_resumed_job_excludes_earlier_objects() -> None:
-    """Earlier objects of a resumed job never count towards its rate, not even in the first second."""
+    """Objects of earlier runs never count towards the rate, not even in the first second."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=1_000_100, start_settled=1_000_000, resumed=True))
 
     assert rates.objects == pytest.approx(100)
 
 
 def test_eta_needs_total() -> None:
-    """Without it, the number of listed targets is a lower bound and marked as such."""
+    """Without a total, the number of listed targets is shown as a lower bound."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=1000, fetched=100)
     listed = snapshot(seconds=1.0, listed=1000, fetched=100, listing_done=True)
@@ -51,7 +51,7 @@ def test_eta_needs_total() -> None:
 
 
 def test_promised_total_is_used_until_more_targets_are_listed() -> None:
-    """The promised total counts until more targets are listed."""
+    """A total promised by the server is used until more targets than that are listed."""
     rates = Meter().add(snapshot(seconds=1.0, fetched=100))
     running = snapshot(seconds=1.0, listed=500, fetched=100, total=1000)
     exceeded = snapshot(seconds=1.0, listed=1001, fetched=100, total=1000)
@@ -62,7 +62,7 @@ def test_promised_total_is_used_until_more_targets_are_listed() -> None:
 
 
 def test_failures_have_their_own_line() -> None:
-    """Failures have a line with their kinds, the most frequent first."""
+    """The line names the kinds of failures, the most frequent first."""
     shown = snapshot(absent=3, failed=6, failures={"dns": 1, "truncated": 5}, waiting=2, phase="draining")
 
     assert describe(shown, Meter().add(shown)) == [
@@ -87,7 +87,7 @@ def test_each_wait_has_its_own_line() -> None:
 
 
 def test_limit_of_job_is_last_line() -> None:
-    """The limit is the last line, unless a wait says it already."""
+    """The line is omitted if a wait already gives the reason."""
     limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate: 50 requests/s"))
     now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
     waits = (Wait(what="the server returns no valid reply", since=now, until=now),)
@@ -104,7 +104,7 @@ def test_limit_of_job_is_last_line() -> None:
 def test_progress_fits_narrow_terminals_and_obeys_no_color(
     monkeypatch: pytest.MonkeyPatch, columns: int, no_color: bool
 ) -> None:
-    """Lines are truncated at the terminal's width, so that the block stays intact; colours can be turned off."""
+    """Lines are cut at the terminal's width, so that the block stays intact. Colours can be switched off."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     if no_color:
@@ -119,14 +119,14 @@ def test_progress_fits_narrow_terminals_and_obeys_no_color(
 
     shown = terminal.getvalue()
     assert ("\x1b[3" in shown or "\x1b[9" in shown) is not no_color
-    # Each frame begins by moving up and clearing the last one.
+    # Each frame begins by moving the cursor up and clearing the previous frame.
     lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]|\x1b\[2K|\x1b\[1A", shown)]
     assert any(line.startswith("━") and set(line) <= set("━╸╺ ") for line in lines), lines
     assert max(len(line) for line in lines) <= columns
 
 
 def test_plain_progress_lines_come_every_ten_seconds() -> None:
-    """Plain lines come every ten seconds, whatever the number of snapshots."""
+    """The interval does not depend on the number of snapshots."""
     lines: list[str] = []
     display = PlainDisplay(lines.append, now=lambda: "2026-11-22T12:00:01Z")
     for tenth in range(250):
@@ -137,7 +137,7 @@ def test_plain_progress_lines_come_every_ten_seconds() -> None:
 
 
 def test_json_events_have_counters_and_rates() -> None:
-    """Events with counters and rates can be written as JSON."""
+    """Every progress event can be written as JSON."""
     events: list[tuple[str, dict[str, Any]]] = []
     display = JsonDisplay(lambda event, values: events.append((event, values)))
     for tenth in range(21):
@@ -152,7 +152,7 @@ def test_json_events_have_counters_and_rates() -> None:
 
 
 class _GoneTerminal(io.StringIO):
-    """A terminal whose other end was closed."""
+    """A terminal whose other end has been closed."""
 
     gone = False
 
@@ -166,7 +166,7 @@ class _GoneTerminal(io.StringIO):
 
 
 def test_job_continues_when_terminal_is_closed() -> None:
-    """A closed terminal drops later updates, and the job continues."""
+    """Later progress updates are dropped, and no error is raised."""
     terminal = _GoneTerminal()
     display = LiveDisplay(terminal)
     display.update(snapshot(seconds=1.0))

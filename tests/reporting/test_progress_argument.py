@@ -1,4 +1,4 @@
-"""`progress=`: what a program, a terminal and a notebook see of a job."""
+"""The argument `progress`: what programs, terminals and notebooks see of a running job."""
 
 import os
 import pty
@@ -34,11 +34,11 @@ def double(number):
 
 
 class GivenUpError(Exception):
-    """Raised by a function that has seen enough."""
+    """Raised by a progress function to end the job."""
 
 
 def test_progress_function_gets_snapshots_including_final_one(server: Serve, dest: Path) -> None:
-    """A function gets snapshots, and the last one has all counts."""
+    """The last snapshot has the final counts."""
     seen: list[fetchmill.Snapshot] = []
 
     report = fetchmill.get(server(synthetic=300, delay=(0.3, 0.3)).url, dest, concurrency=100, progress=seen.append)
@@ -49,7 +49,7 @@ def test_progress_function_gets_snapshots_including_final_one(server: Serve, des
 
 
 def test_job_resumes_after_exception_in_progress_function(server: Serve, dest: Path) -> None:
-    """An exception of the function ends the job after a checkpoint, and the same call resumes."""
+    """An exception in the function ends the job after a checkpoint, and the same call resumes it."""
 
     def give_up(snapshot: fetchmill.Snapshot) -> None:
         if snapshot.fetched >= 100:
@@ -68,7 +68,7 @@ def test_job_resumes_after_exception_in_progress_function(server: Serve, dest: P
 
 @pytest.mark.parametrize("call", ["list", "sync", "check", "export", "resume"])
 def test_each_call_shows_progress_at_least_once(server: Serve, dest: Path, tmp_path: Path, call: str) -> None:
-    """Each call shows its progress at least once, at its end."""
+    """Even a very short job shows its progress once, at its end."""
     url = server(synthetic=20).url
     seen: list[fetchmill.Snapshot] = []
     calls: dict[str, Callable[[], object]] = {
@@ -86,7 +86,7 @@ def test_each_call_shows_progress_at_least_once(server: Serve, dest: Path, tmp_p
 
 
 def test_terminal_progress_line_is_removed_at_end(server: Serve, dest: Path) -> None:
-    """A terminal shows one line on standard error and removes it."""
+    """A terminal shows one progress line on standard error, which is removed when the job ends."""
     program = "import sys, fetchmill; fetchmill.get(*sys.argv[1:3], concurrency=50, progress=True)"
     url = server(synthetic=300, delay=(0.2, 0.2)).url
     parent, child = pty.openpty()
@@ -103,7 +103,7 @@ def test_terminal_progress_line_is_removed_at_end(server: Serve, dest: Path) -> 
 
 
 def test_notebook_shows_progress_and_runs_cell_functions(server: Serve, dest: Path) -> None:
-    """A notebook with a real kernel shows progress by default."""
+    """A real notebook kernel shows progress by default."""
     url = server(synthetic=60, delay=(0.2, 0.2)).url
     setup = f"URL, DEST = {url!r}, {str(dest)!r}"
     v4: Any = nbformat.v4
@@ -123,7 +123,7 @@ def test_notebook_shows_progress_and_runs_cell_functions(server: Serve, dest: Pa
 
 
 def test_report_html_shows_counts_and_nonempty_values(server: Serve, dest: Path) -> None:
-    """A report shows counts and non-empty values, and escapes HTML."""
+    """Empty values are left out, and values are escaped for HTML."""
     report = fetchmill.get(server(synthetic=3).url, dest)
 
     text = repr(report)

@@ -1,4 +1,4 @@
-"""`fetchmill report` and `fetchmill.history`: a job's activity over time, as lines, JSON, and a page in a file."""
+"""`fetchmill report` and `fetchmill.history`: a job's activity over time as text, JSON and an HTML page."""
 
 import json
 import re
@@ -27,7 +27,7 @@ FAULTS = [
 
 @pytest.fixture
 def finished(server: Serve, run: Run, tmp_path: Path) -> Path:
-    """A job that a rule stopped and that continued; the name of its destination would end a script."""
+    """A job that was stopped by a rule and then resumed. Its destination's name would end a script element."""
     dest = tmp_path / "a <b></script><script>throw 1</script>"
     served = server(synthetic=300, delay=(0.1, 0.1), faults=FAULTS)
     command = ("get", served.url, dest, "-j", 10, "--quiet")
@@ -38,7 +38,7 @@ def finished(server: Serve, run: Run, tmp_path: Path) -> Path:
 
 
 def test_report_covers_all_runs_of_job(finished: Path, run: Run) -> None:
-    """Sums of samples equal the journal's counts, and the pause between the runs is not included."""
+    """The samples add up to the journal's counts, and the pause between the two runs is excluded."""
     found = fetchmill.history(finished)
 
     assert found.status.finished
@@ -61,7 +61,7 @@ def test_report_covers_all_runs_of_job(finished: Path, run: Run) -> None:
 
 
 def test_report_page_is_one_self_contained_file(finished: Path, run: Run, tmp_path: Path) -> None:
-    """The page shows the journal's data and requests nothing; names in it are text."""
+    """The page contains all data of the journal and loads nothing else. Names in it are escaped."""
     file = tmp_path / "report.html"
 
     ended = run("report", finished, "--html", file)
@@ -91,9 +91,9 @@ def test_report_page_is_one_self_contained_file(finished: Path, run: Run, tmp_pa
 
 
 def test_report_page_works_without_samples(server: Serve, run: Run, dest: Path, tmp_path: Path) -> None:
-    """Without samples, the charts say that there are none."""
+    """The charts say that there are no samples."""
     assert run("get", server(synthetic=3).url, dest, "--quiet", "--max-duration", "0.001s").code in (0, 8)
-    # Like a job of an older release.
+    # A job of an older release has no samples.
     found = fetchmill.JobHistory(status=fetchmill.status(dest), samples=[])
 
     assert (found.seconds, found.runs, found.limits, found.attempts) == (0.0, 0, {}, 0)
@@ -107,7 +107,7 @@ def test_report_page_works_without_samples(server: Serve, run: Run, dest: Path, 
 
 
 def test_unwritable_report_page_is_one_line_error(finished: Path, run: Run, tmp_path: Path) -> None:
-    """An unwritable page is an error in one line, and no part of it is left."""
+    """No part of the page is left behind."""
     ended = run("report", finished, "--html", tmp_path / "not-there" / "report.html")
 
     assert (ended.code, ended.out) == (7, "")

@@ -1,4 +1,4 @@
-"""A job says if most of its objects have the same bytes, as those of a login or error page."""
+"""A job warns if most of its objects are identical, because they are probably login or error pages."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NOTICE = "120 of 140 objects fetched in this run are the same 5,120 bytes; "
 
 
 def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
-    """A mirror in which the given number of objects are one page."""
+    """Returns a site on which the given number of objects are the same page."""
     names = [f"{number:04}" for number in range(same + other)]
     bodies = {name: reply(page if index < same else name.encode()) for index, name in enumerate(names)}
     return mirror(names, bodies)
@@ -30,7 +30,7 @@ def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
 def test_identical_bodies_of_most_objects_are_reported(
     run: Run, raw: Raw, dest: Path, format: str, engine: str
 ) -> None:
-    """The summary has the numbers and a solution."""
+    """The summary has the numbers and suggests what to do."""
     server = raw(site(120, 20))
     ended = run("get", server.url, dest, "--format", format, "--engine", engine)
 
@@ -40,7 +40,7 @@ def test_identical_bodies_of_most_objects_are_reported(
 
 
 def test_few_identical_bodies_are_not_reported(raw: Raw, tmp_path: Path) -> None:
-    """Half of the objects, and all of a few, cause no notice."""
+    """There is no warning if half of the objects are identical, or if the job has only a few objects."""
     for number, (same, other) in enumerate([(99, 0), (70, 70), (0, 140)]):
         server = raw(site(same, other))
         report = fetchmill.get(server.url, tmp_path / str(number))
@@ -48,7 +48,7 @@ def test_few_identical_bodies_are_not_reported(raw: Raw, tmp_path: Path) -> None
 
 
 def test_identical_bodies_are_counted_per_run(raw: Raw, dest: Path) -> None:
-    """A later run counts only its own objects."""
+    """A later run of the same job counts only the objects that it fetched."""
     names = [f"{number:04}" for number in range(240)]
     late = {name: in_turn(reply(status="400 x"), reply(name.encode())) for name in names[120:]}
     server = raw(mirror(names, {name: reply(PAGE) for name in names[:120]} | late))
@@ -62,7 +62,7 @@ def test_identical_bodies_are_counted_per_run(raw: Raw, dest: Path) -> None:
 
 
 def test_sync_reports_identical_empty_bodies(run: Run, raw: Raw, dest: Path) -> None:
-    """A pass of a sync fetches like any other job."""
+    """A sync pass warns like any other job."""
     ended = run("sync", raw(site(120, 20, b"")).url, dest)
     assert ended.code == 0, ended.err
     assert re.search(r"120 of 140 objects fetched in this run are empty; ", ended.err)

@@ -23,14 +23,14 @@ FAULTS = [
 
 @pytest.fixture
 def finished(run: Run, server: Serve, dest: Path) -> Path:
-    """The destination of a job of ten targets: one is absent and two have failed."""
+    """Returns the destination of a job of ten targets, of which one is absent and two have failed."""
     ended = run("get", server(synthetic=10, faults=FAULTS).url, dest, "--attempts", "2")
     assert ended.code == 3, ended.err
     return dest
 
 
 def test_status_prints_ledger(run: Run, finished: Path) -> None:
-    """The ledger is data on standard output."""
+    """The ledger goes to standard output."""
     shown = run("status", finished)
 
     lines = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
@@ -42,7 +42,7 @@ def test_status_prints_ledger(run: Run, finished: Path) -> None:
 
 
 def test_status_prints_ledger_as_json(run: Run, finished: Path) -> None:
-    """The ledger can be one JSON object, the same as in Python."""
+    """The JSON object equals the ledger in Python."""
     shown = json.loads(run("status", finished, "--json").out)
 
     assert shown == fetchmill.status(finished).to_dict()
@@ -50,7 +50,7 @@ def test_status_prints_ledger_as_json(run: Run, finished: Path) -> None:
 
 
 def test_status_lists_failures_with_tabs(run: Run, finished: Path) -> None:
-    """The columns are name, outcome, kind, status, attempts, detail."""
+    """The columns are name, outcome, kind, status, attempts and detail."""
     shown = run("status", finished, "--failures")
 
     rows = {line.split("\t")[0]: line.split("\t")[1:5] for line in shown.out.splitlines()}
@@ -63,7 +63,7 @@ def test_status_lists_failures_with_tabs(run: Run, finished: Path) -> None:
 
 
 def test_status_prints_failures_as_json(run: Run, finished: Path) -> None:
-    """There is an object per line, the same as in Python."""
+    """Each line is a JSON object that equals the failure in Python."""
     shown = [json.loads(line) for line in run("status", finished, "--failures", "--json").out.splitlines()]
 
     assert shown == [vars(failure) for failure in fetchmill.failures(finished)]
@@ -71,9 +71,9 @@ def test_status_prints_failures_as_json(run: Run, finished: Path) -> None:
 
 
 def test_status_shows_running_job_as_running(run: Run, start: Run, server: Serve, dest: Path) -> None:
-    """`status` reads the journal of a running job and says that it runs."""
+    """`status` can read the journal while the job runs."""
     source = server(synthetic=200)
-    # It is slow enough that it still runs when `status` does, even if that takes seconds to start.
+    # The job is slow enough to be still running when `status` reads its journal, even after a start of seconds.
     process = start("get", source.url, dest, "--commit-window", "50ms", "--rate", 2)
     while not source.stats()["get"]:
         assert process.poll() is None
@@ -82,7 +82,7 @@ def test_status_shows_running_job_as_running(run: Run, start: Run, server: Serve
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
 
-    # It has its age, once the rate is known.
+    # The line also has the job's age once the rate is known.
     assert "job          running" in shown.out
     assert process.returncode == 130
     assert run("get", source.url, dest).code == 0
@@ -90,7 +90,7 @@ def test_status_shows_running_job_as_running(run: Run, start: Run, server: Serve
 
 
 def test_journal_without_tables_is_read_as_new_job(run: Run, server: Serve, dest: Path) -> None:
-    """A journal without tables is not damaged: its file exists a moment before them, and a kill may leave it so."""
+    """The journal file exists a moment before its tables, and a kill may leave it in that state."""
     (dest / ".fetchmill").mkdir(parents=True)
     (dest / ".fetchmill/job.sqlite").touch()
 
@@ -104,7 +104,7 @@ def test_journal_without_tables_is_read_as_new_job(run: Run, server: Serve, dest
 
 
 def test_folder_without_job_is_refused(run: Run, tmp_path: Path) -> None:
-    """The error is one line, and nothing is left in the folder."""
+    """The error is one line, and nothing is created in the folder."""
     folder = tmp_path / "other"
     folder.mkdir()
 
@@ -119,7 +119,7 @@ def test_folder_without_job_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_state_folder_works_with_every_command(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """Every command that takes DEST finds a state in another folder."""
+    """Every command that takes DEST accepts a state folder elsewhere."""
     state = tmp_path / "state"
     ended = run("get", server(synthetic=10, faults=FAULTS[:1]).url, dest, "--state", state)
 

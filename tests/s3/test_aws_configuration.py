@@ -1,4 +1,4 @@
-"""Settings for stores in the configuration files and variables of AWS's tools are used."""
+"""Store settings in AWS configuration files and environment variables are obeyed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ KEYS = 5
 
 
 def configuration(folder: Path, text: str) -> dict[str, str]:
-    """Returns variables for a profile `test` with these settings."""
+    """Returns environment variables that select a profile `test` with these settings."""
     config = folder / "config"
     config.write_text(f"[profile test]\n{text}")
     return {"AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "test"}
@@ -25,7 +25,7 @@ def configuration(folder: Path, text: str) -> dict[str, str]:
 def test_profile_services_section_sets_endpoint(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """A store in a `services` section takes precedence over the profile's own endpoint, which is for all services."""
+    """The S3 endpoint in a `services` section takes precedence over the profile's general endpoint."""
     with s3(synthetic=KEYS) as store:
         settings = configuration(
             tmp_path,
@@ -44,10 +44,9 @@ def test_profile_services_section_sets_endpoint(
 def test_profile_sets_addressing_style(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path, said: str | None, hosts: str
 ) -> None:
-    """`addressing_style` below `s3 =` sets it; an option takes precedence."""
+    """The setting is `addressing_style` under `s3 =`; the command-line option takes precedence."""
     style = "" if said is None else f"s3 =\n  max_concurrent_requests = 20\n  addressing_style = {said}\n"
-    # With a suffix, a path that begins with the bucket also finds it; a name that cannot be resolved shows the
-    # difference.
+    # Host names with and without the bucket both reach the store, so a name that does not resolve shows the difference.
     with s3(synthetic=KEYS) as store:
         settings = environment | store.environment() | configuration(tmp_path, style)
         url = store.url.replace("127.0.0.1", "no-such-host.invalid")
@@ -63,7 +62,7 @@ def test_profile_sets_addressing_style(
 
 
 def test_invalid_addressing_style_is_refused(run: Run, environment: dict[str, str], dest: Path, tmp_path: Path) -> None:
-    """The error comes before any request."""
+    """The error comes before any request is sent."""
     settings = environment | configuration(tmp_path, "s3 =\n  addressing_style = sideways\n")
     ended: Ended = run("get", "s3://bucket", dest, env=settings)
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
@@ -80,7 +79,7 @@ def test_ca_bundle_of_configuration_is_trusted(
     tmp_path: Path,
     place: str,
 ) -> None:
-    """The server is not a store: its reply alone shows that its certificate is trusted."""
+    """The server is not a store, but its reply shows that the client trusts its certificate."""
     from nginx import Site
 
     server = nginx(tls=Site(leaf=certificates.good))
@@ -120,7 +119,7 @@ def test_unsupported_settings_are_refused_by_name(
     source: str,
     said: str,
 ) -> None:
-    """The error comes before any request.
+    """The error comes before any request is sent.
 
     Otherwise, another AWS endpoint would be used, or requests would be unsigned.
     """
@@ -135,7 +134,7 @@ def test_unsupported_settings_are_refused_by_name(
 
 
 def test_explicit_endpoint_overrides_unsupported_settings(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """A named endpoint is used unchanged."""
+    """An endpoint given by option is used unchanged."""
     with s3(synthetic=KEYS) as store:
         settings = store.environment() | {"AWS_USE_FIPS_ENDPOINT": "true"}
         ended: Ended = run("get", "s3://bucket", dest, "--endpoint-url", store.url, env=environment | settings)

@@ -1,4 +1,4 @@
-"""Checksums of a store: a wrong byte in transit is detected, with any engine."""
+"""Checksums of stores: every engine detects a byte that changed in transit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ Stores = Callable[..., S3Store]
 SIZE = 5000
 CHECKSUMS = ("crc64nvme", "crc32c", "crc32", "sha256", "sha1")
 KEYS = [f"file-{index:012}" for index in range(8)]
-# A key that is damaged once is right the second time; one that is always damaged fails at its last attempt.
+# ONCE is damaged in the first reply only, and ALWAYS in every reply, including that to the last attempt.
 ONCE, ALWAYS = KEYS[2], KEYS[5]
 DAMAGE = {ONCE: 1, ALWAYS: 1000}
 SOON = ("--attempts", "2", "--format", "parquet", "--quiet")
@@ -26,7 +26,7 @@ SOON = ("--attempts", "2", "--format", "parquet", "--quiet")
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    """Starts stores, with the arguments of `fetchmill.testing.s3`; they end with the test."""
+    """Starts stores with arguments for `fetchmill.testing.s3`, and stops them after the test."""
     with ExitStack() as stack:
         yield lambda *objects, **options: stack.enter_context(s3(*objects, synthetic=len(KEYS), size=SIZE, **options))
 
@@ -43,14 +43,14 @@ def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
 
 
 def wrong(dest: Path) -> list[str]:
-    """Returns the names of stored objects whose bytes differ from the store's."""
+    """Returns the names of fetched objects whose bytes differ from the store's."""
     found = fetchmill.open(dest)
     return [name for name in found if found[name] != synthetic_body(str(name), SIZE)]
 
 
 @pytest.mark.parametrize("format", ["parquet", "files", "null"])
 def test_wrong_byte_is_retried_then_failed(stores: Stores, get: Get, dest: Path, format: str) -> None:
-    """The MD5 of the ETag shows it, whatever is done with the bytes."""
+    """The MD5 in the ETag reveals the wrong byte, whatever is done with the body."""
     ended = get(stores(damage=DAMAGE), dest, "--format", format)
 
     assert ended.code == 3, ended.err
@@ -62,7 +62,7 @@ def test_wrong_byte_is_retried_then_failed(stores: Stores, get: Get, dest: Path,
 
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_every_store_checksum_is_compared(stores: Stores, get: Get, dest: Path, checksum: str) -> None:
-    """All checksums are compared, also for encrypted objects, whose ETag is not an MD5. The request is signed."""
+    """This includes encrypted objects, whose ETag is not an MD5. Requests for checksums are signed."""
     ended = get(stores(damage=DAMAGE, checksum=checksum, encryption="aws:kms"), dest)
 
     assert ended.code == 3, ended.err
@@ -74,7 +74,7 @@ def test_every_store_checksum_is_compared(stores: Stores, get: Get, dest: Path, 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["sync", "threads", "processes", "asyncio", "combo"])
 def test_python_engines_compare_checksums(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """Python engines compare the ETag's MD5, and a requested checksum; with the switch, nothing is compared."""
+    """The engines compare the ETag's MD5 or a requested checksum. With `--no-checksums`, they compare nothing."""
     selected = engine_options(engine)
     by_etag = get(stores(damage=DAMAGE), dest / "etag", *selected)
     by_crc = get(stores(damage=DAMAGE, checksum="crc64nvme", encryption="aws:kms"), dest / "crc", *selected)
@@ -100,7 +100,7 @@ def test_python_engines_compare_checksums(stores: Stores, get: Get, dest: Path, 
 def test_incomparable_checksums_fail_no_object(
     stores: Stores, get: Get, dest: Path, behaviour: dict[str, Any], options: list[str]
 ) -> None:
-    """An ETag that is not an MD5, a checksum of parts, and one that is not requested fail no object."""
+    """Examples are an ETag that is not an MD5, a checksum of parts, and a checksum that was not requested."""
     ended = get(stores(damage=DAMAGE, **behaviour), dest, *options)
 
     assert ended.code == 0, ended.err
@@ -108,7 +108,7 @@ def test_incomparable_checksums_fail_no_object(
 
 
 def test_large_body_is_compared_while_it_is_written_to_file(stores: Stores, get: Get, dest: Path) -> None:
-    """A body that is too large for memory is compared while it arrives."""
+    """The body is too large to be kept in memory."""
     body = b"0123456789" * 300_000
     store = stores({"large": body}, checksum="crc64nvme", damage={"large": 1})
 
@@ -120,7 +120,7 @@ def test_large_body_is_compared_while_it_is_written_to_file(stores: Stores, get:
 
 
 def test_public_bucket_checksums_are_requested_without_signature(stores: Stores, get: Get, dest: Path) -> None:
-    """A public bucket returns checksums without a signature."""
+    """The objects arrive without a signature and are compared."""
     store = stores(public=True, checksum="crc32c", encryption="aws:kms", damage=DAMAGE)
 
     ended = get(store, dest, "--no-sign-request")
@@ -130,7 +130,7 @@ def test_public_bucket_checksums_are_requested_without_signature(stores: Stores,
 
 
 def test_streams_compare_checksums(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The damaged reply is requested again; a HEAD request has no body to compare."""
+    """A damaged reply is requested again. The reply to a HEAD request has no body to compare."""
     store = stores(checksum="crc64nvme", damage={ONCE: 1})
     for variable, value in store.environment().items():
         monkeypatch.setenv(variable, value)

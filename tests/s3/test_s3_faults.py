@@ -1,4 +1,4 @@
-"""The faults of `fetchmill.testing.s3()` on request, and changes while it runs."""
+"""Faults that `fetchmill.testing.s3()` simulates, and changes of its settings while it runs."""
 
 import json
 import os
@@ -19,25 +19,25 @@ from s3_requests import Client, ask, client, signed_headers
 
 @pytest.fixture
 def store() -> Iterator[S3Store]:
-    """A store with 2500 computed objects."""
+    """Returns a store with 2,500 synthetic objects."""
     with s3(synthetic=2500) as store:
         yield store
 
 
 @pytest.fixture
 def boto(store: S3Store) -> Iterator[Client]:
-    """A client for it."""
+    """Returns a boto3 client for the store."""
     with closing(client(store)) as boto:
         yield boto
 
 
 def name(index: int) -> str:
-    """Returns the name of a computed object."""
+    """Returns the name of a synthetic object."""
     return f"file-{index:012}"
 
 
 def code(call: Callable[[], object]) -> str:
-    """Returns the code of the error with which a call ends."""
+    """Returns the error code with which a call fails."""
     with pytest.raises(ClientError) as caught:
         call()
     return str(caught.value.response["Error"]["Code"])
@@ -49,14 +49,14 @@ def body(boto: Client, key: str) -> bytes:
 
 
 def page(boto: Client, **parameters: object) -> tuple[list[str], bool, str | None]:
-    """Returns the keys of one page, whether there are more, and its token."""
+    """Returns the keys of a page, whether the listing is truncated, and the continuation token."""
     found = boto.list_objects_v2(Bucket="bucket", **parameters)
     keys = [entry["Key"] for entry in found.get("Contents", [])]
     return keys, found["IsTruncated"], found.get("NextContinuationToken")
 
 
 def test_store_refuses_requests_above_rate(store: S3Store) -> None:
-    """Requests above a rate are refused until they are slower, or the limit is removed."""
+    """Requests are refused until the client is slower or the limit is removed."""
     store.change(slow_down_above=20)
     replies = [ask(store, f"/bucket/{name(0)}") for _ in range(30)]
     refused = [reply for reply in replies if reply.status == 503]
@@ -71,7 +71,7 @@ def test_store_refuses_requests_above_rate(store: S3Store) -> None:
 
 
 def test_store_denies_keys_and_listings(store: S3Store, boto: Client) -> None:
-    """Denied keys and listings are counted."""
+    """The store counts denied requests."""
     store.change(deny={name(1)}, deny_lists=True)
     assert code(lambda: body(boto, name(1))) == "AccessDenied"
     assert code(lambda: boto.put_object(Bucket="bucket", Key=name(1), Body=b"")) == "AccessDenied"
@@ -84,7 +84,7 @@ def test_store_denies_keys_and_listings(store: S3Store, boto: Client) -> None:
 
 
 def test_store_sends_error_document_with_status_200(store: S3Store) -> None:
-    """An error document comes always, or a given number of times."""
+    """The store sends the error document always or a given number of times."""
     store.change(errors_with_200={name(1): "InternalError", name(2): ("SlowDown", 2)})
     replies = [ask(store, f"/bucket/{name(1)}") for _ in range(3)]
     assert {(reply.status, reply.text("Code")) for reply in replies} == {(200, "InternalError")}
@@ -95,7 +95,7 @@ def test_store_sends_error_document_with_status_200(store: S3Store) -> None:
 
 
 def test_completion_fails_with_status_200(store: S3Store) -> None:
-    """A completion that fails with status 200 creates no object until it is repeated."""
+    """The object does not exist until a repeated completion succeeds."""
     store.change(errors_with_200={"key": ("InternalError", 1)})
     upload = ask(store, "/bucket/key?uploads", method="POST").text("UploadId")
     etag = ask(store, f"/bucket/key?partNumber=1&uploadId={upload}", method="PUT", body=b"x").headers["ETag"]
@@ -115,7 +115,7 @@ def test_completion_fails_with_status_200(store: S3Store) -> None:
 
 
 def test_object_differs_from_its_listing(store: S3Store, boto: Client) -> None:
-    """The object's bytes and ETag differ from the listing."""
+    """The object's bytes and ETag differ from those in the listing."""
     before = boto.list_objects_v2(Bucket="bucket", MaxKeys=1)["Contents"][0]
     store.change(changed={name(0): b"other"})
     reply = boto.get_object(Bucket="bucket", Key=name(0))
@@ -125,7 +125,7 @@ def test_object_differs_from_its_listing(store: S3Store, boto: Client) -> None:
 
 
 def test_listing_ends_too_early(store: S3Store, boto: Client) -> None:
-    """The listing says that there are no more keys; a request for keys after the last one finds them."""
+    """The listing says that it is complete, but a request for keys after the last one returns more."""
     store.change(truncate_after=1500)
     first = page(boto)
     assert (len(first[0]), first[1]) == (1000, True)
@@ -138,14 +138,14 @@ def test_listing_ends_too_early(store: S3Store, boto: Client) -> None:
 
 
 def test_listing_omits_continuation_token(store: S3Store, boto: Client) -> None:
-    """The page says that there are more keys, but not where."""
+    """The page says that there are more keys, but it has no token."""
     store.change(lose_token_after=700)
     assert page(boto) == ([name(index) for index in range(700)], True, None)
     assert len(page(boto, StartAfter=name(699))[0]) == 1000
 
 
 def test_listing_repeats_continuation_token(store: S3Store, boto: Client) -> None:
-    """A repeated token leads to the same page, for ever."""
+    """A repeated token leads to the same page forever."""
     store.change(repeat_token=True)
     token = page(boto)[2]
     second = page(boto, ContinuationToken=token)
@@ -154,16 +154,16 @@ def test_listing_repeats_continuation_token(store: S3Store, boto: Client) -> Non
 
 
 def test_start_after_is_ignored(store: S3Store, boto: Client) -> None:
-    """Every listing starts at its first key, whatever `start-after` is."""
+    """Every listing starts at the first key, whatever `start-after` says."""
     store.change(ignore_start_after=True)
     assert page(boto, StartAfter=name(2000))[0][0] == name(0)
 
 
 def test_uploads_fail_given_number_of_times(store: S3Store, boto: Client) -> None:
-    """Uploads of whole objects and of parts fail the given number of times."""
+    """The fault applies to uploads of whole objects and of parts."""
     store.change(fail_uploads=2)
     assert code(lambda: boto.put_object(Bucket="bucket", Key="key", Body=b"x")) == "ServiceUnavailable"
-    store.change(get_latency=0)  # counters continue
+    store.change(get_latency=0)  # counters are not reset
     upload = boto.create_multipart_upload(Bucket="bucket", Key="key")["UploadId"]
     part = {"Bucket": "bucket", "Key": "key", "UploadId": upload, "PartNumber": 1, "Body": b"x"}
     assert code(lambda: boto.upload_part(**part)) == "ServiceUnavailable"
@@ -174,7 +174,7 @@ def test_uploads_fail_given_number_of_times(store: S3Store, boto: Client) -> Non
 
 
 def test_upload_connection_is_reset_halfway(store: S3Store, boto: Client) -> None:
-    """A reset ends an upload in the middle, and nothing is stored."""
+    """Nothing is stored."""
     store.change(drop_uploads=1)
     with pytest.raises(HTTPClientError):
         boto.put_object(Bucket="bucket", Key="key", Body=b"x" * 1_000_000)
@@ -185,7 +185,7 @@ def test_upload_connection_is_reset_halfway(store: S3Store, boto: Client) -> Non
 
 
 def test_delayed_requests_are_served_in_parallel(store: S3Store) -> None:
-    """Twenty delayed requests in parallel take as long as one."""
+    """Twenty delayed requests in parallel take no longer than one."""
     store.change(list_latency=0.5, get_latency=0.5)
     targets = ["/bucket?list-type=2&max-keys=1", f"/bucket/{name(0)}"] * 10
     started = time.monotonic()
@@ -196,7 +196,7 @@ def test_delayed_requests_are_served_in_parallel(store: S3Store) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(store: S3Store) -> None:
-    """One connection is used; bodies and waiting requests do not disturb it."""
+    """The requests share one connection; request bodies and delayed replies do not change the order."""
     store.change(list_latency=0.05)
     targets = [f"/bucket/{name(1)}", "/bucket?list-type=2&max-keys=1", f"/bucket/{name(2)}"]
     requests = b""
@@ -215,7 +215,7 @@ def test_pipelined_requests_are_answered_in_order(store: S3Store) -> None:
 
 
 def test_store_in_another_process_is_found_through_environment(store: S3Store) -> None:
-    """No option is needed; in its own process, the store is a command."""
+    """No options are needed. The store runs in its own process, as a command."""
     program = "import boto3; print(boto3.client('s3').list_objects_v2(Bucket='bucket')['KeyCount'])"
     path = {"PATH": os.environ["PATH"]}
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""S3 sources, options and their one-line errors, before anything is fetched."""
+"""S3 sources and options, and the one-line errors that come before anything is fetched."""
 
 import json
 import re
@@ -30,13 +30,13 @@ DAY = 1_795_305_600
 
 
 def native(**given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Returns the options for the native module."""
+    """Returns the options that the native module gets."""
     told: dict[str, Any] = json.loads(GetOptions(**{"source": BUCKET, "dest": "out", **given}).to_json())
     return told
 
 
 def refusal(**given: Any) -> str:  # noqa: ANN401
-    """Returns the one-line reason why options are refused."""
+    """Returns the one-line message with which options are refused."""
     with pytest.raises(UsageError) as refused:
         native(**given)
     assert "\n" not in str(refused.value)
@@ -56,7 +56,7 @@ def refusal(**given: Any) -> str:  # noqa: ANN401
     ],
 )
 def test_bucket_prefix_is_used_verbatim(source: str) -> None:
-    """The prefix is used verbatim: `?`, `#` and `%` are part of keys."""
+    """Characters such as `?`, `#` and `%` are part of the key."""
     told = native(source=source)
 
     assert (told["source_kind"], told["source"]) == ("s3", source)
@@ -81,18 +81,18 @@ def test_bucket_prefix_is_used_verbatim(source: str) -> None:
     ],
 )
 def test_mistyped_s3_url_error_shows_correct_form(source: str | Path, message: str) -> None:
-    """Neither a file nor a host is searched for."""
+    """The mistyped URL is not taken for a file or a host."""
     assert message in refusal(source=source)
 
 
 @pytest.mark.parametrize("source", ["./s3:urls.txt", "s3.txt", "s3/urls.txt", "s3", "s33:x", "-"])
 def test_file_named_like_s3_url_is_read_as_list(source: str) -> None:
-    """A file with a similar name is still a list."""
+    """Names that only resemble an S3 URL are file names."""
     assert native(source=source)["source_kind"] == "list"
 
 
 def test_only_given_store_options_are_passed_on() -> None:
-    """Missing options are left out: the environment and the profile then decide."""
+    """Options that are not given are left out, so that the environment and the profile decide."""
     told = native(**ACCESS)
 
     assert {name: told[name] for name in ACCESS} == ACCESS
@@ -116,12 +116,12 @@ def test_only_given_store_options_are_passed_on() -> None:
     ],
 )
 def test_dates_are_parsed_as_utc_moments(value: str | date, seconds: int) -> None:
-    """A day begins at 00:00 UTC; listings have whole seconds, so fractions are rounded up."""
+    """A day begins at 00:00 UTC. Fractions of a second are rounded up because listings have whole seconds."""
     assert native(modified_from=value)["modified_from"] == seconds
 
 
 def test_size_filters_accept_zero() -> None:
-    """`size_to=1` selects only empty objects."""
+    """`size_to` is exclusive, so `size_to=1` selects only empty objects."""
     told = native(size_from=0, size_to=1)
 
     assert (told["size_from"], told["size_to"]) == (0, 1)
@@ -152,7 +152,7 @@ def test_size_filters_accept_zero() -> None:
     ],
 )
 def test_invalid_bucket_options_are_refused_by_name(given: dict[str, Any], message: str) -> None:
-    """A range that cannot contain anything is an error, too."""
+    """The errors include ranges that no object can match."""
     assert message in refusal(**given)
 
 
@@ -175,12 +175,12 @@ def test_invalid_bucket_options_are_refused_by_name(given: dict[str, Any], messa
     ],
 )
 def test_option_for_another_source_kind_is_refused(source: str, given: dict[str, Any], message: str) -> None:
-    """An option for another kind of source is refused instead of ignored."""
+    """The option is not silently ignored."""
     assert message in refusal(source=source, **given)
 
 
 def test_listing_filters_are_refused_for_iterables(tmp_path: Path) -> None:
-    """`size_from` and similar options need a bucket's listing; nothing is started."""
+    """`size_from` and similar options need a bucket listing. No request is sent."""
     with pytest.raises(UsageError, match=r"size_from is for buckets"):
         fetchmill.get(["s3://bucket/key"], tmp_path / "out", size_from=1)
 
@@ -188,7 +188,7 @@ def test_listing_filters_are_refused_for_iterables(tmp_path: Path) -> None:
 
 
 def test_endpoint_scheme_selects_environment_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheme of the store's endpoint decides which proxy is used."""
+    """The proxy is the one for the scheme of the store's endpoint."""
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -205,7 +205,7 @@ def test_endpoint_scheme_selects_environment_proxy(monkeypatch: pytest.MonkeyPat
 
 
 def test_streams_accept_store_options_but_no_listing_filters() -> None:
-    """Streams have the same options, except those that filter a listing."""
+    """Streams accept the options for access to a store and refuse those that filter a listing."""
     told = json.loads(StreamOptions(**ACCESS).to_json())
     hints = get_type_hints(StreamOptions)
 
@@ -217,7 +217,7 @@ def test_streams_accept_store_options_but_no_listing_filters() -> None:
 
 
 def test_get_function_refuses_invalid_bucket_options(tmp_path: Path) -> None:
-    """`fetchmill.get` refuses wrong bucket options before it changes anything."""
+    """The error comes before anything is created or changed."""
     with pytest.raises(UsageError, match=r"s3:/bucket is not a bucket"):
         fetchmill.get("s3:/bucket", tmp_path / "out")
 
@@ -254,7 +254,7 @@ def test_get_function_refuses_invalid_bucket_options(tmp_path: Path) -> None:
 def test_invalid_bucket_options_get_one_line_error_from_command(
     run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    """The exit code is 2, and nothing was changed."""
+    """The exit code is 2, and nothing is changed."""
     refused = run("get", *arguments)
 
     assert re.fullmatch(r"fetchmill: error: [^\n]+\n", refused.err)
@@ -268,9 +268,9 @@ def test_invalid_bucket_options_get_one_line_error_from_command(
 def test_region_with_invalid_characters_is_refused(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, region: str, is_profile: bool
 ) -> None:
-    """A region with other characters would be written into the signing field; nothing is requested."""
+    """Such a region could add text to the signing field. No request is sent."""
     if is_profile:
-        # A line end would end the setting.
+        # A line break would end the setting.
         region = region.replace("\r\n", "\t")
         config = tmp_path / "config"
         config.write_text(f"[default]\nregion = {region}\n", encoding="ascii")
@@ -304,15 +304,15 @@ def test_help_lists_s3_options_in_separate_section(run: Callable[..., Any]) -> N
 
 
 def commands(root: Path) -> list[str]:
-    """Returns the bucket commands in the docs and the help."""
+    """Returns the bucket commands that the guide and the help show."""
     texts = [(root / name).read_text() for name in ("README.md", "docs/guide/s3.md", "tests/cli/help/get.txt")]
     lines = re.findall(r"^ {2,4}fetchmill (get s3://.*[^\\\n])$", "\n".join(texts), re.MULTILINE)
-    # The text after a gap is a comment.
+    # Text after several spaces is a comment.
     return [re.split(r" {3,}", line)[0] for line in lines]
 
 
 def test_commands_in_s3_guide_are_accepted(root: Path) -> None:
-    """Every command is accepted, and every bucket option is in one of their sections."""
+    """The guide also mentions every bucket option."""
     typed = commands(root)
     page = (root / "docs/guide/s3.md").read_text()
 

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.of_files("crates/fetchmill-model/src/s3")
 
 REQUESTS = 1000
 DAY = 86_400
-# Typical errors of signers.
+# Values that signers often get wrong.
 PIECES = ("a", "Z9", "/", "//", "../", "./", "..", ".", "%", "%2E", "+", " ", "~", "é", "😀", "\x01", "?&=#", "'()*!")
 QUERIES = ("", "list-type=2&prefix=a%2F%20b%2B", "partNumber=7&uploadId=a%2B%3D", "uploads=")
-# The order of the fields that the program in tests/s3/aws_sigv4 reads.
+# The order in which the program in tests/s3/aws_sigv4 reads the values.
 ORDER = ("method", "host", "url", "body", "now", "region", "access_key", "secret_key", "token")
 
 Request = dict[str, Any]
@@ -30,7 +30,7 @@ Fields = dict[str, str]
 
 
 def any_request(source: random.Random) -> Request:
-    """Returns a request with a time around midnight, when the day of the signing key changes."""
+    """Returns a random request at a time around midnight, when the date in the signing key changes."""
     return {
         "method": source.choice(("GET", "PUT", "POST", "DELETE")),
         "host": source.choice(("127.0.0.1:7070", "[::1]:9000", "bucket.store.test")),
@@ -47,7 +47,7 @@ def any_request(source: random.Random) -> Request:
 
 @pytest.fixture(scope="module")
 def signed() -> list[tuple[Request, Fields]]:
-    """A thousand requests, each with its signed URL, and the fields of the project's signer."""
+    """Returns a thousand requests, each with its signed URL and the headers from the project's signer."""
     source = random.Random(7)
     requests = [any_request(source) for _ in range(REQUESTS)]
     lines = "".join(json.dumps(request) + "\n" for request in requests)
@@ -56,14 +56,14 @@ def signed() -> list[tuple[Request, Fields]]:
     )
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
     for request, (target, _) in zip(requests, answers, strict=True):
-        # A segment `..` is sent encoded, and signed as a store reads it.
+        # A segment `..` is sent encoded, and is signed as the store decodes it.
         path, mark, query = target.partition("?")
         request["url"] = f"http://{request['host']}{path.replace('%2E', '.')}{mark}{query}"
     return [(request, dict(fields)) for request, (_, fields) in zip(requests, answers, strict=True)]
 
 
 def signed_by_botocore(request: Request) -> Fields:
-    """Returns the fields that botocore adds."""
+    """Returns the headers that botocore adds."""
     given = AWSRequest(method=request["method"], url=request["url"], data=request["body"].encode())
     keys = Credentials(request["access_key"], request["secret_key"], request["token"])
     S3SigV4Auth(keys, "s3", request["region"]).add_auth(given)
@@ -73,7 +73,7 @@ def signed_by_botocore(request: Request) -> Fields:
 def test_signatures_of_thousand_requests_equal_botocore(
     signed: list[tuple[Request, Fields]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With odd keys, queries, bodies, session tokens and ports, fields and values are the same."""
+    """The requests have odd keys, queries, bodies, session tokens and ports."""
     for request, fields in signed:
         now = dt.datetime.fromtimestamp(request["now"], dt.UTC)
         monkeypatch.setattr(auth, "get_current_datetime", lambda now=now: now)
@@ -81,7 +81,7 @@ def test_signatures_of_thousand_requests_equal_botocore(
 
 
 def test_signatures_of_thousand_requests_equal_aws_sigv4(signed: list[tuple[Request, Fields]]) -> None:
-    """The signer of AWS's own Rust clients, in a program that is built for this test, gives the same results."""
+    """`aws-sigv4` is the signer of AWS's own Rust clients. The test builds a small program that calls it."""
     folder = Path(__file__).parent / "aws_sigv4"
     target = folder.parents[2] / "target" / "aws-sigv4"
     lines = "".join("\t".join(str(request[name] or "") for name in ORDER) + "\n" for request, _ in signed)

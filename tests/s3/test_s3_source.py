@@ -1,4 +1,4 @@
-"""`fetchmill get s3://bucket` against `fetchmill.testing.s3`: clocks, credentials, regions, wrong listings."""
+"""`fetchmill get s3://bucket` with `fetchmill.testing.s3`: clocks, credentials, regions and wrong listings."""
 
 import asyncio
 import json
@@ -43,14 +43,14 @@ SECOND = {"access_key": "SECOND", "secret_key": "second-secret", "token": "two"}
 
 @pytest.fixture
 def stores() -> Iterator[Stores]:
-    """Starts stores, with the arguments of `fetchmill.testing.s3`; they end with the test."""
+    """Starts stores with arguments for `fetchmill.testing.s3`, and stops them after the test."""
     with ExitStack() as stack:
         yield lambda *arguments, **options: stack.enter_context(s3(*arguments, **options))
 
 
 @pytest.fixture
 def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
-    """Runs `fetchmill get` on a store; settings replace environment variables."""
+    """Runs `fetchmill get` on a store; `settings` replaces the environment variables."""
 
     def run_get(
         store: S3Store, dest: Path, *options: str, below: str = "", source: str | None = None, **settings: str
@@ -63,7 +63,7 @@ def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
 
 @pytest.fixture
 def begin(start: Callable[..., "subprocess.Popen[str]"], environment: dict[str, str]) -> Begin:
-    """Starts `fetchmill get` on a store without waiting."""
+    """Starts `fetchmill get` on a store and does not wait for its end."""
 
     def start_get(store: S3Store, dest: Path, *options: str, **settings: str) -> "subprocess.Popen[str]":
         words = ("get", f"s3://{store.bucket}/", str(dest), "--endpoint-url", store.url, *options)
@@ -73,20 +73,20 @@ def begin(start: Callable[..., "subprocess.Popen[str]"], environment: dict[str, 
 
 
 def computed(count: int, start: int = 0) -> dict[str, bytes]:
-    """Returns the objects of `synthetic=`."""
+    """Returns the objects that `synthetic=` creates."""
     names = (f"file-{index:012}" for index in range(start, count))
     return {name: synthetic_body(name, 100) for name in names}
 
 
 def assert_stored(dest: Path, objects: dict[str, bytes]) -> None:
-    """Checks that exactly these objects are stored."""
+    """Asserts that exactly these objects are stored."""
     with fetchmill.open(dest) as stored:
         assert {name: stored[name] for name in stored} == objects
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "tar", "warc"])
 def test_packs_store_odd_keys(stores: Stores, get: Get, dest: Path, format: str) -> None:
-    """Packs use odd keys as names; a folder marker is skipped."""
+    """Every odd key is the name of its object. Folder markers are skipped."""
     objects = {key: key.encode() for key in ODD}
     store = stores(objects | {"marker/": b""})
 
@@ -99,7 +99,7 @@ def test_packs_store_odd_keys(stores: Stores, get: Get, dest: Path, format: str)
 
 
 def test_keys_unusable_as_file_names_are_failed(stores: Stores, get: Get, canary: Any) -> None:  # noqa: ANN401
-    """Nothing is written outside the destination, and they are not requested."""
+    """These keys are not requested, and nothing is written outside the destination."""
     store = stores({key: key.encode() for key in ODD})
 
     ended = get(store, canary.dest)
@@ -110,7 +110,7 @@ def test_keys_unusable_as_file_names_are_failed(stores: Stores, get: Get, canary
 
 
 def test_listing_starts_at_prefix(stores: Stores, get: Get, dest: Path) -> None:
-    """The prefix need not end at a slash, and names are still whole keys."""
+    """The prefix need not end with a slash. Objects are named by their whole keys."""
     store = stores({"a/b1": b"1", "a/b2/c": b"2", "a/c": b"3", "b": b"4"})
 
     assert get(store, dest, below="a/b").code == 0
@@ -124,7 +124,7 @@ def test_listing_starts_at_prefix(stores: Stores, get: Get, dest: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_signs_when_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """A signature that is two seconds old is refused, and the queue is longer than that."""
+    """The store refuses signatures older than two seconds, and requests wait longer than that in the queue."""
     count = {"sync": 300, "processes": 900}.get(engine, 2500)
     store = stores(synthetic=count, max_skew=2, get_latency=0.01)
 
@@ -137,7 +137,7 @@ def test_every_engine_signs_when_sending(stores: Stores, get: Get, dest: Path, e
 
 @pytest.mark.parametrize("engine", ["native", "threads", "processes"])
 def test_clock_one_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """The clock is corrected at the first contact, and the engines use the corrected time."""
+    """The clock is corrected after the first reply, and all engines use the corrected time."""
     store = stores(synthetic=300, clock_offset=-HOUR)
 
     ended = get(store, dest, *engine_options(engine), *limit_options(engine), "--format", "jsonl")
@@ -148,7 +148,7 @@ def test_clock_one_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, e
 
 
 def test_clock_jump_during_job_is_corrected(stores: Stores, begin: Begin, dest: Path) -> None:
-    """A jumping clock is corrected by whichever part of the job detects it."""
+    """Whichever part of the job detects the jump corrects the clock."""
     store = stores(synthetic=3000, get_latency=0.02)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 200)
@@ -161,7 +161,7 @@ def test_clock_jump_during_job_is_corrected(stores: Stores, begin: Begin, dest: 
 
 
 def test_expired_credentials_are_renewed(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
-    """The command of a profile renews them once, when the store reports it; nothing fails."""
+    """If the store reports that they expired, the profile's command is run once. No object fails."""
     store = stores(synthetic=4000, get_latency=0.02, **FIRST)
     given = tmp_path / "given.json"
     write_credentials(given, FIRST)
@@ -178,7 +178,7 @@ def test_expired_credentials_are_renewed(stores: Stores, begin: Begin, dest: Pat
 
 
 def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
-    """Credentials are renewed when a quarter of their life is left: no request is refused."""
+    """They are renewed when a quarter of their lifetime is left, so no request is refused."""
     store = stores(synthetic=3000, get_latency=0.02, **FIRST)
     store.set_credentials(*SECOND.values())
     given = tmp_path / "given.json"
@@ -197,7 +197,7 @@ def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin
 
 
 def test_job_ends_when_credentials_cannot_be_renewed(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
-    """There is a checkpoint and a line that says what to do; with other credentials, the job continues."""
+    """The job ends after a checkpoint, with one line that says what to do. With new credentials, it resumes."""
     store = stores(synthetic=2000, get_latency=0.02, **FIRST)
     job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 100)
@@ -217,7 +217,7 @@ def test_job_ends_when_credentials_cannot_be_renewed(stores: Stores, begin: Begi
 def test_public_bucket_needs_no_credentials(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path
 ) -> None:
-    """The machine has none; the option is not needed either."""
+    """This works on a machine without credentials, with and without `--no-sign-request`."""
     store = stores(synthetic=20, public=True)
     words = ("get", f"s3://{store.bucket}", str(dest), "--endpoint-url", store.url)
 
@@ -227,7 +227,7 @@ def test_public_bucket_needs_no_credentials(
 
 
 def test_bucket_in_another_region_is_found(stores: Stores, get: Get, dest: Path) -> None:
-    """The store reports the region, with a redirect or in the error about the signature."""
+    """The store names the region in a redirect or in an error about the signature."""
     store = stores(synthetic=1)
     store.add_bucket("elsewhere", region="eu-west-1", synthetic=50)
 
@@ -249,7 +249,7 @@ def test_bucket_in_another_region_is_found(stores: Stores, get: Get, dest: Path)
 def test_access_errors_say_what_to_do(
     stores: Stores, get: Get, dest: Path, settings: dict[str, str], words: tuple[str, ...], expected: str
 ) -> None:
-    """The error is one line with what to do; nothing is created."""
+    """The error is one line, and nothing is created."""
     ended = get(stores(synthetic=5), dest, *words, **settings)
 
     assert ended.code == LISTING_FAILED
@@ -258,13 +258,13 @@ def test_access_errors_say_what_to_do(
 
 
 def refused_once_or_always(raw: Callable[..., RawServer], *, refusals: int) -> RawServer:
-    """A bucket of twenty objects that refuses requests for one object with an unknown key, several times or always."""
+    """Returns a bucket of 20 objects that refuses one of them with InvalidAccessKeyId, several times or always."""
     document = b"<Error><Code>InvalidAccessKeyId</Code><Message>not in our records</Message></Error>"
     refusal = reply(document, "Content-Type: application/xml", status="403 Forbidden")
     keys = [f"key-{number:02}" for number in range(20)]
 
     def listing(exchange: Exchange) -> bytes:
-        # Keys after the last one are also requested.
+        # The client also requests the keys after the last one.
         listed = [] if "start-after" in exchange.target else keys
         contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(key)}</Size></Contents>" for key in listed)
         return reply(f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode())
@@ -285,7 +285,7 @@ def test_single_credentials_refusal_does_not_stop_job(
     engine: str,
     refusals: int,
 ) -> None:
-    """Either a second, certain reply for the object says the same, or the object arrives."""
+    """The job ends only if a second request for the object is refused, too."""
     server = refused_once_or_always(raw, refusals=refusals)
     keys = {"AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 
@@ -308,7 +308,7 @@ def test_single_credentials_refusal_does_not_stop_job(
 def test_denied_objects_fail_separately(
     stores: Stores, get: Get, run: Callable[..., Ended], dest: Path, engine: str
 ) -> None:
-    """Each fails separately: others of the bucket may be readable. The store's message is kept, with its code."""
+    """Other objects in the bucket may be readable. The store's code and message are kept."""
     store = stores(synthetic=20, deny={"file-000000000003"})
 
     ended = get(store, dest, *engine_options(engine))
@@ -322,7 +322,7 @@ def test_denied_objects_fail_separately(
 
 
 def test_object_that_differs_from_listing_is_failed_as_changed(stores: Stores, get: Get, dest: Path) -> None:
-    """Another ETag or size is failed(changed); a retry run fetches the current object."""
+    """A different ETag or size fails the object as changed. A retry run fetches the current object."""
     objects = {f"k{number}": b"as it was" for number in range(5)}
     store = stores(objects, changed={"k1": b"as it is!", "k2": b"longer than it was"})
 
@@ -336,7 +336,7 @@ def test_object_that_differs_from_listing_is_failed_as_changed(stores: Stores, g
 
 @pytest.mark.parametrize("engine", ["native", "asyncio"])
 def test_error_document_with_status_200_is_not_stored(stores: Stores, get: Get, dest: Path, engine: str) -> None:
-    """An error document is not stored, even with status 200: the request is tried again."""
+    """The request is retried instead."""
     store = stores(synthetic=20, errors_with_200={"file-000000000007": ("InternalError", 2)})
 
     ended = get(store, dest, "--format", "jsonl", *engine_options(engine))
@@ -348,7 +348,7 @@ def test_error_document_with_status_200_is_not_stored(stores: Stores, get: Get, 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("lie", ["truncate_after", "lose_token_after"])
 def test_listing_that_ends_too_early_is_continued(stores: Stores, get: Get, dest: Path, lie: str) -> None:
-    """The store's statement about the end does not matter."""
+    """Keys after the last one are requested, whatever the store says about the end of its listing."""
     store = stores(synthetic=3500, **{lie: 1500})
 
     ended = get(store, dest, "--format", "jsonl")
@@ -359,15 +359,15 @@ def test_listing_that_ends_too_early_is_continued(stores: Stores, get: Get, dest
 
 
 def test_repeated_continuation_token_loses_no_keys(stores: Stores, get: Get, dest: Path) -> None:
-    """A repeated token does no harm, because pages are requested by the key before them."""
+    """Pages are requested by the last key, not by the token."""
     assert get(stores(synthetic=3500, repeat_token=True), dest, "--format", "jsonl").code == 0
     assert_stored(dest, computed(3500))
 
 
 def test_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get: Get, dest: Path) -> None:
-    """The store's keys seem not to ascend.
+    """Such a store seems to have unordered keys.
 
-    If its tokens also lead nowhere, the job ends with all keys that were listed once.
+    If its tokens also repeat, the job ends with an error, and keeps all keys that were listed once.
     """
     ended = get(stores(synthetic=3500, ignore_start_after=True), dest / "tokens", "--format", "jsonl")
     assert ended.code == 0, ended.err
@@ -381,7 +381,7 @@ def test_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get:
 
 
 def test_filters_cover_keys_sizes_and_times(stores: Stores, get: Get, dest: Path) -> None:
-    """Filters cover keys, sizes and times; excluded objects are skipped."""
+    """Excluded objects are counted as skipped."""
     store = stores({"a.txt": b"1", "b.txt": b"12345", "c.jpg": b"12345"})
     store.put("old.txt", b"12345", modified=datetime(2001, 9, 9, tzinfo=UTC))
     words = ("--include", "*.txt", "--size-from", "2", "--modified-from", "2010-01-01")
@@ -395,7 +395,7 @@ def test_filters_cover_keys_sizes_and_times(stores: Stores, get: Get, dest: Path
 
 @pytest.mark.timing
 def test_slow_listing_is_divided_into_ranges(stores: Stores, get: Get, dest: Path) -> None:
-    """Slow pages are requested in parallel, which is much faster than one after the other; each key comes once."""
+    """Slow pages are requested in parallel, which takes much less time. Each key is listed once."""
     count = 60_000
     store = stores(synthetic=count, list_latency=0.4)
     began = time.monotonic()
@@ -407,13 +407,13 @@ def test_slow_listing_is_divided_into_ranges(stores: Stores, get: Get, dest: Pat
     assert ended.code == 0, ended.err
     assert find_unbalanced(dest) == []
     assert (read_ledger(dest).listed, read_ledger(dest).fetched) == (count, count)
-    # One after the other, 60 pages take at least 24 s.
+    # One after the other, 60 pages would take at least 24 s.
     assert took < 18
 
 
 @pytest.mark.thorough
 def test_job_killed_while_listing_resumes(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
-    """Every range continues where it was: each key comes once."""
+    """Every range of the listing continues where it stopped, and each key is fetched once."""
     LOG.info("FETCHMILL_SEED=%s", SEED)
     count = 40_000
     store = stores(synthetic=count, list_latency=0.1)
@@ -433,7 +433,7 @@ def test_job_killed_while_listing_resumes(stores: Stores, begin: Begin, get: Get
 
 @pytest.mark.timing
 def test_slow_down_replies_reduce_request_rate(stores: Stores, begin: Begin, dest: Path) -> None:
-    """No object fails for it; later, few requests are refused, and the store is used near its limit."""
+    """No object fails. After some time few requests are refused, and the job runs close to the store's limit."""
     rate = 1000
     store = stores(synthetic=9 * rate, slow_down_above=rate)
     job = begin(store, dest, "--format", "jsonl", "--attempts", "1")
@@ -458,7 +458,7 @@ def test_slow_down_replies_reduce_request_rate(stores: Stores, begin: Begin, des
 def test_killed_jobs_with_boto3_and_aiobotocore_functions_resume(
     stores: Stores, dest: Path, environment: dict[str, str], engine: str
 ) -> None:
-    """boto3 has a client per thread for 50 threads, aiobotocore one for the event loop: the bytes are the same."""
+    """All bytes are right. boto3 has a client in each of 50 threads, and aiobotocore one client per event loop."""
     count = 1200
     store = stores(synthetic=count, get_latency=0.3)
     program = (sys.executable, str(SUPPORT / "s3_functions.py"), engine, dest, store.bucket, store.url)
@@ -477,7 +477,7 @@ def test_killed_jobs_with_boto3_and_aiobotocore_functions_resume(
 
 
 def test_python_accepts_bucket_options_as_keywords(stores: Stores, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options are keywords in Python."""
+    """The keywords have the names of the command-line options."""
     store = stores(synthetic=30)
     set_environment(monkeypatch, store)
 
@@ -490,7 +490,7 @@ def test_python_accepts_bucket_options_as_keywords(stores: Stores, dest: Path, m
 def test_list_of_s3_urls_is_fetched(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Names are URLs; there are several buckets, one in another region, and the endpoint may be private."""
+    """Objects are named by their URLs. One bucket is in another region, and the endpoint is a private address."""
     store = stores({"a b": b"1", "\u00e9/x": b"2"})
     store.add_bucket("elsewhere", region="eu-west-1", objects={"y": b"3"})
     urls = [
@@ -512,7 +512,7 @@ def test_list_of_s3_urls_is_fetched(
 def test_missing_profile_fails_s3_urls_of_list(
     stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """A missing profile fails a list's URLs, and no request is sent without a signature."""
+    """No unsigned request is sent."""
     store = stores({"a": b"1"}, public=True)
     (tmp_path / "urls.txt").write_text(f"s3://{store.bucket}/a")
     words = ("get", tmp_path / "urls.txt", dest, "--endpoint-url", store.url, "--profile", "nobody", "--attempts", "1")
@@ -525,7 +525,7 @@ def test_missing_profile_fails_s3_urls_of_list(
 
 
 def test_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S3 URLs may be mixed with others in a stream; a missing object is a reply."""
+    """S3 URLs and other URLs may be mixed. A missing object is returned as a reply."""
     store = stores(synthetic=500, clock_offset=HOUR)
     set_environment(monkeypatch, store)
     urls = [f"s3://{store.bucket}/{name}" for name in computed(500)]
@@ -538,7 +538,7 @@ def test_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_async_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`astream` takes S3 URLs, too."""
+    """`astream` accepts the same input as `stream`."""
     store = stores(synthetic=50)
     set_environment(monkeypatch, store)
     urls = [f"s3://{store.bucket}/{name}" for name in computed(50)]
@@ -550,14 +550,14 @@ def test_async_streams_accept_s3_urls(stores: Stores, monkeypatch: pytest.Monkey
 
 
 def end(job: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Returns the exit code of a command, and its errors."""
+    """Returns the exit code and the error output of a command."""
     _, said = job.communicate(timeout=100)
     errors = [line for line in said.splitlines() if line.startswith("fetchmill: error")]
     return job.returncode, "\n".join(errors)
 
 
 def committed(dest: Path) -> int:
-    """Returns the number of objects that a job's journal has."""
+    """Returns the number of objects that are committed in a job's journal."""
     try:
         return fetchmill.status(dest).fetched
     except fetchmill.FetchmillError:
@@ -565,7 +565,7 @@ def committed(dest: Path) -> int:
 
 
 def wait_for(has_come: Callable[[], bool]) -> None:
-    """Waits for at most three minutes."""
+    """Waits up to three minutes for a condition."""
     until = time.monotonic() + 180
     while not has_come():
         assert time.monotonic() < until
@@ -592,6 +592,6 @@ def profile(folder: Path, given: Path) -> dict[str, str]:
 
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, store: S3Store) -> None:
-    """Sets it for this process."""
+    """Sets environment variables of this process."""
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)

@@ -1,6 +1,6 @@
-"""`fetchmill get s3://BUCKET/PREFIX DEST` against third-party stores: every object arrives, and errors.
+"""`fetchmill get s3://BUCKET/PREFIX DEST` with third-party stores: all objects arrive, and errors are clear.
 
-Object names are whole keys. The contents of the stores are known from the uploads, and read again by boto3.
+Objects are named by their whole keys. Uploads define the contents of a store, and boto3 reads them back.
 """
 
 import os
@@ -29,13 +29,13 @@ KILLS = 3
 # The exit code of a failed listing.
 LISTING_FAILED = 4
 FINISHED_WITH_FAILURES = 3
-# Keys per page of the listing, and in prefixes.
+# The number of keys per page; prefixes have sizes around it.
 PAGE = 1000
 SIZES = (0, 1, PAGE, PAGE + 1)
 MANY = 100_000
 
-# Keys that have another path on disk, or none; each object contains its own key. moto's server does not accept a line
-# feed.
+# Keys that have a different path on disk or none. Each object contains its own key. moto's server does not accept a
+# line feed.
 PLAIN = {
     "plain": "plain",
     "a b": "a b",
@@ -56,73 +56,73 @@ PLAIN = {
     "a\\b": "a\\b",
     "~*!()": "~*!()",
 }
-# Names that cannot be a file's name: they are not requested.
+# Keys that cannot be file names. They are not requested.
 NO_FILES = ("x//y", "/abs", "//two", "full/", "../up", "in/../side", "./dot", "..", ".")
-# One of these two takes the place of the other.
+# Keys that exclude each other as files.
 BOTH = ("both", "both/inner")
-# It is empty and ends with a slash: a folder marker.
+# An empty object whose key ends with a slash is a folder marker.
 MARKER = "marker/"
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A store, and the bytes of each of its objects."""
+    """A store and the bytes of each of its objects."""
 
     store: Store
     objects: dict[str, bytes]
 
     def below(self, prefix: str) -> dict[str, bytes]:
-        """Returns those whose keys begin with this prefix."""
+        """Returns the objects whose keys begin with this prefix."""
         return {key: body for key, body in self.objects.items() if key.startswith(prefix)}
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    """A versitygw with a prefix of each size."""
+    """Returns a versitygw store with a prefix of each size."""
     with folder_in_memory(tmp_path_factory.mktemp("gateway")) as folder, versitygw_serving(folder / "store") as store:
         yield filled(store, SIZES)
 
 
 @pytest.fixture(scope="module")
 def mocked(motos: Callable[[], Moto]) -> Filled:
-    """A bucket of moto's server with some of the prefixes, because it is slow."""
+    """Returns a bucket on moto's server with only some of the prefixes, because that server is slow."""
     return filled(motos(), [size for size in SIZES if size != PAGE])
 
 
 @pytest.fixture(scope="module")
 def odd(motos: Callable[[], Moto]) -> Filled:
-    """A bucket with odd keys."""
+    """Returns a bucket with odd keys."""
     return put(motos(), {key: key.encode() for key in (*PLAIN, *NO_FILES, *BOTH)} | {MARKER: b""})
 
 
 @pytest.fixture(params=["gateway", "mocked"])
 def sizes(request: pytest.FixtureRequest) -> Filled:
-    """One of the stores, with prefixes of several sizes."""
+    """Returns one of the stores, with prefixes of several sizes."""
     found: Filled = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture(params=["versitygw", "moto"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """One of the stores, with an empty bucket."""
+    """Returns one of the stores, with an empty bucket."""
     found: Store = request.getfixturevalue(request.param)
     return found
 
 
 def filled(store: Store, sizes: Iterable[int]) -> Filled:
-    """A prefix of each size, and objects before and after them."""
+    """Returns objects for a prefix of each size, and objects before and after those."""
     objects = {key: body for size in sizes for key, body in bodies(size, prefix(size), folder=400).items()}
     return put(store, objects | {"aardvark": b"first", "of-1/par": b"shorter than its prefix", "zebra": b"last"})
 
 
 def put(store: Store, objects: dict[str, bytes]) -> Filled:
-    """Fills a store."""
+    """Uploads objects to a store."""
     fill(store, objects)
     return Filled(store, objects)
 
 
 def prefix(size: int) -> str:
-    """Returns a prefix with that many keys, which need not end at a segment."""
+    """Returns the prefix with that many keys. It need not end at a slash."""
     return f"of-{size}/part-"
 
 
@@ -140,7 +140,7 @@ def get(run: Callable[..., Any], environment: dict[str, str]) -> Get:
 
 
 def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
-    """Returns the command, without options of the job."""
+    """Returns the command line without options of the job."""
     return ("get", source, str(dest), "--endpoint-url", store.endpoint)
 
 
@@ -150,7 +150,7 @@ def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_store_returns_uploaded_objects(sizes: Filled) -> None:
-    """An independent client reads what was put."""
+    """An independent client reads what was uploaded."""
     some = f"{prefix(PAGE + 1)}002/"
 
     assert keys_of(sizes.store) == sorted(sizes.objects)
@@ -159,7 +159,7 @@ def test_store_returns_uploaded_objects(sizes: Filled) -> None:
 
 
 def test_store_has_odd_keys(odd: Filled) -> None:
-    """The store has every odd key."""
+    """Each odd key can be listed and read by an independent client."""
     assert read_all(odd.store) == odd.objects
 
 
@@ -170,7 +170,7 @@ def test_store_has_odd_keys(odd: Filled) -> None:
 @pytest.mark.parametrize("format", ["files", "parquet"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_object_of_prefix_is_fetched(gateway: Filled, get: Get, dest: Path, size: int, format: str) -> None:
-    """A page has a thousand keys: there are none, one, a page, and a page and one."""
+    """The prefixes have no key, one key, a full page, and a page plus one key."""
     objects = gateway.below(prefix(size))
     assert len(objects) == size
 
@@ -188,7 +188,7 @@ def test_every_object_of_prefix_is_fetched(gateway: Filled, get: Get, dest: Path
 
 @pytest.mark.one_in(3)
 def test_all_objects_arrive_from_store_that_closes_connections(mocked: Filled, get: Get, dest: Path) -> None:
-    """The server of moto does this."""
+    """The server of moto closes the connection after each reply."""
     ended = get(mocked.store, prefix(PAGE + 1), dest)
 
     assert ended.code == 0, ended.err
@@ -196,7 +196,7 @@ def test_all_objects_arrive_from_store_that_closes_connections(mocked: Filled, g
 
 
 def test_bucket_without_prefix_is_fetched(gateway: Filled, get: Get, dest: Path) -> None:
-    """The whole bucket is listed for an empty prefix, with and without a slash after the bucket."""
+    """With an empty prefix, the whole bucket is listed, with or without a slash after its name."""
     for number, source in enumerate(("s3://bucket", "s3://bucket/")):
         place = dest / str(number)
         place.parent.mkdir(exist_ok=True)
@@ -209,7 +209,7 @@ def test_bucket_without_prefix_is_fetched(gateway: Filled, get: Get, dest: Path)
 
 @pytest.mark.thorough
 def test_hundred_thousand_objects_are_fetched(versitygw: Versitygw, get: Get, dest: Path) -> None:
-    """There are a hundred pages; pyarrow reads each object once."""
+    """The listing has a hundred pages. pyarrow reads each object once from the shards."""
     objects = bodies(MANY, prefix(MANY))
     fill(versitygw, objects)
 
@@ -225,7 +225,7 @@ def test_hundred_thousand_objects_are_fetched(versitygw: Versitygw, get: Get, de
 
 
 def test_python_accepts_options_named_like_boto3(gateway: Filled, dest: Path) -> None:
-    """Python has options with the names that boto3 users know."""
+    """Bucket options in Python have the names that boto3 users know."""
     store, below = gateway.store, prefix(PAGE + 1)
 
     report = fetchmill.get(
@@ -245,7 +245,7 @@ def test_python_accepts_options_named_like_boto3(gateway: Filled, dest: Path) ->
 
 @pytest.mark.parametrize("format", ["tar", "parquet", "warc", "jsonl"])
 def test_packs_store_every_key(odd: Filled, get: Get, dest: Path, format: str) -> None:
-    """A name is data there; only folder markers are left out."""
+    """In packs, names are only data. Folder markers are skipped."""
     objects = {key: body for key, body in odd.objects.items() if key != MARKER}
 
     ended = get(odd.store, "", dest, *format_options(format))
@@ -257,7 +257,7 @@ def test_packs_store_every_key(odd: Filled, get: Get, dest: Path, format: str) -
 
 
 def test_files_store_only_keys_usable_as_file_names(odd: Filled, get: Get, canary: Any) -> None:  # noqa: ANN401 - see `canary`
-    """The others fail under their names, and nothing is written outside the destination."""
+    """All other keys are recorded as failed, and nothing is written outside the destination."""
     ended = get(odd.store, "", canary.dest)
 
     assert ended.code == FINISHED_WITH_FAILURES, ended.err
@@ -283,7 +283,7 @@ def test_files_store_only_keys_usable_as_file_names(odd: Filled, get: Get, canar
 def test_killed_bucket_job_resumes_with_each_object_once(
     versitygw: Versitygw, start: Callable[..., Any], environment: dict[str, str], dest: Path, format: str
 ) -> None:
-    """The kills come at random moments (FETCHMILL_SEED repeats them)."""
+    """The kills come at random moments, which FETCHMILL_SEED repeats."""
     print(f"FETCHMILL_SEED={SEED}")  # noqa: T201 - shown when the test fails
     chance = random.Random(f"{SEED} {format}")
     objects = bodies(3000, prefix(3000))
@@ -310,7 +310,7 @@ def test_killed_bucket_job_resumes_with_each_object_once(
 
 
 def wait_for_progress(process: "subprocess.Popen[str]", dest: Path) -> None:
-    """Waits until more is settled than at the start, or until the job has ended."""
+    """Waits until the job has finished more targets than at the start, or has ended."""
     before = read_ledger(dest).settled if has_journal(dest) else 0
     while process.poll() is None and not (has_journal(dest) and read_ledger(dest).settled > before):
         time.sleep(0.01)
@@ -320,7 +320,7 @@ def wait_for_progress(process: "subprocess.Popen[str]", dest: Path) -> None:
 
 
 def test_wrong_region_is_corrected(gateway: Filled, get: Get, dest: Path) -> None:
-    """A wrong region is corrected, because the store reports the right one."""
+    """The store names the right region in its error."""
     ended = get(gateway.store, prefix(PAGE + 1), dest, "--format", "parquet", "--region", "eu-west-1")
 
     assert ended.code == 0, ended.err
@@ -328,7 +328,7 @@ def test_wrong_region_is_corrected(gateway: Filled, get: Get, dest: Path) -> Non
 
 
 def test_private_bucket_is_refused_without_signature(gateway: Filled, get: Get, dest: Path) -> None:
-    """The error has the store's code, and the option that prevented a signature."""
+    """The error has the store's code and names the option that prevented a signature."""
     ended = get(gateway.store, "", dest, "--no-sign-request")
 
     assert ended.code == LISTING_FAILED, ended.err
@@ -346,7 +346,7 @@ def test_private_bucket_is_refused_without_signature(gateway: Filled, get: Get, 
 def test_wrong_credentials_are_reported(
     versitygw: Versitygw, get: Get, dest: Path, settings: dict[str, str], code: str, advice: str
 ) -> None:
-    """The error has the store's code and what to check, but never the secret."""
+    """The error has the store's code and says what to check. It never contains the secret."""
     versitygw.put("one", b"1")
 
     ended = get(versitygw, "", dest, **settings)
@@ -360,7 +360,7 @@ def test_wrong_credentials_are_reported(
 
 @pytest.mark.sampled(1)
 def test_missing_bucket_is_reported(store: Store, get: Get, dest: Path) -> None:
-    """The error has its name and the store's code."""
+    """The error has the bucket's name and the store's code."""
     store.bucket = "elsewhere"
 
     ended = get(store, "", dest)

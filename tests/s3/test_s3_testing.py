@@ -1,4 +1,4 @@
-"""`fetchmill.testing.s3()` against boto3, which does not know it: a store like Amazon's."""
+"""`fetchmill.testing.s3()` behaves like Amazon S3 to an independent client, boto3."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -41,31 +41,31 @@ ODD_KEYS = [
 
 @pytest.fixture
 def store() -> Iterator[S3Store]:
-    """An empty store."""
+    """Returns an empty store."""
     with s3() as store:
         yield store
 
 
 @pytest.fixture
 def boto(store: S3Store) -> Iterator[Client]:
-    """A client for it."""
+    """Returns a boto3 client for the store."""
     with closing(client(store)) as boto:
         yield boto
 
 
 def listed(boto: Client, bucket: str = "bucket", **parameters: object) -> list[dict[str, object]]:
-    """Returns all objects of a listing, over all pages."""
+    """Returns all objects of a listing, from all its pages."""
     pages = boto.get_paginator("list_objects_v2").paginate(Bucket=bucket, **parameters)
     return [entry for page in pages for entry in page.get("Contents", [])]
 
 
 def keys(boto: Client, bucket: str = "bucket", **parameters: object) -> list[str]:
-    """Returns their keys."""
+    """Returns the keys of a listing."""
     return [str(entry["Key"]) for entry in listed(boto, bucket, **parameters)]
 
 
 def refused(call: Callable[[], object]) -> tuple[int, str]:
-    """Returns status and code of the error with which a call ends."""
+    """Returns the status and the error code with which a call fails."""
     with pytest.raises(ClientError) as caught:
         call()
     response = caught.value.response
@@ -75,7 +75,7 @@ def refused(call: Callable[[], object]) -> tuple[int, str]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2500])
 def test_every_synthetic_object_is_listed_once(count: int) -> None:
-    """Each object has its size and the MD5 of its bytes, on as many pages as necessary."""
+    """Each object is listed with its size and the MD5 of its bytes, on as many pages as needed."""
     with s3(synthetic=count, size=100, key_prefix="p/") as store, closing(client(store)) as boto:
         found = listed(boto)
 
@@ -90,7 +90,7 @@ def test_every_synthetic_object_is_listed_once(count: int) -> None:
 
 
 def test_odd_keys_are_listed_and_returned() -> None:
-    """Keys are any valid UTF-8, in the order of its bytes."""
+    """Keys can be any valid UTF-8 and are listed in byte order."""
     objects = {key: f"body of {key}".encode() for key in ODD_KEYS}
     with s3(objects) as store, closing(client(store)) as boto:
         assert keys(boto) == sorted(objects, key=str.encode)
@@ -101,7 +101,7 @@ def test_odd_keys_are_listed_and_returned() -> None:
 
 
 def test_odd_keys_can_be_put_and_deleted(store: S3Store, boto: Client) -> None:
-    """Odd keys can be put and deleted."""
+    """Keys can be any valid UTF-8."""
     for key in ODD_KEYS:
         boto.put_object(Bucket="bucket", Key=key, Body=key.encode())
     assert store.objects() == {key: key.encode() for key in ODD_KEYS}
@@ -112,7 +112,7 @@ def test_odd_keys_can_be_put_and_deleted(store: S3Store, boto: Client) -> None:
 
 
 def test_listing_is_limited_by_prefix_start_and_size() -> None:
-    """Prefix, start and size work alone and together; computed and other objects are in one order."""
+    """The limits can be combined. Synthetic and uploaded objects are in one order."""
     with s3({"file-000000000001x": b"", "z": b""}, synthetic=4) as store, closing(client(store)) as boto:
         names = ["file-000000000000", "file-000000000001", "file-000000000001x", "file-000000000002"]
         assert keys(boto) == [*names, "file-000000000003", "z"]
@@ -130,7 +130,7 @@ def test_listing_is_limited_by_prefix_start_and_size() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_delimiter_groups_keys_into_folders(size: int) -> None:
-    """A delimiter gives folders, each once, whatever the pages."""
+    """Each folder is listed once, even if its keys are on several pages."""
     objects = dict.fromkeys(["a/1", "a/2", "a/b/3", "b", "c//", "c/d", "d"], b"")
     with s3(objects) as store, closing(client(store)) as boto:
 
@@ -150,7 +150,7 @@ def test_delimiter_groups_keys_into_folders(size: int) -> None:
 
 
 def test_object_has_amazon_headers() -> None:
-    """Objects have the fields that Amazon sends."""
+    """Each object has the headers that Amazon S3 sends."""
     written = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
     with s3() as store, closing(client(store)) as boto:
         store.put("key", b"hello", modified=written)
@@ -170,7 +170,7 @@ def test_object_has_amazon_headers() -> None:
 
 
 def test_missing_key_and_bucket_get_errors(boto: Client, store: S3Store) -> None:
-    """A missing key and a missing bucket have their errors."""
+    """The errors have the codes that Amazon S3 uses."""
     assert refused(lambda: boto.get_object(Bucket="bucket", Key="key")) == (404, "NoSuchKey")
     assert refused(lambda: boto.get_object(Bucket="other", Key="key")) == (404, "NoSuchBucket")
     assert refused(lambda: keys(boto, "other")) == (404, "NoSuchBucket")
@@ -178,7 +178,7 @@ def test_missing_key_and_bucket_get_errors(boto: Client, store: S3Store) -> None
 
 
 def test_every_request_is_counted_by_kind(store: S3Store, boto: Client) -> None:
-    """The kind is counted, so that a test can prove that no HEAD was sent."""
+    """The counts let a test prove that no HEAD request was sent."""
     store.put("key", b"hello")
     assert boto.head_object(Bucket="bucket", Key="key")["ContentLength"] == 5
     assert boto.head_bucket(Bucket="bucket")["BucketRegion"] == "us-east-1"
@@ -195,7 +195,7 @@ def test_every_request_is_counted_by_kind(store: S3Store, boto: Client) -> None:
 
 
 def test_conditional_put_fails_when_object_exists(store: S3Store, boto: Client) -> None:
-    """A conditional put fails if the object exists; other puts replace it."""
+    """An unconditional put replaces the object."""
     put = boto.put_object(Bucket="bucket", Key="key", Body=b"hello", IfNoneMatch="*")
     assert put["ETag"] == '"5d41402abc4b2a76b9719d911017c592"'
     again = refused(lambda: boto.put_object(Bucket="bucket", Key="key", Body=b"x", IfNoneMatch="*"))
@@ -206,7 +206,7 @@ def test_conditional_put_fails_when_object_exists(store: S3Store, boto: Client) 
 
 
 def test_multipart_object_exists_after_completion(store: S3Store, boto: Client) -> None:
-    """An object of parts exists once it is complete; an aborted upload leaves nothing."""
+    """An aborted upload leaves nothing behind."""
     bodies = [b"a" * (5 << 20), b"b" * 1000]
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
@@ -228,7 +228,7 @@ def test_multipart_object_exists_after_completion(store: S3Store, boto: Client) 
 
 
 def test_open_uploads_are_listed_in_pages(boto: Client) -> None:
-    """Each upload is in one page, also if a key has several."""
+    """Each upload is on one page, even if a key has several uploads."""
     place = {"Bucket": "bucket"}
     keys_of_all = ["a", "b", "b", "b", "c/d", "other"]
     for key in keys_of_all:
@@ -246,7 +246,7 @@ def test_open_uploads_are_listed_in_pages(boto: Client) -> None:
 
 
 def test_invalid_upload_parts_are_refused(store: S3Store, boto: Client) -> None:
-    """As at Amazon, parts may be too small, unknown or out of order, or the object may already exist."""
+    """As on Amazon S3, parts must not be too small, unknown or out of order. The completion can be conditional."""
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
     etags = [boto.upload_part(**upload, PartNumber=n, Body=b"x")["ETag"] for n in (1, 2)]
@@ -274,7 +274,7 @@ def test_invalid_upload_parts_are_refused(store: S3Store, boto: Client) -> None:
     ],
 )
 def test_wrong_signature_is_refused(keys_given: dict[str, str], expected: tuple[int, str]) -> None:
-    """A wrong signature is refused, with a code for the reason."""
+    """The error code gives the reason."""
     with s3({"key": b"x"}, token="token") as store:  # noqa: S106 - of a test
         with closing(client(store)) as boto:
             assert boto.get_object(Bucket="bucket", Key="key")["Body"].read() == b"x"
@@ -283,7 +283,7 @@ def test_wrong_signature_is_refused(keys_given: dict[str, str], expected: tuple[
 
 
 def test_modified_request_is_refused(store: S3Store) -> None:
-    """A changed path, query, field or body is refused."""
+    """A changed path, query, header or body is detected."""
     headers = signed_put(store)
     assert put(store, "/bucket/other", headers, b"hello") == (403, "SignatureDoesNotMatch")
     assert put(store, "/bucket/key?x=y", headers, b"hello") == (403, "SignatureDoesNotMatch")
@@ -295,18 +295,18 @@ def test_modified_request_is_refused(store: S3Store) -> None:
 
 
 def signed_put(store: S3Store) -> dict[str, str]:
-    """Returns the fields of a PUT of hello."""
+    """Returns the headers of a signed PUT request with the body `hello`."""
     return signed_headers(store, "/bucket/key", method="PUT", body=b"hello", headers={"X-Amz-Meta-A": "b"})
 
 
 def put(store: S3Store, target: str, headers: dict[str, str], body: bytes) -> tuple[int, str | None]:
-    """Returns the status, and the code of an error."""
+    """Returns the status and the error code of a PUT request."""
     reply = send(store, target, headers, method="PUT", body=body)
     return reply.status, reply.text("Code") if reply.body else None
 
 
 def test_signed_chunks_are_refused_as_unsupported(store: S3Store) -> None:
-    """The store says so, and does not store the chunks."""
+    """The store does not keep the chunks as an object."""
     headers = signed_put(store) | {"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}
 
     assert put(store, "/bucket/key", headers, b"hello") == (501, "NotImplemented")
@@ -314,7 +314,7 @@ def test_signed_chunks_are_refused_as_unsupported(store: S3Store) -> None:
 
 
 def test_old_signature_is_refused() -> None:
-    """A client that learns the store's clock from its replies may continue."""
+    """A client that learns the store's time from its replies can continue."""
     with s3({"key": b"x"}, clock_offset=3600) as store, closing(client(store)) as boto:
         reply = ask(store, "/bucket/key")
         assert (reply.status, reply.text("Code")) == (403, "RequestTimeTooSkewed")
@@ -329,7 +329,7 @@ def test_old_signature_is_refused() -> None:
 
 
 def test_expired_credentials_are_refused(store: S3Store) -> None:
-    """New ones are valid, and so are old ones that have not expired."""
+    """New credentials are accepted, and so are old ones that have not expired."""
     store.put("key", b"x")
     with closing(client(store)) as first:
         store.set_credentials("SECOND", "secret", "token", expires_in=300)
@@ -353,12 +353,12 @@ def test_bucket_in_another_region_redirects_to_it(store: S3Store) -> None:
     third = ask(store, "/elsewhere/key", region="us-west-2")
     assert (third.text("Code"), third.text("Region")) == ("AuthorizationHeaderMalformed", "eu-west-1")
     for region in ("us-east-1", "us-west-2"):
-        with closing(client(store, region_name=region)) as boto:  # a store that follows its options
+        with closing(client(store, region_name=region)) as boto:  # boto3 follows the redirect
             assert boto.get_object(Bucket="elsewhere", Key="key")["Body"].read() == b"x"
 
 
 def test_public_bucket_is_readable_without_credentials(store: S3Store) -> None:
-    """Anybody can read a public bucket, but not write it, and no other bucket can be read."""
+    """Unsigned requests cannot write to it, and cannot read other buckets."""
     store.put("key", b"private")
     store.add_bucket("public", {"key": b"for all"}, public=True)
     host = {"Host": store.url.removeprefix("http://")}
@@ -372,7 +372,7 @@ def test_public_bucket_is_readable_without_credentials(store: S3Store) -> None:
 
 
 def test_bucket_name_is_taken_from_host(store: S3Store) -> None:
-    """The host may be `BUCKET.anything`, unless a suffix is given."""
+    """The host may be `BUCKET.anything`, unless a suffix is set."""
     store.put("a/b c", b"x")
     assert ask(store, "/a/b%20c", host="bucket.s3.test").body == b"x"
     assert ask(store, "/?list-type=2", host="bucket.s3.test:80").text("Key") == "a/b c"
@@ -384,7 +384,7 @@ def test_bucket_name_is_taken_from_host(store: S3Store) -> None:
 
 
 def test_impossible_store_options_raise_usage_error(store: S3Store) -> None:
-    """Impossible options raise a UsageError immediately."""
+    """The error is raised before the store starts."""
     for wrong in ({"bucket": "B"}, {"threads": 0}, {"synthetic": 10**13}, {"port": 1 << 16}, {"expires_in": -1}):
         with pytest.raises(fetchmill.UsageError):
             s3(**wrong)
@@ -399,7 +399,7 @@ def test_impossible_store_options_raise_usage_error(store: S3Store) -> None:
 
 
 def test_stopped_store_keeps_statistics() -> None:
-    """A stopped store keeps its statistics, and a second stop does nothing."""
+    """Stopping it a second time has no effect."""
     with s3({"key": b"x"}) as store:
         assert ask(store, "/bucket/key").body == b"x"
     store.stop()

@@ -1,4 +1,4 @@
-"""A bucket as the destination: every object arrives once, visible shards are complete, and any kill can be resumed."""
+"""Bucket destinations: every object arrives once, visible shards are complete, and jobs resume after any kill."""
 
 import contextlib
 import io
@@ -37,15 +37,15 @@ BUCKET = "bucket"
 DEST = f"s3://{BUCKET}/run/"
 STATE = "run.fetchmill"
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-# Three parts and a rest: parts have 8 MiB.
+# An upload of three full parts of 8 MiB and a shorter one.
 COUNT, SIZE = 2_800, 10_000
 IN_PARTS = ("--format", "tar", "--shard-size", "64MiB", "--threads", "1", "--quiet")
-# Several shards of one part each.
+# Options for several shards that are each uploaded as a whole.
 WHOLE = ("--format", "tar", "--shard-size", "4MiB", "--threads", "1", "--quiet")
 
 
 class Bucket:
-    """A bucket of a store behind a gate."""
+    """A bucket on a store that is reached through a gate."""
 
     def __init__(self, store: str, gate: S3Gate, environment: dict[str, str]) -> None:
         self.gate = gate
@@ -68,7 +68,7 @@ class Bucket:
         return [row["Key"] for page in pages for row in page.get("Contents", [])]
 
     def copy(self, folder: Path) -> Path:
-        """Copies everything below the prefix into a folder."""
+        """Copies all objects with the prefix into a folder."""
         for key in self.keys():
             path = folder / key.removeprefix("run/")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,13 +76,13 @@ class Bucket:
         return folder
 
     def uploads(self) -> list[str]:
-        """Returns the keys of uploads that were begun, but neither completed nor aborted."""
+        """Returns the keys of uploads that were neither completed nor aborted."""
         return [row["Key"] for row in self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])]
 
 
 @pytest.fixture
 def bucket(environment: dict[str, str]) -> Iterator[Bucket]:
-    """An empty bucket of moto's server."""
+    """Returns an empty bucket on moto's server."""
     with contextlib.ExitStack() as stack:
         store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         store.start()
@@ -95,12 +95,12 @@ def bucket(environment: dict[str, str]) -> Iterator[Bucket]:
 
 
 def _reset(url: str) -> None:
-    """Removes moto's objects, which otherwise stay for the life of the process."""
+    """Removes moto's objects, which otherwise remain for the life of the process."""
     urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset", method="POST")).close()  # noqa: S310
 
 
 def assert_complete(bucket: Bucket, folder: Path, count: int, size: int, format: str = "tar") -> None:
-    """Checks that every object is in one shard, each shard has its manifest, and nothing else is there."""
+    """Asserts that every object is in one shard, each shard has its manifest, and there are no other objects."""
     copy = bucket.copy(folder / "copy")
     expected = synthetic(count, size)
     assert (find_wrong(copy, expected, format), find_lost(copy, expected, format)) == ([], [])
@@ -112,7 +112,7 @@ def assert_complete(bucket: Bucket, folder: Path, count: int, size: int, format:
 
 
 def assert_cleared(state: Path) -> None:
-    """Checks that the local disk has no shard any more."""
+    """Asserts that no shard is left on the local disk."""
     left = [path for path in (state / "shards").rglob("*") if path.is_file()]
     assert left == []
 
@@ -122,7 +122,7 @@ def assert_cleared(state: Path) -> None:
 def test_every_format_is_uploaded_completely(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """Shards and manifests have the same names and layout as in a folder; nothing else is left."""
+    """Shards and manifests have the same names and layout as in a folder. Nothing else is uploaded."""
     with server(synthetic=3_000) as source:
         options = ("--format", format, "--shard-size", "100KiB", "--json")
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
@@ -134,7 +134,7 @@ def test_every_format_is_uploaded_completely(
 
 
 def test_large_shard_is_uploaded_in_parts(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """A large shard is sent in parts and becomes one object."""
+    """The parts become one object."""
     with server(synthetic=COUNT, size=SIZE) as source:
         ended = run("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
 
@@ -156,7 +156,7 @@ def test_repeated_command_uploads_nothing(run: Run, server: Serve, bucket: Bucke
     assert_complete(bucket, tmp_path, 500, 100)
 
 
-MOMENTS = [  # of the first or second such request, and in which job
+MOMENTS = [  # before or after the first or second request of this kind, with these options
     ("list", "before", IN_PARTS),
     ("begin", "before", IN_PARTS),
     ("begin", "behind", IN_PARTS),
@@ -186,7 +186,7 @@ def test_kill_at_any_request_loses_and_duplicates_nothing(
     moment: str,
     options: tuple[str, ...],
 ) -> None:
-    """The second such request ends the command: visible data is complete, and the next run finishes the job."""
+    """At the kill, all visible data is complete, and the next run finishes the job."""
     number = 1 if kind in ("list", "begin", "complete") or (options is IN_PARTS and kind == "manifest") else 2
     reached = threading.Event()
 
@@ -217,7 +217,7 @@ def test_kill_at_any_request_loses_and_duplicates_nothing(
 def test_random_kills_lose_and_duplicate_nothing(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """One job is killed several times; the seed repeats the moments."""
+    """One job is killed several times at moments that the seed repeats."""
     moments = random.Random(SEED)
     options = ("--format", format, "--shard-size", "20KiB", "--seal-after", "100ms", "--concurrency", "16", "--quiet")
     with server(synthetic=1_500, delay=(0.0, 0.03)) as source:
@@ -235,12 +235,12 @@ def test_random_kills_lose_and_duplicate_nothing(
 
 
 def test_interrupted_upload_is_aborted(run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """On SIGINT between parts, the store is told to abort the upload, and the next run sends the parts again."""
+    """After SIGINT between two parts, the upload is aborted. The next run sends the parts again."""
     interrupted = threading.Lock()
 
     def interrupt(request: Request, when: str) -> None:
         if request.kind == "part" and when == "before":
-            # The signal is sent once: a second one would end the job without a request to the store.
+            # The signal is sent once, because a second one would end the job without a request to the store.
             if interrupted.acquire(blocking=False):
                 process.send_signal(signal.SIGINT)
             time.sleep(0.2)
@@ -262,7 +262,7 @@ def test_interrupted_upload_is_aborted(run: Run, start: Start, server: Serve, bu
 def test_busy_or_failing_store_is_retried(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """Every request is refused once, with 503 SlowDown and 500 in turn."""
+    """Every request is refused once, with 503 SlowDown or 500 in turn."""
     refused: Counter[Request] = Counter()
 
     def refuse(request: Request, when: str) -> int | None:
@@ -279,7 +279,7 @@ def test_busy_or_failing_store_is_retried(
 
 @pytest.mark.thorough
 def test_lost_upload_reply_creates_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """The store has created the object but answers 503: the next attempt finds that it is the same."""
+    """The store creates the object but answers 503. The next attempt finds that the object is identical."""
     lost: set[Request] = set()
     gate = bucket.gate
 
@@ -301,7 +301,7 @@ def test_lost_upload_reply_creates_no_second_object(run: Run, server: Serve, buc
 
 
 def test_foreign_object_is_never_replaced(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """The foreign object was created after the job had begun: the job stops, and continues once it is moved away."""
+    """The object appears after the job has begun. The job stops, and resumes once the object is moved away."""
 
     def plant(request: Request, when: str) -> None:
         if request.kind == "put" and when == "before" and bucket.gate.count("put") == 1:
@@ -325,7 +325,7 @@ def test_foreign_object_is_never_replaced(run: Run, server: Serve, bucket: Bucke
 def test_local_disk_holds_at_most_two_shards_per_worker(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """The store answers slowly: the writer waits, and so does the fetching."""
+    """If the store answers slowly, the writer waits, and fetching waits, too."""
     most = 0
 
     def look(request: Request, _when: str) -> None:
@@ -345,7 +345,7 @@ def test_local_disk_holds_at_most_two_shards_per_worker(
 
 
 def test_job_ends_when_store_accepts_no_uploads(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """The job ends after --give-up-after, with the exit code for temporary failures; the same command resumes."""
+    """It ends after --give-up-after, with the exit code for temporary failures. The same command resumes it."""
     bucket.gate.hook = lambda request, when: 503 if request.kind == "put" and when == "before" else None
     with server(synthetic=COUNT, size=SIZE) as source:
         started = time.monotonic()
@@ -370,7 +370,7 @@ def test_credentials_without_write_permission_are_reported(run: Run, server: Ser
 
 
 def test_missing_destination_bucket_is_refused_before_fetching(run: Run, server: Serve, bucket: Bucket) -> None:
-    """The error comes before anything is fetched."""
+    """The error is one line with the name of the bucket."""
     with server(synthetic=10) as source:
         ended = run("get", source.url, "s3://no-such-bucket/run/", *WHOLE, env=bucket.environment)
         assert source.stats()["connections"] == 0
@@ -380,7 +380,7 @@ def test_missing_destination_bucket_is_refused_before_fetching(run: Run, server:
 
 
 def test_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
-    """A neighbour whose name only begins with the same characters does not count."""
+    """Neighbouring prefixes that only begin with the same characters are accepted."""
     bucket.client.put_object(Bucket=BUCKET, Key="running/other", Body=b"")
     with server(synthetic=10) as source:
         assert run("get", source.url, DEST, *WHOLE, env=bucket.environment).code == 0
@@ -419,7 +419,7 @@ def test_options_unsupported_for_buckets_are_refused(
 
 
 def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str], tmp_path: Path) -> None:
-    """Every request is signed, including parts, for a store that checks signatures and has another clock."""
+    """The store checks the signature of every request, including those with parts. Its clock is wrong."""
     with s3(clock_offset=-3600) as store, server(synthetic=9000, size=1000) as source:
         words = ("get", source.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "tar")
         ended = run(
@@ -439,7 +439,7 @@ def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str]
 
 
 def test_status_finds_job_of_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """A bucket's job is found by its name in the working folder, or by --state; otherwise, one line says so."""
+    """The job is found by its name in the working folder or with --state. Otherwise, the error is one line."""
     with server(synthetic=40) as source:
         state = tmp_path / "state"
         run("get", source.url, DEST, *WHOLE, "--state", state, env=bucket.environment)
@@ -461,7 +461,7 @@ def test_status_finds_job_of_bucket(run: Run, server: Serve, bucket: Bucket, tmp
 def test_commands_that_read_objects_refuse_bucket_jobs(
     run: Run, server: Serve, bucket: Bucket, command: tuple[str, ...]
 ) -> None:
-    """The error is one line."""
+    """The error is one line that says where the objects are."""
     with server(synthetic=4) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
     more = {"cat": ("file-000000000000",), "export": ("out", "--format", "jsonl")}.get(command[0], ())
@@ -472,7 +472,7 @@ def test_commands_that_read_objects_refuse_bucket_jobs(
 
 
 def test_second_destination_with_same_state_folder_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
-    """Another destination of the same name is refused, because both would use the same state folder."""
+    """Both destinations have the same name and would use the same state folder."""
     with server(synthetic=4) as source:
         run("get", source.url, DEST, *WHOLE, env=bucket.environment)
         ended = run("get", source.url, "s3://bucket/another/run/", *WHOLE, env=bucket.environment)
@@ -482,8 +482,8 @@ def test_second_destination_with_same_state_folder_is_refused(run: Run, server: 
 
 
 def test_slow_job_merges_shards_before_upload(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """Small Parquet shards are merged before they are uploaded: uploaded shards are never replaced."""
-    # Four seconds of work: next to other tests, shards may be sealed less often.
+    """Small Parquet shards are merged before their upload, because uploaded shards are never replaced."""
+    # The job takes four seconds, because shards may be sealed less often on a busy machine.
     with server(synthetic=1200, delay=(0.0, 0.06)) as source:
         options = ("--format", "parquet", "--seal-after", "50ms", "--concurrency", "8", "--threads", "1", "--quiet")
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
@@ -495,7 +495,7 @@ def test_slow_job_merges_shards_before_upload(run: Run, server: Serve, bucket: B
 
 
 def test_python_engine_writes_into_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """An engine in this process writes into a bucket; uploading does not depend on the engine."""
+    """Uploads work with an engine in the command's own process, too."""
     with server(synthetic=300) as source:
         ended = run("get", source.url, DEST, *WHOLE, "--engine", "asyncio", env=bucket.environment)
 
@@ -503,19 +503,19 @@ def test_python_engine_writes_into_bucket(run: Run, server: Serve, bucket: Bucke
     assert_complete(bucket, tmp_path, 300, 100)
 
 
-# A third of 60 synthetic objects get a 404, always the same ones.
+# A third of the 60 synthetic objects always return 404.
 ABSENT = Fault("status", status=404, rate=0.3)
 FAILURES_KEY = f"run/{FAILURES}"
 
 
 def has_failures(bucket: Bucket) -> bool:
-    """Returns whether the object exists."""
+    """Returns whether the failures file exists in the bucket."""
     keys = bucket.keys()
     return FAILURES_KEY in keys
 
 
 def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
-    """Kills the command before the store receives the first such request."""
+    """Returns a hook that kills the command before or after the first request of this kind."""
 
     def kill(request: Request, when: str) -> int | None:
         if request.kind == kind and when == moment:
@@ -527,13 +527,13 @@ def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
 
 
 def read_failures(bucket: Bucket) -> list[dict[str, Any]]:
-    """Returns the lines of the object with the failures."""
+    """Returns the lines of the failures file."""
     text = bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read()
     return [json.loads(line) for line in text.splitlines()]
 
 
 def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
-    """Checks that each object is in a shard or has a line."""
+    """Asserts that each object is either in a shard or in the failures file."""
     names = [line["name"] for line in read_failures(bucket)]
     assert len(names) == len(set(names))
     shown = run("status", DEST, "--json", env=bucket.environment)
@@ -548,7 +548,7 @@ def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
 def test_failures_file_is_uploaded_last_and_once(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
 ) -> None:
-    """The failures file is the last object and sent once: the same command again sends nothing."""
+    """Running the same command again sends nothing."""
     with server(synthetic=60, faults=[ABSENT]) as source:
         ended = run("get", source.url, DEST, "--format", format, "--quiet", env=bucket.environment)
         seen = list(bucket.gate.seen)
@@ -565,7 +565,7 @@ def test_failures_file_is_uploaded_last_and_once(
 
 @pytest.mark.thorough
 def test_large_failures_file_is_uploaded_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
-    """After a kill between the parts, they are sent again, and the store's parts are dropped."""
+    """After a kill between two parts, all parts are sent again, and the earlier ones are removed from the store."""
     count = 60_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line} {'x' * 100}\n" for line in range(count)))
     arguments = ("get", "list.txt", DEST, "--format", "tar", "--quiet", "--durability", "process")
@@ -594,7 +594,7 @@ def test_large_failures_file_is_uploaded_in_parts(run: Run, start: Start, bucket
 def test_kill_at_failures_file_upload_leaves_one_file(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, moment: str
 ) -> None:
-    """The next run sends it or finds that it is the same, and needs no permission to delete."""
+    """The next run sends the file or finds that it is identical. It needs no permission to delete."""
     with server(synthetic=60, faults=[ABSENT]) as source:
         arguments = ("get", source.url, DEST, "--format", "tar", "--quiet")
         bucket.gate.hook = lambda _request, _moment: time.sleep(0.05)
@@ -613,7 +613,7 @@ def test_kill_at_failures_file_upload_leaves_one_file(
 def test_retry_run_removes_failures_file_before_fetching(
     run: Run, start: Start, raw: Raw, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """After a kill before or after that, the next run continues; at the end, the file is new or missing."""
+    """After a kill before or after the removal, the next run continues. At the end, the file is current or absent."""
     names = [f"{number}" for number in range(60)]
     site = raw(mirror(names, dict.fromkeys(names[:20], reply(status="500 Broken"))))
     arguments = ("get", site.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
@@ -643,7 +643,10 @@ def test_retry_run_removes_failures_file_before_fetching(
 
 
 def test_foreign_failures_file_is_not_removed(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
-    """Neither is one without permission: the command names the missing permission, and continues once it is granted."""
+    """The same holds without permission to delete.
+
+    The error names the permission, and the job resumes once it is granted.
+    """
     with server(synthetic=60, faults=[Fault("status", status=500, times=1, rate=0.3)]) as source:
         arguments = ("get", source.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
         assert run(*arguments, env=bucket.environment).code == 3
@@ -669,7 +672,7 @@ def test_foreign_failures_file_is_not_removed(run: Run, server: Serve, bucket: B
 
 
 def test_failures_file_requests_are_signed(run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path) -> None:
-    """Requests that read and remove the file are signed, too, for a store that checks signatures."""
+    """The store checks the signatures of requests that read and remove the file."""
     names = [f"{number}" for number in range(30)]
     site = raw(mirror(names, dict.fromkeys(names[:10], reply(status="404 No"))))
     with s3(clock_offset=3600) as store:

@@ -17,13 +17,13 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 COUNT = 300
 PATIENCE = 20.0
-# The maximum time of a credential_process.
+# The time limit of a `credential_process`.
 SLOW = 60
 
 
 @pytest.fixture
 def settings(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """A profile whose credentials come from a process that takes a minute and records that it was killed."""
+    """Returns settings for a profile whose credential process takes a minute and records that it was killed."""
     config = tmp_path / "config"
     config.write_text(f"[default]\ncredential_process = sh -c 'echo $$ > {tmp_path}/process; exec sleep {SLOW}'\n")
     kept = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
 def test_other_hosts_are_fetched_during_credentials_search(
     start: Start, server: Serve, settings: dict[str, str], dest: Path, tmp_path: Path, engine: str, order: str
 ) -> None:
-    """One thread fetches them; SIGINT immediately ends the job and the process."""
+    """All of them are fetched by one thread. SIGINT ends the job and the credential process immediately."""
     source = server(synthetic=COUNT)
     there = [f"{source.url}/get/file-{index:012}\n" for index in range(COUNT)]
     bucket = [f"s3://bucket/{index}\n" for index in range(COUNT)]
@@ -76,7 +76,7 @@ def test_other_hosts_are_fetched_during_credentials_search(
 
 
 def test_stream_continues_during_credentials_search(server: Serve, settings: dict[str, str]) -> None:
-    """Requests without credentials get their replies; closing the stream ends the search."""
+    """Requests without credentials get their replies. Closing the stream ends the search."""
     source = server(synthetic=COUNT)
     program = f"""
 import fetchmill, time

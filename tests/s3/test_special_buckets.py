@@ -1,4 +1,4 @@
-"""Buckets with special needs: payers, keys, endpoints, storage classes, archives, compressed objects."""
+"""Buckets with special requirements: requester pays, customer keys, endpoints, storage classes and compression."""
 
 import base64
 import gzip
@@ -40,7 +40,7 @@ def get(run: Run, raw: Callable[..., RawServer], environment: dict[str, str], de
 
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 def test_every_request_has_requester_pays_header(get: Run, engine: str) -> None:
-    """Requests for pages and objects have the field, which is signed."""
+    """Requests for pages and objects have the header, and it is signed."""
     bucket = ListedBucket({"a": ListedObject(b"1"), "b": ListedObject(b"2")}, needs=PAYER)
 
     refused = get(bucket)
@@ -56,7 +56,7 @@ def test_every_request_has_requester_pays_header(get: Run, engine: str) -> None:
 def test_requests_with_special_headers_are_signed_correctly(
     run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
 ) -> None:
-    """Signatures equal those that a checking store computes."""
+    """The store checks the signatures of requests with these headers."""
     (tmp_path / "key").write_bytes(CUSTOMER_KEY)
     with s3(synthetic=20, token="token") as store:  # noqa: S106 - part of the credentials of a test
         ended = run(
@@ -69,7 +69,7 @@ def test_requests_with_special_headers_are_signed_correctly(
 
 @pytest.mark.parametrize("content", [CUSTOMER_KEY, base64.b64encode(CUSTOMER_KEY) + b"\n"])
 def test_only_object_requests_send_customer_key(get: Run, dest: Path, tmp_path: Path, content: bytes) -> None:
-    """Requests for pages do not, and nothing that is stored has it."""
+    """Requests for listing pages do not send the key, and no stored file contains it."""
     (tmp_path / "key").write_bytes(content)
     text = base64.b64encode(CUSTOMER_KEY)
     needed = b"x-amz-server-side-encryption-customer-key: " + text
@@ -96,7 +96,7 @@ def test_only_object_requests_send_customer_key(get: Run, dest: Path, tmp_path: 
 
 
 def test_invalid_customer_key_file_is_refused(get: Run, tmp_path: Path) -> None:
-    """The error comes before any request."""
+    """The error comes before any request is sent."""
     bucket = ListedBucket({})
     for content in (b"", b"k" * 31, b"a2s=", b"k" * 5000):
         (tmp_path / "key").write_bytes(content)
@@ -111,7 +111,7 @@ def test_invalid_customer_key_file_is_refused(get: Run, tmp_path: Path) -> None:
 
 
 def test_endpoint_options_select_host(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """No server is contacted: the proxy of the test does not exist."""
+    """The options determine the host name in the error. No server is contacted, because the proxy does not exist."""
     nowhere = ("--proxy", "http://127.0.0.1:1", "--connect-timeout", "1")
     options = ("--use-accelerate-endpoint", "--use-dualstack-endpoint")
 
@@ -123,12 +123,12 @@ def test_endpoint_options_select_host(run: Run, environment: dict[str, str], des
 
 
 def of_class(name: str) -> str:
-    """Returns an element of an entry."""
+    """Returns the storage class element of a listing entry."""
     return f"<StorageClass>{name}</StorageClass>"
 
 
 def test_storage_classes_are_filtered(get: Run, dest: Path) -> None:
-    """There may be several; an entry without a class has the usual one."""
+    """Several classes can be selected. An entry without a class belongs to the standard one."""
     objects = {"a": "", "b": of_class("STANDARD"), "c": of_class("STANDARD_IA"), "d": of_class("GLACIER")}
     bucket = ListedBucket({key: ListedObject(key.encode(), listed) for key, listed in objects.items()})
 
@@ -140,7 +140,7 @@ def test_storage_classes_are_filtered(get: Run, dest: Path) -> None:
 
 
 def test_archived_objects_are_skipped(get: Run, run: Run, dest: Path) -> None:
-    """Any number of archived objects is skipped, and does not mean wrong credentials. A sync counts them as failed."""
+    """Many archived objects are not mistaken for wrong credentials."""
     objects = {f"archived-{number:03}": ListedObject(b"", size=5, reply=ARCHIVED) for number in range(250)}
     bucket = ListedBucket(objects | {"readable": ListedObject(b"12345")})
 
@@ -153,7 +153,7 @@ def test_archived_objects_are_skipped(get: Run, run: Run, dest: Path) -> None:
 
 
 def test_sync_fails_archived_objects(get: Run, dest: Path) -> None:
-    """A sync fails archived objects, which would otherwise count as unchanged."""
+    """Otherwise, archived objects would count as unchanged."""
     bucket = ListedBucket({"a": ListedObject(b"", size=5, reply=ARCHIVED), "b": ListedObject(b"12345")})
 
     ended = get(bucket, command="sync")
@@ -163,7 +163,7 @@ def test_sync_fails_archived_objects(get: Run, dest: Path) -> None:
 
 
 def test_object_decompressed_by_store_is_explained(get: Run, dest: Path) -> None:
-    """The size of such an object differs, but its ETag does not; with `--compressed`, it is sent as stored."""
+    """Its size differs from the listing, but its ETag does not. With `--compressed`, it is sent as it is stored."""
     plain = b"line\n" * 300
     kept = gzip.compress(plain)
     md5 = hashlib.md5(kept, usedforsecurity=False).hexdigest()
@@ -186,7 +186,7 @@ def test_object_decompressed_by_store_is_explained(get: Run, dest: Path) -> None
 
 
 def test_prefix_or_filter_without_matches_is_failure(get: Run, dest: Path) -> None:
-    """A prefix or a glob may be a mistake. The corrected command runs in the same destination."""
+    """A prefix or a glob without matches may be a mistake. The corrected command can use the same destination."""
     bucket = ListedBucket({"a/1": ListedObject(b"1"), "a/2": ListedObject(b"2")})
 
     ended = get(bucket, prefix="b/")
@@ -196,7 +196,7 @@ def test_prefix_or_filter_without_matches_is_failure(get: Run, dest: Path) -> No
     ), ended.err
     ended = get(bucket, "--include", "*.json")
     assert (ended.code, "2 excluded by filters" in ended.err) == (FINISHED_WITH_FAILURES, True), ended.err
-    # Limits of time and size may exclude everything on many days.
+    # Filters by time and size may exclude all objects on many days.
     assert get(bucket, "--size-from", "1000").code == 0
     ended = get(bucket, prefix="a/")
 
@@ -209,7 +209,7 @@ def test_prefix_or_filter_without_matches_is_failure(get: Run, dest: Path) -> No
 def test_job_without_stored_objects_leaves_destination_reusable(
     run: Run, raw: Callable[..., RawServer], dest: Path, tmp_path: Path
 ) -> None:
-    """The journal of an empty job does not mention the objects afterwards."""
+    """The next job may be another one, and its journal does not mention the objects of the first job."""
     server = raw({"/right/a": reply(b"1"), "/right/b": reply(b"2")})
     (tmp_path / "names.txt").write_text("a\nb\n")
 

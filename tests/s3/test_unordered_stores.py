@@ -1,4 +1,4 @@
-"""Buckets whose keys do not ascend: each is fetched once, or the job says that it cannot."""
+"""Buckets whose keys do not ascend: each key is fetched once, or the job says that it cannot list them."""
 
 import subprocess
 import time
@@ -44,7 +44,10 @@ def killed(
     environment: dict[str, str],
     dest: Path,
 ) -> Callable[..., None]:
-    """Runs a job until it waits for the page that the store holds, with all earlier keys fetched, and kills it."""
+    """Runs a job and kills it when it waits for a page that the store holds back.
+
+    All earlier keys are fetched by then.
+    """
 
     def run_and_kill(store: UnorderedStore, holds: int, *options: str) -> None:
         store.holds = holds
@@ -59,7 +62,7 @@ def killed(
 
 
 def committed(dest: Path) -> int:
-    """Returns the number of objects that a job's journal has."""
+    """Returns the number of objects that are committed in a job's journal."""
     try:
         return fetchmill.status(dest).fetched
     except fetchmill.FetchmillError:
@@ -67,7 +70,7 @@ def committed(dest: Path) -> int:
 
 
 def wait_for(has_come: Callable[[], bool]) -> None:
-    """Waits for at most half a minute."""
+    """Waits up to half a minute for a condition."""
     until = time.monotonic() + 30
     while not has_come():
         assert time.monotonic() < until
@@ -75,13 +78,13 @@ def wait_for(has_come: Callable[[], bool]) -> None:
 
 
 def stored(dest: Path) -> list[str]:
-    """Returns the names of stored objects, with repetitions."""
+    """Returns the names of stored objects, including duplicates."""
     with fetchmill.open(dest) as objects:
         return sorted(objects)
 
 
 SHUFFLED = [f"{number * 7919 % 1000:03}" for number in range(100)]
-# The first pages ascend: a lesser key comes too late for a client that requests only greater ones.
+# The first pages ascend. Then a smaller key comes, which a client misses if it requests only greater ones.
 FOLDERS = in_folder_order(
     [f"{top}/{number:03}" for top in ("a", "b", "c") for number in range(20)] + ["b-1", "b.txt", "b!"]
 )
@@ -104,7 +107,7 @@ ASCENDING = sorted(FOLDERS)
 def test_all_keys_of_unordered_stores_are_listed(
     get: Get, dest: Path, keys: list[str], options: dict[str, Any]
 ) -> None:
-    """All keys are listed in any order, with any handling of start-after."""
+    """The order of keys and the store's handling of `start-after` do not matter."""
     store = UnorderedStore(keys, **{"page": 7, **options})
 
     ended = get(store)
@@ -117,7 +120,7 @@ def test_all_keys_of_unordered_stores_are_listed(
 def test_directory_buckets_are_listed_by_tokens_only(
     run: Callable[..., Ended], raw: Callable[..., RawServer], environment: dict[str, str], dest: Path
 ) -> None:
-    """Directory buckets are detected by their names: no request asks for the keys after a key."""
+    """Directory buckets are recognized by their names, and no request uses `start-after`."""
     store = UnorderedStore(ASCENDING, page=7, start_after="refuse", bucket="b--use1-az4--x-s3")
     words = ("get", f"s3://{store.bucket}", dest, "--endpoint-url", raw(store.routes()).url, "--no-sign-request")
 
@@ -129,7 +132,7 @@ def test_directory_buckets_are_listed_by_tokens_only(
 
 
 def test_listing_fails_when_store_repeats_pages(get: Get, dest: Path) -> None:
-    """Neither its tokens nor start-after make progress: the exit code says that the listing is incomplete."""
+    """Neither tokens nor `start-after` make progress. The exit code says that the listing is incomplete."""
     store = UnorderedStore(SHUFFLED, page=10, repeats_token=True)
 
     ended = get(store)
@@ -139,12 +142,12 @@ def test_listing_fails_when_store_repeats_pages(get: Get, dest: Path) -> None:
     assert len(stored(dest)) == len(set(stored(dest)))
 
 
-# The store has the keys of the folder first, and lesser ones after them.
+# The store returns the folder's keys first, and then smaller ones.
 LATE = [f"a/{number:03}" for number in range(300)] + ["a-1", "a.txt", "b"]
 
 
 def test_unordered_keys_are_listed_when_ranges_are_divided(get: Get, dest: Path) -> None:
-    """Pages are slow, so ranges are divided long before the first key out of order."""
+    """Pages are slow, so the listing is divided into ranges long before the first unordered key."""
     store = UnorderedStore(LATE, page=10, latency=0.02)
 
     ended = get(store)
@@ -155,7 +158,7 @@ def test_unordered_keys_are_listed_when_ranges_are_divided(get: Get, dest: Path)
 
 
 def test_slow_ordered_buckets_are_divided(get: Get, dest: Path) -> None:
-    """Ambiguous names that are in order do not prevent the division of a slow bucket."""
+    """Names that only look unordered do not prevent the division of a slow listing."""
     store = UnorderedStore(ASCENDING, page=3, latency=0.02)
 
     ended = get(store)
@@ -166,13 +169,13 @@ def test_slow_ordered_buckets_are_divided(get: Get, dest: Path) -> None:
     assert len({query.get("start-after") for query in store.queries}) > 2
 
 
-# LATE: until the kill, the keys ascend, so the next run starts again. SHUFFLED: the listing already follows tokens.
+# LATE: keys ascend until the kill, so the next run starts again. SHUFFLED: the listing already follows tokens.
 @pytest.mark.parametrize("keys", [LATE, SHUFFLED], ids=["late", "shuffled"])
 @pytest.mark.parametrize("expires", [False, True])
 def test_killed_job_on_unordered_store_has_each_key_once(
     get: Get, killed: Callable[..., None], dest: Path, keys: list[str], expires: bool
 ) -> None:
-    """A killed job continues with its token; if that has expired, it starts again."""
+    """The job resumes at its token. If the token has expired, it starts the listing again."""
     store = UnorderedStore(keys, page=10)
     killed(store, 20)
     store.epoch += expires
@@ -186,7 +189,7 @@ def test_killed_job_on_unordered_store_has_each_key_once(
 
 
 def test_job_killed_while_relisting_has_each_key_once(get: Get, killed: Callable[..., None], dest: Path) -> None:
-    """Keys that were listed before, are listed again, or come later are stored once."""
+    """Keys that were listed before the kill, are listed again, or come later are each stored once."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20)
     killed(store, 100)
@@ -199,7 +202,7 @@ def test_job_killed_while_relisting_has_each_key_once(get: Get, killed: Callable
 
 
 def test_job_without_names_cannot_restart_listing(get: Get, killed: Callable[..., None], dest: Path) -> None:
-    """A job without names says that it cannot start again, and lists nothing twice."""
+    """The error says that the listing cannot restart, and no key is listed twice."""
     store = UnorderedStore(LATE, page=10)
     killed(store, 20, "--format", "null")
     listed = read_ledger(dest).listed
@@ -208,5 +211,5 @@ def test_job_without_names_cannot_restart_listing(get: Get, killed: Callable[...
 
     assert ended.code == LISTING_FAILED
     assert "this job does not keep the names of its targets; use another destination" in ended.err
-    # The last key may be a separate range, which ends before the first one turns out not to ascend.
+    # The last key may be a range of its own, which ends before an unordered key is found.
     assert read_ledger(dest).listed in {listed, listed + 1}
