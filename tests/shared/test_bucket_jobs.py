@@ -1,4 +1,4 @@
-"""Shared jobs whose directory is in a bucket: workers share nothing but the list, the store and its credentials."""
+"""Shared jobs with their directory in a bucket: workers share only the list, the store and its credentials."""
 
 import json
 import random
@@ -31,7 +31,7 @@ OPTIONS = ("--shared", "--allow-private", "--lease", "2s", "-j", "32", "--format
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
-    """A store that speaks S3; this process has its credentials."""
+    """Returns an S3 store. This process has its credentials."""
     with s3() as store:
         for name, value in store.environment().items():
             monkeypatch.setenv(name, value)
@@ -40,12 +40,12 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
 
 @pytest.fixture
 def own(store: S3Store, environment: dict[str, str]) -> dict[str, str]:
-    """The environment of commands that have its credentials."""
+    """Returns an environment with the store's credentials."""
     return environment | store.environment()
 
 
 def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Until something holds, while a process runs."""
+    """Waits for a condition while a process runs."""
     deadline = time.monotonic() + 60
     while not what() and process.poll() is None:
         assert time.monotonic() < deadline, "it did not come"
@@ -53,13 +53,13 @@ def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None
 
 
 def has_fetched(store: S3Store, count: int) -> bool:
-    """Whether attempts that are not final have so many objects."""
+    """Returns whether attempts without a commit record have fetched more than this number of objects."""
     has_job = "some/run/job.json" in store.objects()
     return has_job and fetchmill.shared_jobs.status(JOB).in_progress["fetched"] > count
 
 
 def assert_only_final(store: S3Store) -> None:
-    """What no commit record names is gone, in parts too."""
+    """Asserts that only data with a commit record is left, and no unfinished upload."""
     named = set()
     for key, body in store.objects().items():
         if "/commits/" in key:
@@ -73,7 +73,7 @@ def assert_only_final(store: S3Store) -> None:
 def test_bucket_job_survives_killed_drained_and_late_workers(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Of three workers one is killed and one is asked to end; another one finishes. Each object is there once."""
+    """One of three workers is killed and one is drained; another one finishes. Each object is stored once."""
     served = server(synthetic=16_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "urls.txt", served, 16_000)
     workers = [start("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
@@ -91,7 +91,7 @@ def test_bucket_job_survives_killed_drained_and_late_workers(
     status = fetchmill.shared_jobs.status(JOB)
     assert (status.finished, status.ledger["fetched"], status.bytes_done) == (True, len(urls), status.bytes_of_list)
     assert status.dest == f"{JOB}/"
-    # From another folder, as on another machine.
+    # Another folder stands for another machine.
     elsewhere = {"env": own, "cwd": tmp_path.parent}
     assert run("verify", JOB, **elsewhere).code == 0
     assert sorted(run("ls", JOB, **elsewhere).out.split()) == urls
@@ -105,7 +105,7 @@ def test_bucket_job_survives_killed_drained_and_late_workers(
 def test_stopped_bucket_job_resumes(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """`stop` ends the workers with 0, and `resume` goes on; each may name the endpoint itself."""
+    """After `stop`, the workers exit with 0. `resume` continues the job, and every command may name the endpoint."""
     served = server(synthetic=8_000, delay=(0.02, 0.02))
     urls = write_list(tmp_path / "urls.txt", served, 8_000)
     endpoint = ("--endpoint-url", store.url)
@@ -122,14 +122,17 @@ def test_stopped_bucket_job_resumes(
     assert run("set", JOB, "--rate", "50000", *endpoint, env=without).code == 0
     assert run("resume", JOB, *endpoint, env=without).code == 0
     assert final_rows_of_bucket(store) == Counter(urls)
-    # The endpoint gets the credentials, so the bucket must not name it.
+    # Workers send their credentials to the endpoint, so the job record must not choose it.
     assert store.url.encode() not in store.objects()["some/run/job.json"]
 
 
 def test_simultaneous_starters_create_one_bucket_job(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Processes that start at once create one job; one with other options is refused by name."""
+    """Processes that start at the same time create one job.
+
+    A process with different options is refused with their names.
+    """
     urls = write_list(tmp_path / "urls.txt", server(synthetic=1_000), 1_000)
     workers = [start("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
 
@@ -143,7 +146,7 @@ def test_simultaneous_starters_create_one_bucket_job(
 def test_each_worker_uses_its_own_credentials(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """They are never in the bucket, and a worker that lacks them is refused by name."""
+    """Credentials are never stored in the bucket. A worker without them gets an error that names them."""
     served = server(synthetic=10)
     write_list(tmp_path / "urls.txt", served, 10)
     secret = ("--bearer", "s3cret-token", "--credentials-for", served.url)
@@ -160,10 +163,10 @@ def test_each_worker_uses_its_own_credentials(
     assert run("join", JOB, *secret[:2], env=own).code == 0
 
 
-def test_bucket_job_stores_no_endpoint(
+def test_job_record_with_endpoint_is_refused(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """Its workers would send their requests, and their session tokens, there."""
+    """Otherwise, workers would send their requests, including session tokens, to that endpoint."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own).code == 0
     record = json.loads(store.objects()["some/run/job.json"])
@@ -180,7 +183,7 @@ def test_bucket_job_stores_no_endpoint(
 def test_bucket_job_results_are_readable_in_every_format(
     format: str, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """Objects, failures and skips, as those of a job on one machine."""
+    """Objects, failures and skipped targets are those of a job on one machine."""
     url = server(synthetic=100).url
     lines = [f"{url}/get/file-{number:012}" for number in range(60)]
     (tmp_path / "urls.txt").write_text("\n".join([*lines, f"{url}/get/nothing", "no url"]))
@@ -203,7 +206,7 @@ def test_bucket_job_results_are_readable_in_every_format(
 def test_verify_finds_damaged_shard_in_bucket(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """`verify` reads what is in the bucket, and not what was meant to be."""
+    """`verify` reads the objects in the bucket instead of trusting the job's records."""
     write_list(tmp_path / "urls.txt", server(synthetic=100), 100)
     assert run("get", "urls.txt", JOB, *OPTIONS, "tar", env=own).code == 0
     key, body = next((key, body) for key, body in store.objects().items() if key.endswith(".tar"))
@@ -218,7 +221,7 @@ def test_verify_finds_damaged_shard_in_bucket(
 def test_multipart_uploads_of_dead_workers_are_aborted(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """A worker is killed in the middle of a large shard; when the job is finished, nothing of that is left."""
+    """A worker is killed in the middle of a large shard. Nothing of it is left when the job is finished."""
     served = server(synthetic=300, size=100_000)
     urls = write_list(tmp_path / "urls.txt", served, 300)
     with S3Gate(store.url) as gate:
@@ -242,7 +245,7 @@ def test_multipart_uploads_of_dead_workers_are_aborted(
 def test_every_command_accepts_endpoint_url(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
 ) -> None:
-    """Without the environment's endpoint, each command that reads or changes a job takes it as an option."""
+    """If the environment has no endpoint, every command that reads or changes a job accepts it as an option."""
     (url, *_) = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     without = {name: value for name, value in own.items() if not name.startswith("AWS_ENDPOINT_URL")}
     endpoint = ("--endpoint-url", store.url, "--region", store.region)
@@ -285,7 +288,7 @@ def test_independent_store_holds_shared_job(
     start: Start,
     tmp_path: Path,
 ) -> None:
-    """Three workers, of which one is killed and one is asked to end; then another one finishes."""
+    """Two of three workers are killed or drained; another worker finishes the job."""
     own = environment | versitygw.environment() | {"AWS_ENDPOINT_URL": versitygw.endpoint}
     served = server(synthetic=8_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "urls.txt", served, 8_000)
@@ -322,7 +325,7 @@ REFUSED = [
 def test_options_unsupported_for_bucket_jobs_are_refused(
     options: tuple[str, ...], message: str, store: S3Store, own: dict[str, str], run: Run, tmp_path: Path
 ) -> None:
-    """What a bucket cannot take is refused before anything is written."""
+    """The error comes before anything is written."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
 
     ended = run("get", "urls.txt", JOB, "--shared", *options, env=own)
@@ -346,7 +349,7 @@ def test_faults_of_store_lose_and_duplicate_nothing(
     start: Start,
     tmp_path: Path,
 ) -> None:
-    """Workers die and the store refuses, fails after it has done what it was asked, and loses replies."""
+    """Workers die. The store refuses requests, fails after it has executed them, and loses replies."""
     rng = random.Random(seed)
     served = server(synthetic=COUNT, delay=(0.0, 0.02))
     urls = write_list(tmp_path / "urls.txt", served, COUNT)
@@ -377,7 +380,7 @@ def test_faults_of_store_lose_and_duplicate_nothing(
             worker.wait(60)
 
     assert ended.code == 0, (seed, ended.err)
-    # What was frozen until then may have left something.
+    # A worker that was frozen until the end of the job may have left data.
     assert run("resume", JOB, env=own).code == 0
     assert final_rows_of_bucket(store) == Counter(urls), seed
     assert_only_final(store)
@@ -386,16 +389,16 @@ def test_faults_of_store_lose_and_duplicate_nothing(
 
 
 class StoreFaults:
-    """What a store does wrong: a share of the requests fails before or after it is done, or its reply is lost."""
+    """Faults of a store: some requests fail before or after they are executed, and some replies are lost."""
 
     def __init__(self, seed: float) -> None:
         self._rng = random.Random(seed)
         self.share = 0.05
-        # Until then it refuses everything.
+        # Until this time, every request is refused.
         self.ends_at = 0.0
 
     def __call__(self, request: Request, moment: str) -> int | None:
-        """The status that is given instead."""
+        """Returns the status that replaces the store's reply, if any."""
         del request
         if time.monotonic() < self.ends_at:
             return 503
@@ -407,7 +410,7 @@ class StoreFaults:
 def test_server_and_bucket_are_listed_into_bucket_job(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start
 ) -> None:
-    """Of three that start at once one lists; the others copy its list, which is in the job directory."""
+    """One of three simultaneous processes lists the source. The others copy its list from the job directory."""
     served = server(synthetic=3_000)
     workers = [start("get", served.url, JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
 
@@ -431,7 +434,7 @@ def test_server_and_bucket_are_listed_into_bucket_job(
 def test_process_killed_while_listing_into_bucket_is_replaced(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], start: Start
 ) -> None:
-    """One that waits makes the list."""
+    """A waiting process lists the source instead."""
     served = server(synthetic=2_000, page_size=100, list_delay=(0.1, 0.1))
     command = ("get", served.url, JOB, *OPTIONS, "parquet")
     first = start(*command, env=own)
@@ -448,7 +451,7 @@ def test_process_killed_while_listing_into_bucket_is_replaced(
 def test_job_record_with_foreign_list_path_is_refused(
     store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run
 ) -> None:
-    """Whoever writes `job.json` must not make workers read another object with their credentials."""
+    """The author of `job.json` must not make workers read other objects with their credentials."""
     assert run("get", server(synthetic=10).url, JOB, *OPTIONS, "parquet", env=own).code == 0
     key = "some/run/job.json"
     job = json.loads(store.objects()[key])

@@ -1,4 +1,4 @@
-"""Lists that are added to a job whose list is divided by host."""
+"""Lists that are added to a job whose first list is divided by host."""
 
 import json
 import subprocess
@@ -22,26 +22,26 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
-    """Serves many hosts."""
+    """Returns many servers, one per host."""
     with serving_hosts(HOSTS) as hosts:
         yield hosts
 
 
 def write(path: Path, hosts: list[Observed], count: int, first: int = 0) -> list[str]:
-    """Writes a list of `count` URLs of each host, mixed."""
+    """Writes a list of `count` URLs for each host, in mixed order."""
     urls = [f"{host.url}/{first + number}" for number in range(count) for host in hosts]
     path.write_text("".join(f"{url}\n" for url in urls))
     return urls
 
 
 def parts_of(job: Path) -> set[str]:
-    """Returns the names of all parts in the records of a job."""
+    """Returns the names of all parts in a job's records."""
     records = [job / "job.json", *(job / "lists").glob("*.json")]
     return {Path(file["path"]).name for path in records for file in json.loads(path.read_text())["files"]}
 
 
 def test_added_list_keeps_limits_of_its_hosts(hosts: list[Observed], run: Run, start: Start, dest: Path) -> None:
-    """Two workers fetch both lists. A host of both lists never has more requests than its limit."""
+    """Two workers fetch both lists. A host in both lists never has more requests in flight than its limit."""
     urls = write(dest.parent / "urls.txt", hosts, 8)
     urls += write(dest.parent / "more.txt", hosts, 8, 100)
     first = start("get", "urls.txt", dest, *OPTIONS)
@@ -66,7 +66,7 @@ def test_added_list_keeps_limits_of_its_hosts(hosts: list[Observed], run: Run, s
 
 
 def test_finished_divided_job_is_extended(hosts: list[Observed], run: Run, dest: Path) -> None:
-    """A list of one host is one part. Lists that cannot be divided are refused, and nothing of them is left."""
+    """A list with only one host becomes one part. A list that cannot be divided is refused, and leaves no files."""
     for host in hosts:
         host.delay = 0.005
     urls = write(dest.parent / "urls.txt", hosts, 8)
@@ -99,7 +99,7 @@ def test_worker_leaves_parts_of_unfinished_extension(hosts: list[Observed], run:
 
 
 def files_of(*parts: tuple[int, int]) -> list[ListFile]:
-    """Returns list files with these parts: number and count."""
+    """Returns list files with these parts, given as number and count."""
     return [
         ListFile(path="", size=9, modified=0, has_lines=True, part=HostPart(number=number, count=count))
         for number, count in parts
@@ -109,23 +109,23 @@ def files_of(*parts: tuple[int, int]) -> list[ListFile]:
 @pytest.mark.parametrize(
     ("parts", "still_open", "ready"),
     [
-        # All parts of the first list, and none of the second.
+        # All parts of the first list are ready, and none of the second.
         ([(0, 2), (1, 2), (0, 2), (1, 2)], [0, 1, 2, 3], [0, 1]),
         ([(0, 2), (1, 2), (0, 2), (1, 2)], [1, 2, 3], [1, 2]),
-        # A part of two shares hosts with two parts of four.
+        # One of two parts shares hosts with two of four parts.
         ([(0, 4), (1, 4), (2, 4), (3, 4), (0, 2), (1, 2)], [2, 4, 5], [2, 5]),
         ([(0, 2), (1, 2), (0, 4), (1, 4), (2, 4), (3, 4)], [1, 2, 3, 4, 5], [1, 2, 4]),
-        # A list of one part waits for all earlier ones, and all later ones wait for it.
+        # A list of one part waits for all earlier parts, and all later parts wait for it.
         ([(0, 4), (3, 4), (0, 1), (1, 4)], [1, 2, 3], [1]),
         ([(0, 4), (3, 4), (0, 1), (1, 4)], [2, 3], [2]),
-        # A part waits for an earlier one that waits itself.
+        # A part also waits for an earlier one that is itself waiting.
         ([(0, 2), (0, 1), (1, 2)], [0, 1, 2], [0]),
     ],
 )
 def test_part_waits_for_earlier_parts_with_same_hosts(
     parts: list[tuple[int, int]], still_open: list[int], ready: list[int]
 ) -> None:
-    """Of two parts that may have the same hosts, only the one of the earlier list can be claimed."""
+    """If two parts may have the same hosts, only the part of the earlier list can be claimed."""
     ranges = [Range(file=number, start=0, end=9) for number in reversed(still_open)]
 
     found = HostRanges().ready(files_of(*parts), ranges)
@@ -135,7 +135,7 @@ def test_part_waits_for_earlier_parts_with_same_hosts(
 
 
 def test_parts_share_hosts_if_they_share_host_groups() -> None:
-    """The parts of a list have all groups of hosts, and none twice."""
+    """Together, the parts of a list have each host group exactly once."""
     for count in (1, 2, 64, GROUPS):
         groups = [group for number in range(count) for group in HostPart(number=number, count=count).groups]
         assert sorted(groups) == list(range(GROUPS))

@@ -1,4 +1,4 @@
-"""A list that is divided by host: one worker at a time requests from a host, with the whole limit."""
+"""Lists divided by host: one worker at a time sends requests to a host, and has its whole limit."""
 
 import gzip
 import json
@@ -39,26 +39,26 @@ OF_HOST = 16
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
-    """Serves many hosts."""
+    """Returns many servers, one per host."""
     with serving_hosts(HOSTS) as hosts:
         yield hosts
 
 
 @pytest.fixture
 def prompt_hosts(hosts: list[Observed]) -> list[Observed]:
-    """Serves many hosts with a shorter delay, for tests of one worker."""
+    """Returns many servers with a shorter delay, for tests with one worker."""
     for host in hosts:
         host.delay = 0.005
     return hosts
 
 
 def urls_of(hosts: list[Observed], count: int = OF_HOST) -> list[str]:
-    """Returns URLs of all hosts, mixed."""
+    """Returns URLs of all hosts in mixed order."""
     return [f"{host.url}/{number}" for number in range(count) for host in hosts]
 
 
 def write(path: Path, lines: list[str]) -> Path:
-    """Writes a list."""
+    """Writes a list and returns its path."""
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
@@ -79,7 +79,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def test_each_host_has_one_worker_at_a_time(hosts: list[Observed], run: Run, start: Start, dest: Path) -> None:
-    """Three workers fetch together, although the limit per host is 1."""
+    """The three workers fetch in parallel, although each host has only one request in flight."""
     urls = urls_of(hosts)
     write(dest.parent / "urls.txt", urls)
     workers = [start("get", "urls.txt", dest, *OPTIONS, stderr=subprocess.PIPE) for _ in range(3)]
@@ -91,7 +91,7 @@ def test_each_host_has_one_worker_at_a_time(hosts: list[Observed], run: Run, sta
     assert max(host.most_in_flight for host in hosts) == 1
     status = fetchmill.shared_jobs.status(dest)
     assert sum(worker.fetched > 0 for worker in status.workers) >= 2
-    # A worker has at most 4 requests in flight.
+    # A single worker has at most 4 requests in flight.
     assert most_together(hosts) > 4
     line = (
         r"divided 512 URLs \([\d.]+ KiB\) of 32 hosts into 4 parts in [\d.]+ s, because --limit-per-host holds for all"
@@ -111,13 +111,13 @@ def parts_of(job: Path) -> set[str]:
 
 
 def most_together(hosts: list[Observed]) -> int:
-    """Returns the highest number of requests in any interval of half a reply's time, at all hosts."""
+    """Returns the highest number of requests to all hosts within half the time of a reply."""
     came = sorted(each for host in hosts for each in host.came)
     return max(sum(first <= each <= first + 0.01 for each in came) for first in came)
 
 
 def test_parts_of_dead_worker_are_continued_by_others(hosts: list[Observed], start: Start, dest: Path) -> None:
-    """Another worker continues them after the lease, and no host has two requests in flight."""
+    """Another worker takes the parts over after the lease. No host has two requests in flight."""
     urls = urls_of(hosts, 30)
     write(dest.parent / "urls.txt", urls)
     workers = [start("get", "urls.txt", dest, *OPTIONS) for _ in range(3)]
@@ -133,7 +133,7 @@ def test_parts_of_dead_worker_are_continued_by_others(hosts: list[Observed], sta
 
 
 def test_frozen_worker_loses_its_parts(hosts: list[Observed], start: Start, dest: Path) -> None:
-    """When it continues after its lease, it ends its attempts. Until then, a host may have one request more."""
+    """If it wakes up after its lease, it ends its attempts. Until then, a host may have one extra request in flight."""
     urls = urls_of(hosts, 60)
     write(dest.parent / "urls.txt", urls)
     workers = [start("get", "urls.txt", dest, *OPTIONS, "--lease", "1s") for _ in range(2)]
@@ -151,7 +151,7 @@ def test_frozen_worker_loses_its_parts(hosts: list[Observed], start: Start, dest
 
 
 def owners(job: Path) -> set[str]:
-    """Returns the workers that have parts."""
+    """Returns the names of workers that hold parts."""
     found = set()
     for path in (job / "claims").glob("0*"):
         with suppress(FileNotFoundError):
@@ -160,9 +160,9 @@ def owners(job: Path) -> set[str]:
 
 
 def test_process_killed_while_dividing_list_is_replaced(hosts: list[Observed], start: Start, dest: Path) -> None:
-    """A waiting process divides the list again, and a third one joins. Nothing is left of the first one."""
+    """A waiting process divides the list again, and a third one joins. No files of the first process are left."""
     urls = urls_of(hosts)
-    # Comments make the pass long and the job short.
+    # Comments make the division slow and keep the job short.
     write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
     first = start("get", "urls.txt", dest, *OPTIONS)
     wait_until(lambda: bool(list(dest.glob("claims/listing.*"))))
@@ -184,7 +184,7 @@ def test_interrupted_division_releases_its_claim(
 ) -> None:
     """The next process does not wait for the lease, which is an hour here."""
     urls = urls_of(prompt_hosts, 8)
-    # Comments make the pass long and the job short.
+    # Comments make the division slow and keep the job short.
     write(dest.parent / "urls.txt", urls + ["#"] * 2_000_000)
     first = start("get", "urls.txt", dest, *OPTIONS, "--lease", "1h", stderr=subprocess.PIPE)
     wait_until(lambda: bool(list(dest.glob("claims/listing.*"))))
@@ -204,7 +204,7 @@ def test_interrupted_division_releases_its_claim(
 def test_divided_rows_equal_rows_of_single_job(
     form: str, bad: int, prompt_hosts: list[Observed], run: Run, dest: Path
 ) -> None:
-    """Several files, with names and kept columns, blank lines, and lines without a URL."""
+    """The list has several files with names, kept columns, blank lines, and lines without a URL."""
     folder = dest.parent / "lists"
     folder.mkdir()
     for file in range(2):
@@ -238,7 +238,7 @@ def rows_in(folder: Path, column: str = "id") -> list[tuple[str, object]]:
 
 
 def test_list_of_few_hosts_is_split_into_ranges(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """Its limits are divided among the workers, and lists can be added."""
+    """The limits are divided among the workers, and lists can be added."""
     urls = urls_of(prompt_hosts[:3], 200)
     write(dest.parent / "urls.txt", urls)
     write(dest.parent / "more.txt", [f"{prompt_hosts[0].url}/more"])
@@ -263,7 +263,7 @@ def test_list_of_few_hosts_is_split_into_ranges(prompt_hosts: list[Observed], ru
 def test_indivisible_list_is_split_into_ranges_with_reason(
     name: str, begin: str, options: tuple[str, ...], why: str, prompt_hosts: list[Observed], run: Run, dest: Path
 ) -> None:
-    """A message says why, also for a list that is compressed."""
+    """A message gives the reason, also for a compressed list."""
     urls = urls_of(prompt_hosts, 1)
     text = json.dumps(urls) if begin == "[" else begin + "".join(f"{url}\n" for url in urls)
     content = text.encode()
@@ -277,7 +277,7 @@ def test_indivisible_list_is_split_into_ranges_with_reason(
 
 @pytest.mark.parametrize("form", ["txt.gz", "csv.zst", "jsonl.bz2"])
 def test_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """Its rows are those of the list itself. The parts are not compressed."""
+    """The rows are those of the uncompressed list. Its parts are not compressed."""
     urls = urls_of(prompt_hosts)
     lines = {
         "txt": ["\ufeff# a comment", *urls, ""],
@@ -297,7 +297,7 @@ def test_compressed_list_is_divided(form: str, prompt_hosts: list[Observed], run
 
 
 def test_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """Each part has all columns with their types. A row without a URL is in one of the parts."""
+    """Each part has all columns with their types. A row without a URL is kept in one of the parts."""
     folder = dest.parent / "lists"
     folder.mkdir()
     urls = urls_of(prompt_hosts)
@@ -327,7 +327,7 @@ def test_parquet_list_is_divided(prompt_hosts: list[Observed], run: Run, dest: P
 
 
 def test_user_lists_in_job_directory_are_kept(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """Only parts are removed from the folder `list`, where a user may keep the list itself."""
+    """Only parts are removed from the folder `list`, because users may keep their own list there."""
     (dest / "list").mkdir(parents=True)
     own = [write(dest / "list" / name, urls_of(prompt_hosts)) for name in ("urls.txt", ".draft", "notes")]
     stale = write(dest / "list" / f"{'0' * 21}.txt", ["a part of a dead process"])
@@ -340,7 +340,7 @@ def test_user_lists_in_job_directory_are_kept(prompt_hosts: list[Observed], run:
 
 
 def test_list_file_with_missing_column_is_accepted(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """The columns of the whole list were checked, as for a list that is not divided."""
+    """Columns are checked for the list as a whole, as for a list that is not divided."""
     folder = dest.parent / "lists"
     folder.mkdir()
     write(folder / "0.jsonl", [json.dumps({"url": url, "id": 1}) for url in urls_of(prompt_hosts, 8)])
@@ -353,7 +353,7 @@ def test_list_file_with_missing_column_is_accepted(prompt_hosts: list[Observed],
 
 
 def test_drained_job_resumes_without_original_list(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """The list itself is then no longer needed."""
+    """The job directory has everything that the job needs."""
     urls = urls_of(prompt_hosts)
     write(dest.parent / "urls.txt", urls)
 
@@ -362,7 +362,7 @@ def test_drained_job_resumes_without_original_list(prompt_hosts: list[Observed],
     assert record(dest)["is_by_host"]
     assert run("stop", dest).code == 0
     assert run("resume", dest).code == 0
-    # The list is not needed any more.
+    # The original list is no longer needed.
     (dest.parent / "urls.txt").unlink()
     assert run("join", dest).code == 0
 
@@ -370,7 +370,7 @@ def test_drained_job_resumes_without_original_list(prompt_hosts: list[Observed],
 def test_bucket_job_stores_parts_of_divided_list(
     hosts: list[Observed], start: Start, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Each worker copies the parts that it fetches."""
+    """Each worker downloads only the parts that it fetches."""
     urls = urls_of(hosts)
     write(tmp_path / "urls.txt", urls)
     with s3({}) as store:
@@ -388,7 +388,7 @@ def test_bucket_job_stores_parts_of_divided_list(
 
 
 def test_standard_input_is_divided(prompt_hosts: list[Observed], run: Run, dest: Path) -> None:
-    """The job directory has the parts, and no copy of the undivided list."""
+    """The job directory has the parts and no copy of the whole list."""
     urls = urls_of(prompt_hosts)
     with write(dest.parent / "urls.txt", urls).open("rb") as source:
         ended = run("get", "-", dest, *OPTIONS, stdin=source)
@@ -432,7 +432,7 @@ JSON = b'\xef\xbb\xbf{"url": "http://a.test/1"}\n"http://A.test/2"\n\n{"id": 1}\
 def test_rows_are_grouped_by_host_of_their_url(
     name: str, content: bytes, options: dict[str, Any], expected: dict[int, str], tmp_path: Path
 ) -> None:
-    """Hosts are those of the URL standard, and each line that is a row is returned once and unchanged."""
+    """Hosts are parsed by the URL standard. Each line with a row is returned once and unchanged."""
     path = tmp_path / name
     path.write_bytes(content)
     list_format, (file,) = files_of(GetOptions(source=path, dest="out", format="parquet", **options))
@@ -444,7 +444,7 @@ def test_rows_are_grouped_by_host_of_their_url(
 
 
 def test_bucket_object_urls_are_not_divided(tmp_path: Path) -> None:
-    """Their host depends on the store."""
+    """The host of an s3:// URL depends on the store."""
     path = write(tmp_path / "a.txt", ["s3://bucket/key"])
     list_format, (file,) = files_of(GetOptions(source=path, dest="out", format="parquet"))
 
@@ -453,7 +453,7 @@ def test_bucket_object_urls_are_not_divided(tmp_path: Path) -> None:
 
 
 def test_all_rows_of_host_are_in_one_part(tmp_path: Path) -> None:
-    """Rows keep their order in a group, and no row is lost, in memory or on disk."""
+    """Rows keep their order within a host group, and no row is lost. This holds in memory and on disk."""
     rows = [(b"%d %s\n" % (number, b"x" * 999), f"http://host-{number % 500}") for number in range(60_000)]
     files = PartFiles(tmp_path)
     files.add(rows)
@@ -495,16 +495,16 @@ def test_all_rows_of_host_are_in_one_part(tmp_path: Path) -> None:
 def test_list_is_divided_only_when_more_workers_can_fetch(
     rows: int, hosts: int, concurrency: int, limit: int | None, parts: int
 ) -> None:
-    """A part has enough hosts for one worker, and there are twice as many parts as a limit allows workers."""
+    """A part has enough hosts to occupy a worker. There are twice as many parts as workers that a limit allows."""
     assert count_of_parts(rows, hosts, concurrency, {"limit_per_host": limit}) == parts
 
 
 def test_workers_of_divided_list_have_whole_limits() -> None:
-    """No worker waits for another one, and none is on standby."""
+    """Workers do not wait for each other, and none is on standby."""
     shares = HostShares("b", {"limit_per_host": 1}, None)
     shares.observe([])
 
     assert (shares.host_sharers, shares.rank, shares.is_standby, shares.has_host_limits) == (1, 0, False, False)
-    # A worker that cannot write its heartbeat ends its attempts before others take its parts.
+    # A worker that cannot write its heartbeat must end its attempts before others take over its parts.
     assert shares.is_exclusive
     assert not job_record().is_by_host

@@ -1,4 +1,4 @@
-"""Feeds of lists whose lines are not all targets."""
+"""Feeding ranges to a job if the lines of their lists are not all targets."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class Reader:
-    """A job that reads its pipe and counts the bytes later, as comments are counted with the next target."""
+    """A job that reads its pipe and counts the bytes later, as it counts comments together with the next target."""
 
     def __init__(self, feed: PipeFeed) -> None:
         self.listed = self.counted = self.received = self.skipped = 0
@@ -30,22 +30,22 @@ class Reader:
             self.received += len(block)
 
     def join(self) -> None:
-        """Waits for the end of the pipe."""
+        """Waits until the pipe is closed."""
         self._thread.join(30)
 
     def snapshot(self) -> Mapping[str, Any]:
-        """Returns counts: no target has an outcome, unless it was skipped."""
+        """Returns the counters. Only skipped targets have an outcome."""
         counts = {**dict.fromkeys(OUTCOMES, 0), "skipped": self.skipped}
         return {**counts, "concurrency": 4, "listed": self.listed, "list_read": self.counted}
 
     def wait(self, seconds: float) -> bool:
-        """Returns at once: the job goes on."""
+        """Returns immediately, because the job continues."""
         del seconds
         return False
 
 
 def feed_of(path: Path, content: bytes) -> PipeFeed:
-    """Returns the feed of a whole file."""
+    """Returns a feed of the whole file."""
     path.write_bytes(content)
     found = path.stat()
     file = ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=True)
@@ -54,7 +54,7 @@ def feed_of(path: Path, content: bytes) -> PipeFeed:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Records the number of bytes of each read of a list."""
+    """Returns a record of the number of bytes in each read of a list."""
     found: list[int] = []
     open_list = ListFile.open
 
@@ -83,7 +83,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_range_with_long_first_line_is_fed(tmp_path: Path, reads: list[int]) -> None:
-    """Its attempt goes on although its time is over. Otherwise it would be repeated for ever."""
+    """The attempt continues after its time limit. Otherwise, the range would be tried again forever."""
     line = b"#" + b"x" * (8 * MIB) + b"\n"
     feed = feed_of(tmp_path / "a.txt", line + b"http://a.test/\n")
     job = Reader(feed)
@@ -98,7 +98,7 @@ def test_range_with_long_first_line_is_fed(tmp_path: Path, reads: list[int]) -> 
 
 
 def test_ending_worker_feeds_no_more_targets(tmp_path: Path) -> None:
-    """The start of the range does not matter then."""
+    """This is also true at the start of a range."""
     feed = feed_of(tmp_path / "a.txt", b"http://a.test/\n")
     job = Reader(feed)
 
@@ -110,13 +110,13 @@ def test_ending_worker_feeds_no_more_targets(tmp_path: Path) -> None:
 
 
 def test_late_counted_bytes_are_subtracted_once(tmp_path: Path) -> None:
-    """A job counts comments with the next target. They must not be subtracted twice."""
+    """A job counts comments together with the next target."""
     comments, targets = b"# comment\n" * 100_000, b"http://a.test/\n" * 200_000
     feed = feed_of(tmp_path / "a.txt", comments + targets)
     job = Reader(feed)
 
     def is_to_end() -> bool:
-        # As soon as targets have come, the job counts all that it has read.
+        # As soon as targets have arrived, the job counts everything that it has read.
         fed = feed.position(cast("Job", job))
         if fed > len(comments):
             job.listed, job.counted = (fed - len(comments)) // 15, fed
@@ -127,20 +127,20 @@ def test_late_counted_bytes_are_subtracted_once(tmp_path: Path) -> None:
     feed.feed(cast("Job", job), is_to_end, lambda: False)
     job.join()
 
-    # One block came after the last comments. It has more targets than there is room for.
+    # One block came after the last comments. It has more targets than the job has room for.
     assert len(set(ends)) == 1, ends
     feed.close()
 
 
 class Skipping(Reader):
-    """A job that skips the first targets and requests the others, which get no outcome."""
+    """A job that skips the first targets and requests the others, which never get an outcome."""
 
     def __init__(self, feed: PipeFeed, line: int, skipped: int) -> None:
         super().__init__(feed)
         self._line, self._most = line, skipped
 
     def snapshot(self) -> Mapping[str, Any]:
-        """Returns counts. All that was received is listed."""
+        """Returns the counters. Everything received is listed."""
         received = self.received
         self.listed, self.counted = received // self._line, received
         self.skipped = min(self.listed, self._most)
@@ -148,7 +148,7 @@ class Skipping(Reader):
 
 
 def test_feed_stays_close_to_job_after_skipped_targets(tmp_path: Path) -> None:
-    """After many skipped targets, a feed that waits for outcomes is only some targets ahead."""
+    """Many skipped targets do not let the feed run far ahead of a job that waits for outcomes."""
     line, skipped = b"http://a.test/\n", 300_000
     feed = feed_of(tmp_path / "a.txt", line * (skipped + 200_000))
     job = Skipping(feed, len(line), skipped)

@@ -1,4 +1,4 @@
-"""A shared job whose list only one process can read: standard input, or the items of a program."""
+"""Shared jobs whose list only one process can read: standard input or an iterable in a program."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ def get_from_input(run: Run, list_file: Path, job: object, *options: str, **sett
 
 @pytest.mark.parametrize("options", [(), ("--limit-per-host", "2")], ids=["ranges", "not-divided"])
 def test_standard_input_is_copied_into_job(options: tuple[str, ...], server: Serve, run: Run, tmp_path: Path) -> None:
-    """Others read the copy. A part of a dead process goes, and a second list is refused."""
+    """Other workers read the copy. An incomplete copy of a dead process is removed, and a second list is refused."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=300), 300)
     job = tmp_path / "job"
     (job / "list").mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_standard_input_is_copied_into_job(options: tuple[str, ...], server: Ser
 
 
 def test_rows_on_standard_input_keep_columns(server: Serve, run: Run, tmp_path: Path) -> None:
-    """The format comes from the options, since standard input has no name."""
+    """The options set the format, because standard input has no file name."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=20), 20)
     (tmp_path / "rows").write_text("id,url\n" + "".join(f"{number},{url}\n" for number, url in enumerate(urls)))
     options = ("--delimiter", ",", "--csv-header", "yes", "--column", "url", "--keep-columns", "id")
@@ -70,7 +70,7 @@ def test_rows_on_standard_input_keep_columns(server: Serve, run: Run, tmp_path: 
 
 
 def test_errors_name_standard_input(run: Run, tmp_path: Path) -> None:
-    """They do not name the file in which it was saved. Nothing is left."""
+    """Errors do not mention the file in which the input was saved. No files are left."""
     (tmp_path / "rows").write_text("id,url\n1,http://127.0.0.1/\n")
     options = ("--delimiter", ",", "--csv-header", "yes", "--column", "link", "--state", "state")
 
@@ -82,7 +82,7 @@ def test_errors_name_standard_input(run: Run, tmp_path: Path) -> None:
 
 
 def rows_of(job: Path) -> list[tuple[str, str]]:
-    """Returns names and ids of the objects of a job."""
+    """Returns the names and ids of a job's objects."""
     tables = [pyarrow.parquet.read_table(shard) for shard in job.glob("data/*/*.parquet")]
     return sorted(
         pair for table in tables for pair in zip(table["name"].to_pylist(), table["id"].to_pylist(), strict=True)
@@ -108,7 +108,7 @@ def test_given_list_is_stored_in_bucket(server: Serve, run: Run, environment: di
 def test_partially_read_list_is_never_used(
     how: signal.Signals, server: Serve, run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """The process ends while it reads. There is no job, and the next process begins anew."""
+    """The process ends while it reads the list. No job is created, and the next process reads a new list."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=30), 30)
     reading = start("get", "-", "job", *OPTIONS, "--state", "state", stdin=subprocess.PIPE)
     assert reading.stdin is not None
@@ -131,7 +131,7 @@ def test_partially_read_list_is_never_used(
 
 
 def test_iterable_of_program_becomes_list(server: Serve, tmp_path: Path) -> None:
-    """URLs and dicts, from an iterable that is read once."""
+    """The items are URLs and dicts, and the iterable is read only once."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=20), 20)
     items: Iterator[dict[str, object]] = ({"url": url, "id": number} for number, url in enumerate(urls))
 
@@ -150,7 +150,7 @@ def test_iterable_of_program_becomes_list(server: Serve, tmp_path: Path) -> None
 
 
 def failing() -> Iterator[str]:
-    """Yields one URL and fails."""
+    """Yields one URL and then raises an exception."""
     yield "http://127.0.0.1/1"
     raise OSError("the program's own error")
 
@@ -172,7 +172,7 @@ def test_invalid_items_of_iterable_are_refused(
     message: str,
     tmp_path: Path,
 ) -> None:
-    """Nothing is left of the list."""
+    """No part of the list is left."""
     with pytest.raises(error, match=message):
         fetchmill.shared_jobs.get(items, tmp_path / "job", format="parquet", state=tmp_path / "state")
 
@@ -181,7 +181,7 @@ def test_invalid_items_of_iterable_are_refused(
 
 
 def test_given_list_needs_space_on_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job is not created, and nothing is left."""
+    """No job is created, and no files are left."""
     monkeypatch.setattr(local_state, "ROOM_BYTES_MIN", 1 << 80)
 
     with pytest.raises(StorageError, match="MiB free"):

@@ -1,4 +1,4 @@
-"""A job directory: the first creation of a file wins."""
+"""Job directories: the first creation of a file wins."""
 
 import multiprocessing
 from pathlib import Path
@@ -29,14 +29,14 @@ def record(attempt: str) -> CommitRecord:
 
 
 def job_directory(path: Path) -> JobDirectory:
-    """Creates a job directory with that job."""
+    """Creates a job directory with a job of one range."""
     directory = JobDirectory.at(path)
     directory.create(job_record())
     return directory
 
 
 def test_first_commit_record_is_kept(tmp_path: Path) -> None:
-    """A later attempt learns which one has won, even if it asks twice."""
+    """A later attempt learns which attempt has won, even if it asks again."""
     directory = job_directory(tmp_path)
 
     assert directory.commit(record("a")).attempt == "a"
@@ -49,7 +49,7 @@ def test_first_commit_record_is_kept(tmp_path: Path) -> None:
 
 
 def test_simultaneous_creators_create_file_once(tmp_path: Path) -> None:
-    """Several processes try at the same time: each file has the content of its creator."""
+    """Several processes try at the same time. Each file has the content of the process that created it."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         made = pool.starmap(create_all, [(tmp_path, number) for number in range(4)])
 
@@ -60,13 +60,13 @@ def test_simultaneous_creators_create_file_once(tmp_path: Path) -> None:
 
 
 def create_all(folder: Path, number: int) -> list[int]:
-    """Tries to create all files. Returns those that it created."""
+    """Tries to create all files, and returns those that it created."""
     store = FolderStore(folder)
     return [file for file in range(50) if store.create(f"{file}", b"%d" % number)]
 
 
 def test_claim_belongs_to_one_worker(tmp_path: Path) -> None:
-    """A released claim is free, and one of a dead worker counts."""
+    """A released claim can be taken again. Claims of dead workers are kept."""
     directory = job_directory(tmp_path)
     whole = Range(file=0, start=0, end=9)
 
@@ -78,12 +78,12 @@ def test_claim_belongs_to_one_worker(tmp_path: Path) -> None:
     assert directory.claims() == {whole.id: {f"{whole.id}.1": "w1", f"{whole.id}.2": "w2"}}
     directory.release(claim)
     assert directory.claims() == {whole.id: {f"{whole.id}.2": "w2"}}
-    # Its reply may have been lost: the file shows who has it.
+    # The reply to the claim may have been lost, but the file shows who holds it.
     assert directory.claim(whole, "w2", 2) is not None
 
 
 def test_journal_folder_survives_simultaneous_join_and_exit(tmp_path: Path) -> None:
-    """The last worker removes the folder of the journals, and the next one creates it again."""
+    """The last worker removes the journal folder, and the next worker creates it again."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.starmap(come_and_go, [(tmp_path / "job", number) for number in range(4)]) == [True] * 4
 
@@ -99,7 +99,7 @@ def come_and_go(parent: Path, number: int) -> bool:
 
 
 def test_links_out_of_job_directory_are_refused(tmp_path: Path) -> None:
-    """Links out of a job directory are refused, because objects below `data` are removed at the end."""
+    """Objects below `data` are removed at the end, so links must not lead elsewhere."""
     directory = job_directory(tmp_path / "job")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "job" / "data").symlink_to(tmp_path / "elsewhere")
@@ -109,7 +109,7 @@ def test_links_out_of_job_directory_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_attempt_folders_are_removed(tmp_path: Path) -> None:
-    """Only attempts below `data` are removed; other files belong to somebody else and stay."""
+    """All other files below `data` are kept, because they do not belong to the job."""
     directory = job_directory(tmp_path)
     for name in ("export", "00000-00000000000000-0123456789abcdef", "00000-0-x"):
         (tmp_path / "data" / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Parts of a source's list in a shared job: which rows are new, who may add them, and what happens to folders."""
+"""Parts of a source's list in a shared job: new rows, the right to add parts, and working folders."""
 
 import json
 import os
@@ -27,18 +27,18 @@ from fetchmill.errors import ListingError, StorageError, UsageError
 
 
 def row(name: str | None, url: str = "http://a/") -> bytes:
-    """A line of a manifest."""
+    """Returns a line of a manifest."""
     return json.dumps({"name": name, "url": url}).encode() + b"\n"
 
 
 def part(number: int) -> Part:
-    """A part of 9 bytes."""
+    """Returns a part of 9 bytes."""
     file = ListFile(path=f"/list/{number}", size=9, modified=0, has_lines=True)
     return Part(file=file, ranges=(Range(file=0, start=0, end=9),))
 
 
 def record(first: Part, job: str = "j") -> JobRecord:
-    """A job that begins with this part."""
+    """Returns the record of a job that begins with this part."""
     return JobRecord(
         id=job,
         options={},
@@ -54,12 +54,12 @@ def record(first: Part, job: str = "j") -> JobRecord:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> JobDirectory:
-    """An empty job directory."""
+    """Returns an empty job directory."""
     return JobDirectory(FolderStore(tmp_path / "job"))
 
 
 def test_each_added_row_removes_one_row(tmp_path: Path) -> None:
-    """Names may occur several times. A row without a name counts by its URL."""
+    """Names may occur several times. A row without a name is identified by its URL."""
     rows = ListedRows(tmp_path)
     rows.add([row("a"), row("b"), row("b"), row(None, "http://a/x")])
 
@@ -70,7 +70,7 @@ def test_each_added_row_removes_one_row(tmp_path: Path) -> None:
 
 
 def test_source_that_changes_all_names_is_refused(tmp_path: Path) -> None:
-    """If no row of the first thousand is known, the rows cannot be told apart."""
+    """If no row of the first thousand is known, new and old rows cannot be distinguished."""
     rows = ListedRows(tmp_path)
     rows.add(row(None, f"http://a/{number}?signature=1") for number in range(2_000))
 
@@ -79,7 +79,7 @@ def test_source_that_changes_all_names_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_one_of_two_listers_can_add_parts(directory: JobDirectory) -> None:
-    """Of two that know the same parts, the first to add one continues, and only that one can end the list."""
+    """If both know the same parts, the first one to add a part continues, and only that one can end the list."""
     first = NewJob(directory, record, "http://a")
     assert first.add(part(0))
     one, other = (OpenJob(directory, directory.job()) for _ in range(2))
@@ -99,7 +99,7 @@ def test_only_one_of_two_listers_can_add_parts(directory: JobDirectory) -> None:
 def test_creator_does_not_adopt_parts_of_another_lister(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process was frozen while it created the job, and another one has added a part."""
+    """The creator was frozen while it created the job, and another process has added a part."""
     create = directory.create
 
     def slow(job: JobRecord) -> JobRecord:
@@ -116,7 +116,7 @@ def test_creator_does_not_adopt_parts_of_another_lister(
 
 
 def test_second_creator_adds_nothing(directory: JobDirectory) -> None:
-    """It has listed the same source, so it adds nothing to the job of the first one."""
+    """Both have listed the same source, and the job already has the list of the first creator."""
     assert NewJob(directory, record, "http://a").add(part(0))
     second = NewJob(directory, lambda first: record(first, "other"), "http://a")
 
@@ -129,7 +129,10 @@ def test_second_creator_adds_nothing(directory: JobDirectory) -> None:
 def test_lister_without_working_folder_removes_nothing(
     directory: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder for listing processes is a file. The working folder stays as it was, and the claim is removed."""
+    """Its folder cannot be created because the parent is a file.
+
+    The current folder is kept, and the claim is released.
+    """
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "kept").touch()
     (tmp_path / "parent").touch()
@@ -151,7 +154,7 @@ def test_lister_without_working_folder_removes_nothing(
 
 
 def test_only_open_headers_are_stored_in_job_directory() -> None:
-    """The job directory has the open ones. Options for another kind of source are left out."""
+    """Secret headers stay with the process. Options for other kinds of sources are left out."""
     headers = {"Accept": "text/html", "X-Api-Key": "secret"}
     options = GetOptions(source="http://127.0.0.1:9", dest="s3://bucket/run", format="tar", headers=headers)
     shared = shared_options(options_of_listed(options))
@@ -166,7 +169,7 @@ def test_only_open_headers_are_stored_in_job_directory() -> None:
 
 
 def test_no_list_is_read_after_listing_totals(directory: JobDirectory) -> None:
-    """Nothing is read after the totals."""
+    """The totals end the list."""
     assert NewJob(directory, record, "http://a").add(part(0))
     assert OpenJob(directory, directory.job()).end(ListingTotals(skipped={}, failed_folders=0))
     more = AddedList(job="j", source=None, first_file=1, files=(part(1).file,), ranges=())

@@ -1,4 +1,4 @@
-"""Ranges of a list: together they are the list, and each begins at the start of a line."""
+"""Ranges of a list: together they cover it, and each begins at the start of a line."""
 
 import io
 import itertools
@@ -14,7 +14,7 @@ LINES = ListFile(path="", size=0, modified=0, has_lines=True)
 
 
 def test_ranges_cover_list_in_whole_lines() -> None:
-    """Ranges are whole lines and cover the list, with any length of lines and size of ranges."""
+    """This holds for any length of lines and any size of ranges."""
     for seed in range(200):
         rng = random.Random(seed)
         lines = [b"x" * rng.choice((0, 1, 5, rng.randrange(200))) for _ in range(rng.randrange(1, 60))]
@@ -33,7 +33,7 @@ def test_ranges_cover_list_in_whole_lines() -> None:
 
 
 def test_indivisible_file_is_one_range_and_empty_file_none(tmp_path: Path) -> None:
-    """A file that cannot be divided, such as a compressed one, is one range; an empty one has none."""
+    """A compressed file, for example, cannot be divided."""
     files = []
     for name, content, has_lines in [("a", b"x" * 5_000_000, False), ("b", b"", True), ("c", b"", False)]:
         path = tmp_path / name
@@ -45,14 +45,14 @@ def test_indivisible_file_is_one_range_and_empty_file_none(tmp_path: Path) -> No
 
 
 def test_endless_line_is_refused() -> None:
-    """An endless line is refused, because it would be cut in the middle."""
+    """Otherwise, the line would be cut in the middle."""
     content = io.BytesIO(b"x" * (17 << 20))
     with pytest.raises(UsageError, match="longer than 16 MiB"):
         list(divide(content, LINES, Range(file=0, start=0, end=17 << 20), 1000))
 
 
 def test_parquet_rows_are_divided_by_number() -> None:
-    """Parquet rows are divided by number, without reading the file."""
+    """The file itself is not read."""
     rows = ListFile(path="", size=100, modified=0, has_lines=False, rows=10)
     ranges = list(divide(io.BytesIO(), rows, Range(file=3, start=2, end=10), 3))
 
@@ -71,6 +71,6 @@ def test_parquet_rows_are_divided_by_number() -> None:
         (b"", 0),
     ],
 )
-def test_empty_lines_before_header_are_skipped(content: bytes, end: int) -> None:
-    """The reader of lists skips them. Each range begins with a copy of the header, not of an empty line."""
+def test_header_includes_preceding_empty_lines(content: bytes, end: int) -> None:
+    """The list reader skips empty lines. Each range begins with a copy of the header, not of an empty line."""
     assert header_end(io.BytesIO(content)) == end

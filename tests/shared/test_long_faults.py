@@ -32,14 +32,14 @@ SAMPLED_WORKER = SUPPORT / "sampled_worker.py"
 
 
 def say(line: str) -> None:
-    """Shows a line, if pytest captures nothing."""
+    """Prints a line if pytest does not capture the output."""
     sys.stderr.write(f"{line}\n")
 
 
 def test_fifty_workers_with_tiny_ranges_survive_kills(
     server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
-    """Ten of them are killed. Two begin the job at the same moment."""
+    """Ten of them are killed. Two start the job at the same moment."""
     rng = random.Random(int(os.environ["FETCHMILL_SEED"]))
     files, of_file = 400, 50
     served = server(synthetic=files * of_file, delay=(0.0, 0.05))
@@ -103,7 +103,7 @@ def run_with_cut(machines: Cluster, urls: Path, job: Path, cut_seconds: float) -
 
 
 def test_job_survives_machine_without_network_for_30_seconds(tmp_path: Path) -> None:
-    """Its job directory stays reachable. The job is late by at most 35 s, and no healthy machine waits for it."""
+    """The job directory stays reachable. The job takes at most 35 s longer, and no healthy machine waits for it."""
     count = 120_000
     (tmp_path / "cluster").mkdir()
     with cluster(tmp_path / "cluster", 3, objects=count, delay="0-0.05") as machines:
@@ -120,9 +120,9 @@ def test_job_survives_machine_without_network_for_30_seconds(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cut_at", [5.0, 13.0, 14.0, 15.0])
 def test_healthy_machines_continue_while_one_is_cut_off(cut_at: float, tmp_path: Path) -> None:
-    """Undisturbed, the job takes 15 s. The machine is cut off for longer than the job takes.
+    """A healthy machine is without a request in flight for at most 2 s while the job runs.
 
-    A healthy machine has no request in flight for at most 2 s, from the creation of the job to the last commit record.
+    Without a fault, the job takes 15 s. The third machine is cut off for longer than the job takes.
     """
     count = 30_000
     (tmp_path / "cluster").mkdir()
@@ -152,7 +152,7 @@ def test_healthy_machines_continue_while_one_is_cut_off(cut_at: float, tmp_path:
 @pytest.mark.needs_versitygw
 @pytest.mark.parametrize("seed", range(6))
 def test_cut_off_machines_with_bucket_lose_and_duplicate_nothing(seed: int, tmp_path: Path) -> None:
-    """The job directory is in a bucket at the other end of the same cable. Workers are killed meanwhile, too."""
+    """The machines reach the source and the bucket over the same network. Workers are also killed meanwhile."""
     rng = random.Random(seed)
     count = 8_000
     bucket = tmp_path / "store" / "bucket"
@@ -185,6 +185,6 @@ def test_cut_off_machines_with_bucket_lose_and_duplicate_nothing(seed: int, tmp_
         for number, worker in enumerate([*workers, last]):
             _, err = worker.communicate(timeout=180)
             assert number in killed or worker.returncode == 0, (seed, number, err)
-    # The store keeps objects as files.
+    # The store keeps each object as a file.
     assert final_rows(bucket / "run") == Counter(urls), seed
     assert fetchmill.shared_jobs.status(bucket / "run").ledger["fetched"] == count, seed

@@ -1,6 +1,6 @@
-"""A million objects fetched by three machines, compared with one machine by DuckDB: names, bytes and ledger.
+"""Three machines fetch a million objects. DuckDB compares names, bytes and ledger with a job on one machine.
 
-`make shared-long` runs it. FETCHMILL_SHARED_COUNT sets another number of objects.
+`make shared-long` runs these tests. FETCHMILL_SHARED_COUNT sets a different number of objects.
 """
 
 import os
@@ -32,7 +32,7 @@ LIMIT_SECONDS = 1800
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder for namespaces."""
+    """Returns an empty folder for namespaces."""
     path = tmp_path / "network"
     path.mkdir()
     return path
@@ -40,24 +40,24 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machines(folder: Path) -> Iterator[Cluster]:
-    """Three machines with a server."""
+    """Returns three machines and a server."""
     with cluster(folder, 3, objects=COUNT) as found:
         yield found
 
 
 def write_urls(path: Path, url: str) -> Path:
-    """A list of all objects."""
+    """Writes a list of all objects."""
     path.write_text("".join(f"{url}/get/file-{number:012}\n" for number in range(COUNT)))
     return path
 
 
 def say(line: str) -> None:
-    """Shows a line, if pytest captures nothing."""
+    """Prints a line if pytest does not capture the output."""
     sys.stderr.write(f"{line}\n")
 
 
 def wait_for(*processes: "subprocess.Popen[str]") -> float:
-    """Waits for commands to succeed. Returns the time in seconds."""
+    """Waits for commands to succeed, and returns the time in seconds."""
     started = time.monotonic()
     for process in processes:
         _, err = process.communicate(timeout=LIMIT_SECONDS)
@@ -66,13 +66,13 @@ def wait_for(*processes: "subprocess.Popen[str]") -> float:
 
 
 def size_of(relation: duckdb.DuckDBPyRelation) -> int:
-    """The number of rows."""
+    """Returns the number of rows."""
     (count,) = relation.count("*").fetchall()[0]
     return int(count)
 
 
 def assert_same(single: Path, shards: str, status: SharedStatus) -> None:
-    """The rows and the ledger of a shared job are those of a job on one machine."""
+    """Asserts that the rows and the ledger of a shared job equal those of a job on one machine."""
     one, other = (
         duckdb.read_parquet(pattern).project("name, md5(body) AS sum") for pattern in (f"{single}/*.parquet", shards)
     )
@@ -84,7 +84,7 @@ def assert_same(single: Path, shards: str, status: SharedStatus) -> None:
 
 
 def test_three_machines_with_folder_equal_single_machine(machines: Cluster, tmp_path: Path) -> None:
-    """The result in a shared folder is that of one machine, from a list and from a server that lists its objects."""
+    """The job directory is a shared folder. The source is a list, or a server that lists its objects."""
     urls = write_urls(tmp_path / "urls.txt", URL)
     alone = wait_for(machines.nodes[0].start("get", urls, tmp_path / "single", *OPTIONS))
     by_list, by_server = tmp_path / "by-list", tmp_path / "by-server"
@@ -102,7 +102,7 @@ def test_three_machines_with_folder_equal_single_machine(machines: Cluster, tmp_
 
 @pytest.mark.needs_versitygw
 def test_three_machines_with_bucket_equal_single_machine(machines: Cluster, tmp_path: Path) -> None:
-    """The result in a bucket of versitygw is that of one machine. The machines share nothing else but the list."""
+    """The job directory is in a bucket of versitygw. Otherwise, the machines share only the list."""
     urls = write_urls(tmp_path / "urls.txt", URL)
     alone = wait_for(machines.nodes[0].start("get", urls, tmp_path / "single", *OPTIONS))
     bucket = tmp_path / "store" / "bucket"
@@ -117,13 +117,13 @@ def test_three_machines_with_bucket_equal_single_machine(machines: Cluster, tmp_
         shared = wait_for(*(node.start(*command, environment=environment) for node in machines.nodes))
 
     say(f"{COUNT:,} objects: one machine {alone:.1f} s, three with a bucket {shared:.1f} s")
-    # The store keeps objects as files.
+    # The store keeps each object as a file.
     status = fetchmill.shared_jobs.status(bucket / "run")
     assert_same(tmp_path / "single", f"{bucket}/run/data/*/*.parquet", status)
 
 
 def test_ray_cluster_equals_single_machine(folder: Path, tmp_path: Path) -> None:
-    """The result of a head and two worker nodes is that of one machine."""
+    """The cluster has a head and two worker nodes."""
     urls = write_urls(tmp_path / "urls.txt", RAY_URL)
     with ray_rig(folder, nodes=2) as rig:
         alone = wait_for(rig.start("get", urls, tmp_path / "single", *OPTIONS))

@@ -1,4 +1,4 @@
-"""Machines that lose their network for a while: nothing is lost or doubled, and the others do not wait for them."""
+"""Machines that lose their network for a while: no object is lost or stored twice, and other machines do not wait."""
 
 import json
 import random
@@ -24,7 +24,7 @@ WAIT_SECONDS = 60.0
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder for the cluster."""
+    """Returns an empty folder for the cluster."""
     path = tmp_path / "cluster"
     path.mkdir()
     return path
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machines(folder: Path) -> Iterator[Cluster]:
-    """Starts three machines, and a server whose replies take up to 50 ms."""
+    """Starts three machines and a server whose replies take up to 50 ms."""
     with cluster(folder, 3, objects=COUNT, delay="0-0.05") as found:
         yield found
 
@@ -47,7 +47,7 @@ def begin(machines: Cluster, tmp_path: Path, *options: str) -> tuple[list[str], 
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Waits for a condition; if it stays false, `what` describes it."""
+    """Waits for a condition; `what` describes it in the error."""
     until = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < until, what
@@ -55,7 +55,7 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
 
 
 def heartbeat(job: Path, worker: "subprocess.Popen[str]") -> Any:  # noqa: ANN401 - JSON
-    """Returns the last heartbeat of a worker; empty before the first."""
+    """Returns a worker's last heartbeat, which is empty before the first one."""
     found = list((job / "workers").glob(f"*-{worker.pid}-*.json"))
     return json.loads(found[0].read_text()) if found else {}
 
@@ -67,9 +67,9 @@ def is_finished(job: Path) -> bool:
 
 @pytest.mark.parametrize("lease", ["2s", "600s"])
 def test_other_machines_finish_ranges_of_cut_off_machine(machines: Cluster, tmp_path: Path, lease: str) -> None:
-    """Other machines take over the ranges of the cut-off one, although its heartbeats arrive.
+    """Other machines take over its ranges, although its heartbeats still arrive.
 
-    It ends normally later. With the long lease, the next heartbeat would be due after two minutes.
+    The machine itself ends normally later. With the long lease, its next heartbeat would be due after two minutes.
     """
     urls, job, workers = begin(machines, tmp_path, "--lease", lease)
     cut = workers[1]
@@ -91,7 +91,7 @@ def test_other_machines_finish_ranges_of_cut_off_machine(machines: Cluster, tmp_
 def test_slow_target_is_fetched_by_at_most_two_workers(
     server: Callable[..., Server], start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    """A range with a slow target looks stuck, so one other worker tries, too. The job ends nevertheless."""
+    """A range with a slow target looks stuck, so one other worker tries it, too. The job still ends."""
     slow = Fault("stall", match="file-000000000007", seconds=60)
     served = server(synthetic=COUNT, faults=[slow])
     urls = write_list(tmp_path / "urls.txt", served, 200)
@@ -108,7 +108,7 @@ def test_slow_target_is_fetched_by_at_most_two_workers(
 
 
 def test_job_stops_while_machine_is_cut_off(machines: Cluster, tmp_path: Path) -> None:
-    """Unfetched targets of the cut-off machine are returned; the job continues on another machine."""
+    """Targets that the machine has not fetched are returned, and the job resumes on another machine."""
     urls, job, workers = begin(machines, tmp_path)
     cut = workers[1]
     wait_until(lambda: heartbeat(job, cut).get("counts", {}).get("fetched"), "the worker has not begun")
@@ -129,7 +129,7 @@ def test_job_stops_while_machine_is_cut_off(machines: Cluster, tmp_path: Path) -
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_network_cuts_lose_and_duplicate_nothing(machines: Cluster, seed: int, tmp_path: Path) -> None:
-    """A seed cuts and reconnects cables of some or all machines, and workers are killed meanwhile."""
+    """A seed disconnects and reconnects some or all machines, and workers are killed meanwhile."""
     rng = random.Random(seed)
     urls, job, workers = begin(machines, tmp_path)
     killed: set[int] = set()
@@ -156,9 +156,9 @@ def test_network_cuts_lose_and_duplicate_nothing(machines: Cluster, seed: int, t
 
 
 def test_attempt_is_stuck_when_no_outcomes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is a few times its longest wait for an outcome, within bounds.
+    """The limit is a few times the attempt's longest wait for an outcome, within bounds.
 
-    Before the first outcome, it is longer.
+    Before the first outcome, the limit is longer.
     """
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -184,7 +184,7 @@ def test_attempt_is_stuck_when_no_outcomes_arrive(monkeypatch: pytest.MonkeyPatc
 
 
 def test_attempt_after_stuck_one_is_stuck_until_first_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the previous attempt is not stuck, the next one has that attempt's limit."""
+    """If the previous attempt was not stuck, the next attempt inherits its limit."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     first = AttemptProgress()
@@ -200,5 +200,5 @@ def test_attempt_after_stuck_one_is_stuck_until_first_outcome(monkeypatch: pytes
     assert third.is_stuck()
     third.note(1)
     assert not third.is_stuck()
-    # An attempt without open targets has not waited for them.
+    # An attempt without open targets was not waiting for an outcome.
     assert not second.following(is_waiting=False).is_stuck()

@@ -1,4 +1,4 @@
-"""A range in the data of a shared job looks like a destination, but only the shared job may change it."""
+"""A range in a shared job's data looks like a destination, but only the shared job may change it."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.fixture
 def attempt(run: Run, server: Callable[..., Server], tmp_path: Path) -> Path:
-    """Returns the folder of the only range of a finished shared job. Its list and another one are next to the job."""
+    """Returns the folder of a finished shared job's only range. Its list and another list are next to the job."""
     served = server(synthetic=COUNT)
     write_list(tmp_path / "urls.txt", served, COUNT)
     (tmp_path / "other.txt").write_text(f"{served.url}/get/file-{1:012}\n")
@@ -38,12 +38,12 @@ def attempt(run: Run, server: Callable[..., Server], tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[Path, bytes]:
-    """Returns all files below a folder."""
+    """Returns the content of all files below a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_commands_refuse_to_change_range(run: Run, attempt: Path, tmp_path: Path) -> None:
-    """The error says what the folder is, and the hint does not suggest to remove it."""
+    """The error says what the folder is, and the hint does not suggest removing it."""
     before = content(tmp_path / "job")
     place = attempt.relative_to(tmp_path).as_posix()
     for words in COMMANDS:
@@ -60,7 +60,7 @@ def test_commands_refuse_to_change_range(run: Run, attempt: Path, tmp_path: Path
 
 
 def test_python_calls_refuse_range(attempt: Path, tmp_path: Path) -> None:
-    """Also through a link to the folder."""
+    """They also refuse a link to the range's folder."""
     (tmp_path / "link").symlink_to(attempt)
     calls: list[Callable[[], object]] = [
         lambda: fetchmill.get(tmp_path / "other.txt", attempt, format="tar", restart=True),
@@ -78,7 +78,7 @@ def test_python_calls_refuse_range(attempt: Path, tmp_path: Path) -> None:
 
 
 def test_range_in_bucket_is_recognized_by_name(run: Run, tmp_path: Path) -> None:
-    """No request is made, because no other prefix has such a name."""
+    """No request is needed, because no other prefix has a name of this form."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     name = f"s3://bucket/run/data/00000-{0:014}-{0:016x}/"
 
@@ -89,7 +89,7 @@ def test_range_in_bucket_is_recognized_by_name(run: Run, tmp_path: Path) -> None
 
 
 def test_copied_range_is_accepted_as_destination(run: Run, attempt: Path, tmp_path: Path) -> None:
-    """Outside the job directory, it may be changed. Reading is never refused."""
+    """A copy outside the job directory may be changed. Commands that only read accept any range."""
     shutil.copytree(attempt, tmp_path / "data" / attempt.name)
 
     assert run("verify", attempt).code == 0

@@ -1,4 +1,4 @@
-"""Shared jobs with workers in Ray, and lists as a Dataset: a real cluster on loopback."""
+"""Shared jobs with workers in Ray, and lists as a Dataset, on a real cluster on loopback."""
 
 import contextlib
 import json
@@ -44,14 +44,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write_urls(path: Path, count: int) -> list[str]:
-    """Writes a list of objects, an absent one, and a line that is not a URL."""
+    """Writes a list of objects, an absent target, and a line that is not a URL."""
     urls = [f"{URL}/get/file-{number:012}" for number in range(count)]
     path.write_text("".join(f"{line}\n" for line in [*urls, f"{URL}/get/nothing", "no url"]))
     return urls
 
 
 def end_of(process: "subprocess.Popen[str]", timeout: float = 120) -> Ended:
-    """Returns how a command ended."""
+    """Returns the exit code and the output of a command."""
     out, err = process.communicate(timeout=timeout)
     return Ended(process.returncode, out, err)
 
@@ -68,23 +68,23 @@ def wait_until(process: "subprocess.Popen[str]", job: Path, what: Callable[[Shar
 
 
 def working(status: SharedStatus) -> list[str]:
-    """Returns the workers that have a range."""
+    """Returns the workers that hold a range."""
     return [worker.name for worker in status.workers if worker.state == "working" and worker.ranges]
 
 
 def processes(pattern: str) -> list[int]:
-    """Returns the processes with such a command line."""
+    """Returns the processes whose command line matches."""
     return [*map(int, subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=True).stdout.split())]
 
 
 def parent_of(process: int) -> int:
-    """Returns the process that started it."""
+    """Returns the parent of a process."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @contextlib.contextmanager
 def frozen(stopped: list[int]) -> Iterator[None]:
-    """Stops processes for a while."""
+    """Freezes processes and continues them at the end."""
     for process in stopped:
         os.kill(process, signal.SIGSTOP)
     try:
@@ -96,13 +96,13 @@ def frozen(stopped: list[int]) -> Iterator[None]:
 
 
 def process_of(worker: str) -> int:
-    """Returns the process of a worker, which is part of its name."""
+    """Returns the process of a worker, whose id is part of its name."""
     return int(worker.split("-")[-2])
 
 
 @pytest.mark.thorough
 def test_ray_job_survives_death_of_worker_and_node(folder: Path, tmp_path: Path) -> None:
-    """Names, bytes and ledger are the same; the command reports the deaths and ends with 3, as on one machine."""
+    """Names, bytes and ledger equal those on one machine. The command reports both deaths and exits with 3."""
     count = 20_000
     urls = write_urls(tmp_path / "urls.txt", count)
     job = tmp_path / "job"
@@ -135,7 +135,7 @@ def test_ray_job_survives_death_of_worker_and_node(folder: Path, tmp_path: Path)
 @pytest.mark.thorough
 @pytest.mark.timing
 def test_command_ends_after_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
-    """The head, the nodes and the launcher are frozen: no future ends, but the command does within 5 s."""
+    """The head, the nodes and the launcher are frozen, so no future ends, but the command ends within 5 s."""
     urls = write_urls(tmp_path / "urls.txt", 8_000)
     job = tmp_path / "job"
     with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
@@ -155,7 +155,7 @@ def test_command_ends_after_last_commit_record_when_ray_hangs(folder: Path, tmp_
 
 @pytest.mark.thorough
 def test_ctrl_c_drains_ray_job_and_same_command_resumes(folder: Path, tmp_path: Path) -> None:
-    """Fetched objects are final after SIGINT, with exit code 130. `stop` ends all workers with 0."""
+    """After SIGINT, fetched objects are committed, and the exit code is 130. After `stop`, all workers exit with 0."""
     urls = write_urls(tmp_path / "urls.txt", 12_000)
     job = tmp_path / "job"
     with ray_rig(folder, nodes=1, delay="0.03-0.05") as rig:
@@ -185,7 +185,7 @@ def test_ctrl_c_drains_ray_job_and_same_command_resumes(folder: Path, tmp_path: 
 
 @pytest.mark.thorough
 def test_folder_not_shared_with_nodes_is_refused(folder: Path, tmp_path: Path) -> None:
-    """One sentence has the node and the folder, and no node has created anything there."""
+    """The error names the node and the folder in one sentence. No node has created the folder."""
     (tmp_path / "here").mkdir()
     write_urls(tmp_path / "here" / "urls.txt", 10)
     with ray_rig(folder, nodes=1, hidden=tmp_path / "here") as rig:
@@ -203,7 +203,7 @@ def test_folder_not_shared_with_nodes_is_refused(folder: Path, tmp_path: Path) -
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
 def test_ray_job_directory_in_bucket_works(folder: Path, tmp_path: Path) -> None:
-    """Nodes have credentials of their own. The endpoint comes from the environment of the command."""
+    """Nodes have their own credentials. The endpoint comes from the environment of the command."""
     urls = write_urls(tmp_path / "urls.txt", 2_000)
     with ray_rig(folder) as rig, rig.network.running(sys.executable, "-c", STORE, ready=9000):
         rig.environment |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
@@ -212,7 +212,7 @@ def test_ray_job_directory_in_bucket_works(folder: Path, tmp_path: Path) -> None
 
         ended = end_of(rig.start("get", tmp_path / "urls.txt", f"s3://{BUCKET}/run/", *OPTIONS, "--allow-absent"))
 
-        assert ended.code == 3, ended.err  # the line that is no URL
+        assert ended.code == 3, ended.err  # because of the line that is not a URL
         names = end_of(rig.start("ls", f"s3://{BUCKET}/run/")).out.splitlines()
         status = json.loads(end_of(rig.start("status", f"s3://{BUCKET}/run/", "--json")).out)
     assert sorted(names) == sorted(urls)
@@ -221,7 +221,7 @@ def test_ray_job_directory_in_bucket_works(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
 def test_local_ray_is_started_when_no_cluster_exists(folder: Path, tmp_path: Path) -> None:
-    """The Python function works like the command; Ray's processes end with it."""
+    """The Python function works like the command, and Ray's processes end with it."""
     urls = write_urls(tmp_path / "urls.txt", 2_000)
     program = """
 import sys, fetchmill, fetchmill.shared_jobs as jobs
@@ -239,14 +239,14 @@ print(status.finished, status.ledger["fetched"], len(status.workers))
 
 
 def assert_line_is(content: bytes, place: str, line: bytes) -> None:
-    """Checks that a place is `line N after byte B of PATH`."""
+    """Asserts that a place of the form `line N after byte B of PATH` is this line."""
     words = place.split()
     assert content[int(words[4]) :].splitlines()[int(words[1]) - 1] == line
 
 
 @pytest.mark.thorough
 def test_dataset_has_row_for_each_target(folder: Path, tmp_path: Path) -> None:
-    """There are lines in three ranges, and Parquet rows: each target is one row."""
+    """The list has lines in three ranges, or rows in Parquet. Each target becomes one row."""
     urls = write_urls(tmp_path / "urls.txt", 50_000)
     pyarrow.parquet.write_table(pyarrow.table({"url": urls}), tmp_path / "urls.parquet", row_group_size=7_000)
     program = """
@@ -274,7 +274,7 @@ for name, options in (("urls.txt", {}), ("urls.parquet", {"column": "url", "rate
 
 
 def test_dataset_refuses_secret_and_rate_without_workers(tmp_path: Path) -> None:
-    """Ray would store a secret, and a rate could not be divided."""
+    """Ray would store the secret, and a rate cannot be divided among an unknown number of tasks."""
     write_urls(tmp_path / "urls.txt", 1)
     secret: list[dict[str, Any]] = [{"bearer": "x"}, {"auth": ("u", "p")}, {"headers": {"X-Key": "x"}}]
     for options in secret:
@@ -285,7 +285,7 @@ def test_dataset_refuses_secret_and_rate_without_workers(tmp_path: Path) -> None
 
 
 def test_missing_ray_error_says_how_to_install(run: Callable[..., Ended], tmp_path: Path) -> None:
-    """The error is one line, before anything is created. `--workers` alone is refused."""
+    """The error is one line and comes before anything is created. `--workers` alone is refused, too."""
     write_urls(tmp_path / "urls.txt", 1)
     program = "import sys; sys.modules['ray'] = None; from fetchmill.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "get", "urls.txt", "job", *OPTIONS]
@@ -303,7 +303,7 @@ def test_missing_ray_error_says_how_to_install(run: Callable[..., Ended], tmp_pa
 
 @pytest.mark.thorough
 def test_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
-    """The error says what to do instead; an address without a server is refused, too."""
+    """The error says what to do instead. An address without a server is refused, too."""
     write_urls(tmp_path / "urls.txt", 1)
     with ray_rig(folder) as rig:
         rig.environment["RAY_ADDRESS"] = "ray://10.0.0.1:10001"

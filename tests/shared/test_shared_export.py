@@ -1,4 +1,4 @@
-"""`fetchmill export` of a shared job: the objects of all ranges, each once, also after kills."""
+"""`fetchmill export` of shared jobs: the objects of all ranges are exported once, even after kills."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ Run = Callable[..., Ended]
 
 
 def write_lists(folder: Path, server: Server) -> dict[str, bytes]:
-    """Writes three lists with all objects and an absent target. Returns the objects by URL."""
+    """Writes three lists with all objects and one absent target. Returns the objects by URL."""
     urls = [f"{server.url}/get/{synthetic_name(index)}" for index in range(COUNT)]
     folder.mkdir()
     for number in range(3):
@@ -80,7 +80,7 @@ def test_shared_export_has_objects_of_all_ranges(
 
 
 def test_export_of_unfinished_shared_job_is_refused(run: Run, server: Callable[..., Server], tmp_path: Path) -> None:
-    """The error has the ranges without a commit record, and the command that continues the job."""
+    """The error names the ranges without a commit record and the command that resumes the job."""
     write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
     assert run("get", "lists", "job", *OPTIONS, "tar").code == 0
     next((tmp_path / "job" / "commits").iterdir()).unlink()
@@ -95,13 +95,13 @@ def test_export_of_unfinished_shared_job_is_refused(run: Run, server: Callable[.
 
 @pytest.fixture
 def store() -> Iterator[S3Store]:
-    """A store that speaks S3."""
+    """Returns an S3 store."""
     with s3() as store:
         yield store
 
 
 def reach(store: S3Store, folder: Path, environment: dict[str, str]) -> tuple[dict[str, str], tuple[str, str]]:
-    """Returns an environment with the credentials but no endpoint, and the option with the endpoint."""
+    """Returns an environment with credentials but without an endpoint, and the option for the endpoint."""
     folder.mkdir()
     own = {name: value for name, value in store.environment().items() if "ENDPOINT" not in name}
     return environment | own | {"TMPDIR": str(folder)}, ("--endpoint-url", store.url)
@@ -118,7 +118,7 @@ def test_bucket_job_export_has_objects_of_all_ranges(
     source: str,
     format: str,
 ) -> None:
-    """The export is killed at random moments and resumed. It leaves no copies."""
+    """The export is killed at random moments and resumed. It leaves no local copies."""
     rng = random.Random(SEED)
     env, endpoint = reach(store, tmp_path / "temporary", environment)
     expected = write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
@@ -148,21 +148,21 @@ def test_bucket_job_export_has_objects_of_all_ranges(
 
 
 class Blocking(RangeCopies):
-    """Copies of objects that last until they are stopped."""
+    """Copies that block until they are stopped."""
 
     def __init__(self, store: BucketStore) -> None:
         super().__init__(store)
         self.begun, self.stopped = Event(), Event()
 
     def copy(self, attempt: str, with_objects: bool) -> str | None:
-        """Waits for `stop`."""
+        """Waits until `stop` is called, and then copies."""
         if with_objects:
             self.begun.set()
             self.stopped.wait()
         return super().copy(attempt, with_objects)
 
     def stop(self) -> None:
-        """See `RangeCopies`."""
+        """Stops the copies and ends the wait of `copy`."""
         super().stop()
         self.stopped.set()
 
@@ -171,7 +171,7 @@ class Refusing(RangeCopies):
     """Copies that fail."""
 
     def copy(self, attempt: str, with_objects: bool) -> str | None:
-        """Fails."""
+        """Raises an error."""
         raise fetchmill.StorageError(f"no room for {attempt}, {with_objects}")
 
 
@@ -183,7 +183,7 @@ def test_python_export_of_bucket_job_works(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All functions take the endpoint. A stopped copy ends the export, and a failed one keeps its class."""
+    """All functions accept the endpoint. If a copy is stopped or fails, the export ends with the matching error."""
     env, endpoint = reach(store, tmp_path / "temporary", environment)
     write_lists(tmp_path / "lists", server(synthetic=COUNT, size=SIZE))
     job = f"s3://{store.bucket}/run"
@@ -225,7 +225,7 @@ def test_python_export_of_bucket_job_works(
 
 
 def test_export_keeps_one_local_copy_and_can_be_stopped(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An export needs the room of one range."""
+    """An export needs local space for only one range."""
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)
     for attempt in ("a", "b"):
@@ -246,7 +246,7 @@ def test_export_keeps_one_local_copy_and_can_be_stopped(store: S3Store, monkeypa
 
 
 def test_export_copies_without_folder_raise_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to do, and is no internal error."""
+    """The error says what to do and is not an internal error."""
 
     def full(*_arguments: object, **_options: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -258,5 +258,5 @@ def test_export_copies_without_folder_raise_storage_error(monkeypatch: pytest.Mo
 
 
 def files_in(folder: Path) -> set[str]:
-    """Returns the names of all files in a folder."""
+    """Returns the relative names of all files in a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

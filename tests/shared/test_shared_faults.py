@@ -1,4 +1,4 @@
-"""Random faults of workers: killed, frozen for longer than a lease, asked to end, started late, stopped and resumed."""
+"""Random faults of workers: killed, frozen for longer than a lease, drained, started late, stopped and resumed."""
 
 import json
 import random
@@ -28,7 +28,7 @@ FAULTS = ("kill", "freeze", "drain", "late", "stop", "idle")
 def test_shared_job_faults_lose_and_duplicate_nothing(
     seed: int, server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Each object is in exactly one final range, and the ledger agrees."""
+    """Each object is in exactly one committed range, and the ledger agrees."""
     rng = random.Random(seed)
     served = server(synthetic=COUNT, delay=(0.0, 0.02))
     urls = write_list(tmp_path / "urls.txt", served, COUNT)
@@ -54,7 +54,7 @@ def test_shared_job_faults_lose_and_duplicate_nothing(
         go_on(workers)
 
     ended = run("resume", "job") if (job / "job.json").exists() else run(*command)
-    # A worker that was frozen until the job was finished comes too late.
+    # A worker that was frozen until the job was finished adds nothing.
     go_on(workers)
     for worker in workers:
         worker.wait(60)
@@ -69,7 +69,7 @@ def test_shared_job_faults_lose_and_duplicate_nothing(
 
 
 def go_on(workers: "list[subprocess.Popen[str]]") -> None:
-    """Ends the freezing."""
+    """Continues all frozen workers."""
     for worker in workers:
         worker.send_signal(signal.SIGCONT)
 
@@ -81,7 +81,7 @@ def hurt(
     start_worker: "Callable[[], subprocess.Popen[str]]",
     run: Run,
 ) -> None:
-    """Causes a fault of one worker, or of the job."""
+    """Causes a fault of one worker or of the whole job."""
     living = [worker for worker in workers if worker.poll() is None]
     if fault == "late":
         workers.append(start_worker())

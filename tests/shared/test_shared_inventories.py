@@ -1,4 +1,4 @@
-"""Shared jobs of inventories and of manifests: their ranges follow the files, and the objects are those of one job."""
+"""Shared jobs with inventories or manifests: ranges follow the files, and the result equals a job on one machine."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ SHARED = ("--shared", "--lease", "2s", "--allow-private", "--format", "jsonl")
 
 
 def objects_of(count: int) -> dict[str, bytes]:
-    """Returns objects. Some of their keys need encoding in URLs."""
+    """Returns objects, some of whose keys need encoding in URLs."""
     odd = ("a b+%", "größe/ß", "?q=1#f", "x//y")
     return {key: key.encode() for key in (*odd, *(f"k/{number:05}" for number in range(count - len(odd))))}
 
@@ -49,14 +49,14 @@ def rows_of(objects: dict[str, bytes]) -> list[Row]:
 
 
 def thirds(objects: dict[str, bytes]) -> list[list[Row]]:
-    """Returns the rows of three data files."""
+    """Returns the rows, divided into three data files."""
     rows = rows_of(objects)
     return [rows[0::3], rows[1::3], rows[2::3]]
 
 
 @pytest.fixture
 def objects() -> dict[str, bytes]:
-    """The objects of the bucket."""
+    """Returns the objects of the bucket."""
     return objects_of(300)
 
 
@@ -84,7 +84,7 @@ def test_inventory_data_files_are_divided_among_workers(
     tmp_path: Path,
     dest: Path,
 ) -> None:
-    """The objects, the counts and the kept columns are those of a job on one machine. The bucket is not listed."""
+    """Objects, counts and kept columns equal those of a job on one machine. The bucket is not listed."""
     inventory = Inventory(tmp_path / "reports", format, thirds(objects))
     env = environment | store.environment()
     column = "StorageClass" if format == "CSV" else "storage_class"
@@ -113,7 +113,7 @@ def test_inventory_data_files_are_divided_among_workers(
 def test_ending_worker_releases_rest_of_data_file(
     format: str, run: Run, start: Start, environment: dict[str, str], tmp_path: Path, dest: Path
 ) -> None:
-    """A Parquet file is divided after the rows that were fetched. A CSV file stays whole."""
+    """A Parquet file is split after the fetched rows. A CSV file remains one range."""
     objects = objects_of(600)
     with s3(objects, get_latency=0.02) as store:
         env = environment | store.environment()
@@ -141,7 +141,7 @@ def test_ending_worker_releases_rest_of_data_file(
 def test_inventory_ranges_cover_all_rows_once(
     format: str, monkeypatch: pytest.MonkeyPatch, objects: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Each row is in one range. A data file in Parquet has several ranges, one in CSV is a single range."""
+    """A Parquet data file has several ranges, and a CSV data file has only one."""
     monkeypatch.setattr(ranges, "_ROWS_MIN", 7)
     inventory = Inventory(tmp_path, format, thirds(objects))
     options = GetOptions(source=inventory.manifest, dest="out", format="jsonl")
@@ -160,7 +160,7 @@ def test_inventory_ranges_cover_all_rows_once(
 
 
 def read(path: str, of_core: Mapping[str, object]) -> list[str]:
-    """Returns the URLs that a range of a list has."""
+    """Returns the URLs of a range of a list."""
     options = GetOptions(source=path, dest="out", format="jsonl", list_format="inventory")
     targets = ListTargets(json.dumps(json.loads(options.to_json("list")) | dict(of_core)))
     found: list[str] = []
@@ -172,7 +172,7 @@ def read(path: str, of_core: Mapping[str, object]) -> list[str]:
 def test_changed_inventory_data_file_is_refused(
     objects: dict[str, bytes], store: S3Store, run: Run, environment: dict[str, str], tmp_path: Path, dest: Path
 ) -> None:
-    """Its MD5 differs from the manifest.json, which later workers do not need."""
+    """Its MD5 differs from the one in manifest.json. Later workers do not need manifest.json."""
     inventory = Inventory(tmp_path / "reports", "CSV", thirds(objects))
     content = inventory.data[1].read_bytes()
     inventory.data[1].write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
@@ -209,7 +209,7 @@ def test_inventory_is_extended_with_another(
 
 @pytest.mark.parametrize("name", ["all.parquet", "all.jsonl", "all.jsonl.zst"])
 def test_manifest_is_divided_into_ranges(name: str, server: Callable[..., Server], run: Run, dest: Path) -> None:
-    """Objects have the names in the manifest. Its rows are ranges, unless it is compressed."""
+    """Objects have the names in the manifest. A compressed manifest is a single range."""
     served = server(synthetic=300)
     assert run("list", served.url, name).code == 0
 

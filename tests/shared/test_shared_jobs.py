@@ -1,4 +1,4 @@
-"""Shared jobs: several processes fetch one list into one job directory; some die, some are stopped, some are late."""
+"""Shared jobs: several processes fetch one list into one job directory. Some die, stop or start late."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ from small_disk import run_on_disk, small_disk
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-# A short lease, so that ranges of killed workers are free soon.
+# The lease is short, so that the ranges of killed workers are released soon.
 OPTIONS = ("--shared", "--allow-private", "--lease", "1s", "--format")
 
 
@@ -36,14 +36,14 @@ def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None
 
 
 def has_fetched(job: Path, count: int) -> bool:
-    """Returns whether attempts that are not final have the given number of objects."""
+    """Returns whether attempts without a commit record have fetched more than this number of objects."""
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).in_progress["fetched"] > count
 
 
 def test_folder_job_survives_killed_drained_and_late_workers(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """One of three workers is killed and one is asked to end; another one finishes. Each object is stored once."""
+    """One of three workers is killed and one is drained; another one finishes. Each object is stored once."""
     with_delay = server(synthetic=24_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 24_000)
     job = tmp_path / "job"
@@ -63,7 +63,7 @@ def test_folder_job_survives_killed_drained_and_late_workers(
     assert status.finished
     assert status.ledger["listed"] == status.ledger["fetched"] == len(urls)
     assert status.bytes_done == status.bytes_of_list
-    # Data that no commit record names is gone, so a plain glob is exact.
+    # Data without a commit record is removed, so that a plain glob finds exactly the results.
     assert len(list((job / "data").iterdir())) == status.ranges_done
     assert run("verify", "job").code == 0
     assert sorted(run("ls", "job").out.split()) == urls
@@ -72,7 +72,7 @@ def test_folder_job_survives_killed_drained_and_late_workers(
 
 
 def test_stopped_folder_job_resumes(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
-    """`stop` ends the workers with 0, and `resume` continues."""
+    """After `stop`, the workers exit with 0, and `resume` continues the job."""
     with_delay = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = write_list(tmp_path / "urls.txt", with_delay, 12_000)
     job = tmp_path / "job"
@@ -96,7 +96,7 @@ def test_stopped_folder_job_resumes(server: Callable[..., Server], run: Run, sta
 def test_last_ranges_are_divided_before_workers_wait(
     server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
-    """Two workers have one range each, and none is left. They divide their ranges before one of them has to wait."""
+    """Two workers fetch the last two ranges, and divide them before one of the workers runs out of work."""
     served = server(synthetic=2_400, delay=(0.02, 0.02))
     (tmp_path / "urls").mkdir()
     for file in range(2):
@@ -108,7 +108,7 @@ def test_last_ranges_are_divided_before_workers_wait(
     for worker in workers:
         _, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, err
-    # A range takes 6 s. Divided only after one worker waits, two of them make two to four records.
+    # A range takes 6 s. If workers divided ranges only while one of them waits, there would be two to four records.
     assert len(list((tmp_path / "job" / "commits").iterdir())) >= 6
     assert sum(final_rows(tmp_path / "job").values()) == 2_400
 
@@ -117,13 +117,13 @@ def test_last_ranges_are_divided_before_workers_wait(
 def test_waiting_worker_gets_work_before_next_heartbeat(
     server: Callable[..., Server], start: Start, tmp_path: Path
 ) -> None:
-    """The first worker has the only range, which takes 30 s. Its next heartbeat is due after two minutes."""
+    """The first worker has the only range, which takes 30 s. Its next heartbeat is due in two minutes."""
     served = server(synthetic=2_400, delay=(0.05, 0.05))
     write_list(tmp_path / "urls.txt", served, 2_400)
     job = tmp_path / "job"
     command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "4", "--lease", "600s")
     workers = [start(*command)]
-    # A worker's second heartbeat follows soon after its first one.
+    # The second heartbeat of a worker follows soon after its first one.
     wait_for(lambda: served.stats()["get"] > 100, workers[0])
     workers.append(start(*command))
 
@@ -142,7 +142,7 @@ def test_waiting_worker_gets_work_before_next_heartbeat(
 def test_simultaneous_starters_create_one_folder_job(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Simultaneous processes create one job; one with other options is refused by name."""
+    """A process with different options is refused, and the error names the options."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)
     workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet") for _ in range(4)]
 
@@ -153,7 +153,7 @@ def test_simultaneous_starters_create_one_folder_job(
 
 
 def test_worker_exits_with_0_when_objects_failed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """A worker exits with 0 if objects failed, because a scheduler would restart it; `resume` exits with 3."""
+    """Otherwise, a scheduler would restart the worker. `resume` exits with 3."""
     url = server(synthetic=10).url
     (tmp_path / "urls.txt").write_text(f"{url}/get/file-000000000001\n{url}/get/nothing\nno url\n")
 
@@ -169,7 +169,7 @@ def test_worker_exits_with_0_when_objects_failed(server: Callable[..., Server], 
 def test_worker_without_space_for_journals_is_refused(
     server: Callable[..., Server], run: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """It says how much, and where. Nothing is fetched."""
+    """The error says how much space is needed, and where. Nothing is fetched."""
     served = server(synthetic=10)
     write_list(tmp_path / "urls.txt", served, 10)
 
@@ -184,7 +184,7 @@ def test_worker_without_space_for_journals_is_refused(
 
 
 def test_range_that_kills_workers_is_abandoned(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """After claims of three dead workers, the range is abandoned and named, and the job ends."""
+    """After three claims of workers that died, the range is abandoned and reported, and the job ends."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "1000").code == 0
     job = tmp_path / "job"
@@ -202,7 +202,7 @@ def test_range_that_kills_workers_is_abandoned(server: Callable[..., Server], ru
 
 
 def test_secrets_are_never_in_job_directory(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Each worker has its own; one that lacks them is refused by name."""
+    """Each worker needs its own secrets. A worker without them gets an error that names them."""
     served = server(synthetic=10)
     write_list(tmp_path / "urls.txt", served, 10)
     secret = ("--bearer", "s3cret-token", "--header", "X-Key: s3cret-key", "--header", "User-Agent: me")
@@ -237,7 +237,7 @@ def test_invalid_job_directory_files_are_refused(
     run: Run,
     tmp_path: Path,
 ) -> None:
-    """A damaged file, one of another release, or one that leads elsewhere is refused in one line."""
+    """A file that is damaged, from another release, or points elsewhere is refused in one line."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
 
@@ -250,7 +250,7 @@ def test_invalid_job_directory_files_are_refused(
 
 
 def test_job_directory_cannot_name_command(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """A job directory cannot name a command, which everybody who joins the job would run."""
+    """Otherwise, everybody who joins the job would run the command."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     edit(tmp_path / "job" / "job.json", options={"format": "parquet", "bearer_command": "touch run; echo t"})
@@ -267,7 +267,7 @@ def edit(path: Path, **values: Any) -> None:  # noqa: ANN401 - what JSON has
 
 
 def test_shared_job_refuses_changed_list(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Ranges are bytes of the list: after a change, they would be other targets."""
+    """Ranges are byte ranges of the list, so after a change they would contain other targets."""
     write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     next((tmp_path / "job" / "commits").iterdir()).unlink()
@@ -281,7 +281,7 @@ def test_shared_job_refuses_changed_list(server: Callable[..., Server], run: Run
 
 
 def test_relative_journal_folder_is_removed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """The folder is in the working folder, which stays."""
+    """The folder's parent is the current folder, which is kept."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
 
     ended = run("get", "urls.txt", "job", *OPTIONS, "parquet", "--state", "state")
@@ -321,7 +321,7 @@ def test_unsupported_shared_job_options_are_refused(
 
 
 def test_folder_with_foreign_files_is_refused(run: Run, tmp_path: Path) -> None:
-    """A job directory must be empty, missing or a job's."""
+    """A job directory must be missing, empty, or already contain a job."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "thesis.tex").touch()
@@ -330,7 +330,7 @@ def test_folder_with_foreign_files_is_refused(run: Run, tmp_path: Path) -> None:
 
     assert (ended.code, "is not empty (thesis.tex)" in ended.err) == (2, True)
     assert run("join", "job").code == 2
-    # This includes folders below a job's folder.
+    # Folders in the job's own folders count, too.
     (tmp_path / "job" / "thesis.tex").unlink()
     (tmp_path / "job" / "data" / "precious").mkdir(parents=True)
     assert run("get", "urls.txt", "job", "--shared", "--format", "parquet").code == 2
@@ -340,7 +340,7 @@ def test_folder_with_foreign_files_is_refused(run: Run, tmp_path: Path) -> None:
 def test_rate_applies_to_all_workers_together(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Three workers together respect the rate, and `set` changes it."""
+    """Three workers together obey the rate, and `set` changes it."""
     served = server(synthetic=4_000)
     urls = write_list(tmp_path / "urls.txt", served, 4_000)
     command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "200")
@@ -348,7 +348,7 @@ def test_rate_applies_to_all_workers_together(
     wait_for(lambda: served.stats()["get"] > 50, workers[0])
     before, count = time.monotonic(), served.stats()["get"]
     time.sleep(2)
-    # After idle time, each worker may send a tenth of a second's requests together.
+    # After a pause, each worker may send a tenth of a second's requests in one burst.
     assert served.stats()["get"] - count <= 200 * (time.monotonic() - before) * 1.05 + 3 * 20
 
     assert run("set", "job", "--rate", "100000").code == 0
@@ -357,7 +357,7 @@ def test_rate_applies_to_all_workers_together(
 
 
 def test_emit_writes_scheduler_files_that_join_workers(run: Run) -> None:
-    """Schedulers get a job file that starts workers which join."""
+    """Each scheduler gets a job file whose workers run `fetchmill join`."""
     slurm = run("emit", "slurm", "/lustre/a run", "--workers", "50")
     kubernetes = run("emit", "kubernetes", "/data/Run_1", "--workers", "8", "--image", "fetchmill:1", "--claim", "data")
     batch = run("emit", "aws-batch", "/efs/run", "--workers", "9", "--queue", "q", "--definition", "d")
@@ -378,7 +378,7 @@ def test_emit_writes_scheduler_files_that_join_workers(run: Run) -> None:
 @pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
 @pytest.mark.sampled(1)
 def test_folder_of_json_lines_is_shared(format: str, server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """The list is a folder of plain and compressed JSON lines; the result equals that of a job on one machine."""
+    """The files are plain and compressed JSON lines. The result equals that of a job on one machine."""
     url = server(synthetic=100).url
     lists = tmp_path / "lists"
     lists.mkdir()
@@ -398,7 +398,7 @@ def test_folder_of_json_lines_is_shared(format: str, server: Callable[..., Serve
 
 
 def test_parquet_list_is_divided_by_rows(server: Callable[..., Server], start: Start, run: Run, tmp_path: Path) -> None:
-    """Ranges may start inside row groups, and may end early."""
+    """Ranges may start inside a row group and end early."""
     served = server(synthetic=12_000, delay=(0.02, 0.02))
     urls = [f"{served.url}/get/file-{number:012}" for number in range(12_000)]
     pyarrow.parquet.write_table(pyarrow.table({"n": range(12_000), "url": urls}), tmp_path / "urls.parquet")
@@ -420,7 +420,7 @@ def test_parquet_list_is_divided_by_rows(server: Callable[..., Server], start: S
 def test_list_is_added_to_running_and_finished_jobs(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Running workers fetch an added list, or others that join; a file can be added only once."""
+    """Running workers, or workers that join later, fetch the added list. A file can be added only once."""
     served = server(synthetic=9_000, delay=(0.01, 0.02))
     urls = write_list(tmp_path / "all.txt", served, 9_000)
     for number, name in enumerate(("urls.txt", "more.txt", "last.txt")):
@@ -452,7 +452,7 @@ def test_list_is_added_to_running_and_finished_jobs(
 def test_simultaneously_added_lists_are_all_kept(
     server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
 ) -> None:
-    """Lists that are added together get separate numbers."""
+    """Each list gets its own number."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=600), 600)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     for number in range(4):
@@ -467,7 +467,7 @@ def test_simultaneously_added_lists_are_all_kept(
 
 
 def test_list_unsuitable_for_job_is_refused(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
-    """Another format, standard input, a server, and a record that somebody has changed are refused."""
+    """Refused are another format, standard input, a server, and a list record that was changed."""
     urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
     assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
     (tmp_path / "more.jsonl").write_text('{"url": "' + urls[0] + '"}\n')

@@ -1,4 +1,4 @@
-"""Limits per host apply to all workers of a shared job together, also while workers come and die."""
+"""Limits per host apply to all workers of a shared job together, even while workers start and die."""
 
 import subprocess
 import time
@@ -28,13 +28,13 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 @pytest.fixture
 def hosts() -> Iterator[list[Observed]]:
-    """Serves two hosts."""
+    """Returns two servers, one per host."""
     with serving_hosts(HOSTS) as hosts:
         yield hosts
 
 
 def write_lists(folder: Path, hosts: list[Observed], files: int, count: int) -> list[str]:
-    """Writes files with this many objects of each host.
+    """Writes files with this number of objects of each host.
 
     Each file is a range, so that all workers have work from the start.
     """
@@ -62,7 +62,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def test_rate_per_host_applies_to_all_workers_together(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
-    """A worker comes late and another one dies: no host exceeds its rate, and everything is stored once."""
+    """One worker starts late and another one dies. No host exceeds its rate, and each object is stored once."""
     urls = write_lists(tmp_path / "lists", hosts, 6, 60)
     command = ("get", "lists", "job", *OPTIONS, "--rate-per-host", "50")
     workers = [start(*command) for _ in range(2)]
@@ -75,12 +75,12 @@ def test_rate_per_host_applies_to_all_workers_together(hosts: list[Observed], st
 
     assert names(tmp_path / "job") == Counter(urls)
     for host in hosts:
-        # Each attempt may send its first request at any moment.
+        # Each attempt may send its first request at any time.
         assert host.most_within(1.0) <= 50 * 1.05 + 5
 
 
 def test_workers_above_limit_per_host_are_on_standby(hosts: list[Observed], start: Start, tmp_path: Path) -> None:
-    """Two of four workers fetch, and the others are on standby; when the two die, the others take over."""
+    """Two of four workers fetch. When those two die, the workers on standby take over."""
     urls = write_lists(tmp_path / "lists", hosts, 4, 40)
     command = ("get", "lists", "job", *OPTIONS, "--limit-per-host", "2", "--rate-per-host", "0", "--threads", "1")
     workers = [start(*command) for _ in range(4)]
@@ -103,12 +103,12 @@ def states(job: Path) -> Counter[str]:
 
 
 def standby(job: Path) -> set[str]:
-    """Returns the workers without a part of the limit."""
+    """Returns the workers that have no share of the limit."""
     return {worker.name for worker in fetchmill.shared_jobs.status(job).workers if worker.state == "standby"}
 
 
 def names_of(workers: "list[subprocess.Popen[str]]", job: Path) -> list[str]:
-    """Returns the names of the workers of processes."""
+    """Returns the names of the workers that run in these processes."""
     named = [worker.name for worker in fetchmill.shared_jobs.status(job).workers]
     return [next(name for name in named if f"-{worker.pid}-" in name) for worker in workers]
 
@@ -116,7 +116,7 @@ def names_of(workers: "list[subprocess.Popen[str]]", job: Path) -> list[str]:
 def heartbeat(
     worker: str, *knows: str, sharers: int = 1, state: str = "working", pace: float | None = None
 ) -> Heartbeat:
-    """Returns the heartbeat of a worker that knows these workers."""
+    """Returns a heartbeat of a worker that knows these workers."""
     return Heartbeat(
         worker=worker,
         state=state,
@@ -137,23 +137,23 @@ def heartbeat(
 
 
 def test_worker_starts_only_when_all_others_know_it() -> None:
-    """With limits per host, another worker's attempt that does not know it must end first."""
+    """If there are limits per host, other workers' attempts that do not know the new worker must end first."""
     shares = Shares("b", {"rate_per_host": 10.0}, None)
     living = [heartbeat("a", "a"), heartbeat("c", "a", "b", "c")]
     assert shares.observe(living)
     assert not shares.may_start(living)
     assert shares.may_start([heartbeat("a", "a", "b"), living[1]])
-    # A listing process becomes a worker, and its listing has the whole limit until then.
+    # A listing process becomes a worker later, and until then its listing uses the whole limit.
     assert not shares.may_start([heartbeat("a", state="listing"), living[1]])
     assert (shares.host_sharers, shares.rank) == (3, 1)
-    # Its own message to the others while an attempt runs that does not know c.
+    # This is the worker's own heartbeat while it runs an attempt that does not know c.
     assert shares.as_heartbeat([frozenset("ab")])["knows"] == ["a", "b"]
     assert shares.is_outdated(frozenset("ab"))
     assert not shares.is_outdated(frozenset("abcd"))
 
 
 def test_workers_without_limits_start_immediately() -> None:
-    """Workers without limits need not know each other."""
+    """They do not need to know each other."""
     shares = Shares("b", {"rate_per_host": 0.0}, None)
     living = [heartbeat("a", sharers=1)]
     shares.observe(living)
@@ -165,7 +165,7 @@ def test_workers_without_limits_start_immediately() -> None:
 
 
 def test_rate_is_divided_among_workers_and_attempts() -> None:
-    """A rate is divided among workers and attempts, and a worker waits until all others count it."""
+    """A worker waits until all others count it."""
     shares = Shares("b", {}, 100.0)
     shares.observe([heartbeat("a")])
 
@@ -175,7 +175,7 @@ def test_rate_is_divided_among_workers_and_attempts() -> None:
 
 
 def test_shares_put_workers_above_limit_on_standby() -> None:
-    """With more workers than a limit, the first ones by name fetch, and the others are on standby."""
+    """If there are more workers than the limit, the first ones by name fetch."""
     shares = Shares("c", {"limit_per_host": 2}, None)
     assert not shares.is_standby
     shares.observe([heartbeat("a"), heartbeat("b")])
@@ -186,8 +186,8 @@ def test_shares_put_workers_above_limit_on_standby() -> None:
     assert not shares.is_standby
 
 
-def test_rest_of_limit_goes_to_first_workers_by_name() -> None:
-    """A new worker never lowers a rank, so no part grows."""
+def test_ranks_never_fall_when_workers_join() -> None:
+    """Ranks follow the workers' names. The rest of a limit goes to the lowest ranks, so no share ever grows."""
     names = ["d", "b", "a", "c"]
     for number, name in enumerate(names):
         shares = Shares(name, {"limit_per_host": 9}, None)
@@ -229,7 +229,7 @@ def test_worker_divides_pace_among_its_attempts(
 def test_last_attempt_finally_gets_whole_rate(
     server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the last targets of one range are fetched, the next one has half of the rate."""
+    """While the last targets of the first range are fetched, the second range has half of the rate."""
     served = server(synthetic=1_200)
     (tmp_path / "lists").mkdir()
     for file in range(2):
@@ -254,22 +254,22 @@ def test_last_attempt_finally_gets_whole_rate(
 
 
 class PacedAttempt:
-    """An attempt whose job has a pace."""
+    """An attempt whose job reports a pace."""
 
     def __init__(self, pace: float | None = None) -> None:
         self.found = pace
 
     def pace(self) -> float | None:
-        """Returns the pace."""
+        """Returns the pace of the job."""
         return self.found
 
     def set_pace(self, per_second: float) -> None:
-        """Sets the pace."""
+        """Sets the pace of the job."""
         self.found = per_second
 
 
 def test_pace_is_divided_among_attempts_and_workers() -> None:
-    """The last attempt and the next one have half each; a new worker takes an equal part."""
+    """The last attempt and the next one get half each. A new worker takes over an equal share."""
     pace, first, second = OriginPace(), PacedAttempt(900.0), PacedAttempt()
     pace.note([first])
     pace.divide([first, second])
@@ -292,7 +292,7 @@ def test_pace_is_divided_among_attempts_and_workers() -> None:
 
 
 def test_pace_found_by_one_attempt_applies_to_both() -> None:
-    """The next attempt may begin before the first one is refused."""
+    """The second attempt may begin before the first one is throttled."""
     pace, first, second = OriginPace(), PacedAttempt(400.0), PacedAttempt()
     assert pace.note([first, second])
     pace.divide([first, second])
@@ -301,7 +301,7 @@ def test_pace_found_by_one_attempt_applies_to_both() -> None:
 
 
 def test_no_pace_is_set_without_refusals() -> None:
-    """Without refusals, there is no pace and no limit."""
+    """No attempt gets a rate limit."""
     pace, first, second = OriginPace(), PacedAttempt(), PacedAttempt()
     pace.note([first])
     pace.take_over([heartbeat("a")])

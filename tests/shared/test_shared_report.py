@@ -1,4 +1,4 @@
-"""What `report` and `status --metrics` say of a shared job: the whole job, each worker, and what was fetched again."""
+"""`report` and `status --metrics` of shared jobs: the whole job, each worker, and repeated requests."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ OPTIONS = ("--shared", "--allow-private", "--format", "parquet", "-j", "8", "--l
 
 
 def metrics(text: str) -> dict[str, float]:
-    """The values by name and label."""
+    """Returns the values by name and labels."""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
     return {f"{sample.name} {' '.join(sample.labels.values())}".strip(): sample.value for sample in samples}
 
@@ -30,7 +30,7 @@ def metrics(text: str) -> dict[str, float]:
 def test_shared_report_sums_all_workers(
     server: Callable[..., Server], run: Run, start: Start, dest: Path, tmp_path: Path
 ) -> None:
-    """One of two workers is killed. Its outcomes are discarded, and the report shows what both did over time."""
+    """One of two workers is killed. Its outcomes are discarded, but the report shows what both did over time."""
     served = server(synthetic=COUNT, delay=(0.0, 0.02))
     write_list(tmp_path / "urls.txt", served, COUNT)
     workers = [start("get", "urls.txt", dest, *OPTIONS) for _ in range(2)]
@@ -55,7 +55,7 @@ def test_shared_report_sums_all_workers(
     assert f"discarded    {status.discarded:,} target" in text or not status.discarded
     for worker in status.workers:
         assert f"{worker.name}: " in text
-    # Attempts of less than a second have no samples.
+    # Attempts shorter than a second have no samples.
     assert 0 < sum(sample["fetched"] for sample in found.samples) <= COUNT
     times = [sample["time"] for sample in found.samples]
     assert times == sorted(set(times))
@@ -64,7 +64,7 @@ def test_shared_report_sums_all_workers(
 
 
 def test_metrics_option_is_refused_for_unshared_jobs(server: Callable[..., Server], run: Run, dest: Path) -> None:
-    """Other jobs have a dashboard, and the option says so."""
+    """The error says that `--metrics` works only with shared jobs."""
     assert run("get", server(synthetic=10).url, dest).code == 0
 
     refused = run("status", dest, "--metrics")

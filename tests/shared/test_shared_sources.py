@@ -1,4 +1,4 @@
-"""Shared jobs of sources that list their own objects: servers, folders and buckets."""
+"""Shared jobs whose source lists its own objects: servers, folders and buckets."""
 
 import json
 import random
@@ -29,14 +29,14 @@ SHARED = ("--shared", "--lease", "1s", "--format")
 
 
 def names(count: int) -> list[str]:
-    """Returns the names of a synthetic server."""
+    """Returns the object names of a synthetic server."""
     return [f"file-{number:012}" for number in range(count)]
 
 
 def test_simultaneous_starters_list_server_once(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
-    """One of three simultaneous processes lists, and the objects are those of a job on one machine."""
+    """One of three processes lists the server. The objects equal those of a job on one machine."""
     served = server(synthetic=6_000)
     workers = [start("get", served.url, dest, *SHARED, "parquet", "--exclude", "*7") for _ in range(3)]
 
@@ -60,7 +60,7 @@ def test_simultaneous_starters_list_server_once(
 def test_process_killed_while_listing_is_replaced(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
-    """A waiting process replaces it; a third one joins, and a fourth learns that there is no job yet."""
+    """A waiting process lists instead, and a third one joins. `status` reports the listing before the job exists."""
     served = server(synthetic=3_000, page_size=100, list_delay=(0.1, 0.1))
     command = ("get", served.url, dest, *SHARED, "parquet")
     first = start(*command)
@@ -79,7 +79,7 @@ def test_process_killed_while_listing_is_replaced(
 def test_interrupted_listing_releases_its_claim(
     server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
-    """The next process lists without waiting for the lease, which is an hour here."""
+    """The next process does not wait for the lease, which is an hour here."""
     served = server(synthetic=200, page_size=100, list_delay=(0.5, 0.5))
     command = ("get", served.url, dest, "--shared", "--lease", "1h", "--format", "parquet")
     first = start(*command, stderr=subprocess.PIPE)
@@ -97,7 +97,7 @@ def test_interrupted_listing_releases_its_claim(
 
 @pytest.mark.parametrize("at", ["heartbeats", "listing"])
 def test_signal_during_thread_start_releases_claim(dest: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    """The first pass starts two threads. The signal handler raises in the start of one of them."""
+    """The signal handler raises an exception while one of two threads is started."""
     start = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
@@ -116,7 +116,7 @@ def test_signal_during_thread_start_releases_claim(dest: Path, monkeypatch: pyte
 
 
 def test_objects_are_fetched_during_listing(server: Callable[..., Server], run: Run, start: Start, dest: Path) -> None:
-    """All workers fetch parts of the list, and a job without its whole list is not finished."""
+    """All workers fetch parts of the incomplete list. The job is not finished before its list is complete."""
     count = 8_000
     served = server(synthetic=count, page_size=100, list_delay=(0.1, 0.1))
     workers = [start("get", served.url, dest, *SHARED, "parquet")]
@@ -136,7 +136,7 @@ def test_objects_are_fetched_during_listing(server: Callable[..., Server], run: 
     status = fetchmill.shared_jobs.status(dest)
     assert (status.is_listed, status.finished, status.bytes_done) == (True, True, status.bytes_of_list)
     assert run("verify", dest).code == 0
-    # Each page was requested once.
+    # Each page was requested only once.
     assert served.stats()["list"] <= count // 100 + 1
 
 
@@ -145,7 +145,7 @@ def test_objects_are_fetched_during_listing(server: Callable[..., Server], run: 
 def test_faults_of_listing_workers_lose_and_duplicate_nothing(
     seed: int, server: Callable[..., Server], run: Run, start: Start, dest: Path
 ) -> None:
-    """A worker that lists is killed, frozen for longer than a lease, or drained. The others list the rest."""
+    """The listing worker is killed, drained, or frozen for longer than a lease. The others list the rest."""
     rng = random.Random(seed)
     count = 6_000
     served = server(synthetic=count, page_size=100, list_delay=(0.05, 0.15), delay=(0.0, 0.02))
@@ -178,7 +178,7 @@ def test_faults_of_listing_workers_lose_and_duplicate_nothing(
 
 
 def test_rate_covers_pages_and_objects_together(server: Callable[..., Server], run: Run, dest: Path) -> None:
-    """The worker that lists divides its rate between pages and objects."""
+    """The listing worker divides its rate between pages and objects."""
     served = server(synthetic=600, page_size=10)
 
     started = time.monotonic()
@@ -197,7 +197,7 @@ def wait_for_job(job: Path) -> None:
 
 
 def lister(job: Path) -> str:
-    """The worker with the newest claim on the listing."""
+    """Returns the worker that has the newest claim on the listing."""
     found = ""
     for path in sorted((job / "claims").glob("listing.*")):
         with suppress(FileNotFoundError):
@@ -206,7 +206,7 @@ def lister(job: Path) -> str:
 
 
 def test_token_is_sent_only_to_source(run: Run, dest: Path, tmp_path: Path) -> None:
-    """The listing and each range use it, but it is never in the job directory. Workers without it are refused."""
+    """The listing and each range use the token, but it is never stored. Workers without it are refused."""
     objects = {f"o{number}": b"%d" % number for number in range(50)}
     with TokenServer(objects, tmp_path) as served:
         token = ("--bearer-command", served.command)
@@ -224,7 +224,7 @@ def test_token_is_sent_only_to_source(run: Run, dest: Path, tmp_path: Path) -> N
 
 
 def test_bucket_source_is_shared_among_workers(run: Run, environment: dict[str, str], dest: Path) -> None:
-    """Some keys need encoding in URLs; each worker has its own credentials."""
+    """Some keys need encoding in URLs. Each worker has its own credentials."""
     objects = {f"logs/{name}": name.encode() for name in ("a b+%", "größe/ß", "?q=1#f", "x//y", *map(str, range(300)))}
     with s3(objects | {"other": b"1"}) as store:
         env = environment | store.environment()

@@ -1,4 +1,4 @@
-"""File operations of a job directory, the same in a folder and in a bucket."""
+"""File operations of job directories, which are the same in a folder and in a bucket."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ MakeStore = Callable[[], Store]
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
-    """A store that speaks S3; this process has its credentials."""
+    """Returns an S3 store. This process has its credentials."""
     with s3() as store:
         for name, value in store.environment().items():
             monkeypatch.setenv(name, value)
@@ -34,7 +34,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
 
 @pytest.fixture
 def gate(fake: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Gate]:
-    """The gate for every request to it."""
+    """Returns a gate in front of the store that sees every request."""
     with S3Gate(fake.url) as gate:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gate.url)
         yield gate
@@ -42,7 +42,7 @@ def gate(fake: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Gate]:
 
 @pytest.fixture(params=["folder", "bucket"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Creates another view of one store."""
+    """Returns a function that creates another view of the same store."""
     if request.param == "folder":
         return lambda: open_store(tmp_path / "job")
     request.getfixturevalue("fake")
@@ -50,7 +50,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
 
 
 def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
-    """Files may be empty or long, and each view of the store sees them."""
+    """Files may be empty or long, and every view of the store sees them."""
     store, other = make_store(), make_store()
     long = os.urandom(9 << 20)
 
@@ -72,8 +72,8 @@ def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 20 << 20])
-def test_large_file_is_visible_only_as_whole(make_store: MakeStore, tmp_path: Path, size: int) -> None:
-    """Other processes see the whole of a large file."""
+def test_added_file_is_read_completely(make_store: MakeStore, tmp_path: Path, size: int) -> None:
+    """Another view of the store reads the whole file, whether it is empty or large."""
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
 
@@ -84,7 +84,7 @@ def test_large_file_is_visible_only_as_whole(make_store: MakeStore, tmp_path: Pa
 
 
 def test_local_copy_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
-    """The job directory knows the size of each file."""
+    """The job directory knows the expected size of each file."""
     del fake
     store = BucketStore.open("s3://bucket/some/job", {})
     store.replace("list/a.parquet", b"1234")
@@ -97,7 +97,7 @@ def test_local_copy_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> N
 
 
 def test_second_creation_keeps_first_content(make_store: MakeStore) -> None:
-    """A second creation fails, and the file keeps the first content."""
+    """The second creation fails."""
     store = make_store()
 
     assert store.create("commits/a", b"first")
@@ -108,7 +108,7 @@ def test_second_creation_keeps_first_content(make_store: MakeStore) -> None:
 
 
 def test_simultaneous_creations_have_one_winner(make_store: MakeStore) -> None:
-    """Threads with separate views try at the same time: each file has the content of its creator."""
+    """Threads with separate views try at the same time. Each file has the content of its creator."""
     with ThreadPool(4) as pool:
         made = pool.map(lambda number: create_all(make_store(), number), range(4))
 
@@ -119,7 +119,7 @@ def test_simultaneous_creations_have_one_winner(make_store: MakeStore) -> None:
 
 
 def create_all(store: Store, number: int) -> list[int]:
-    """Tries to create all files. Returns those that it created."""
+    """Tries to create all files, and returns those that it created."""
     return [file for file in range(25) if store.create(f"commits/{file}", b"%d" % number)]
 
 
@@ -135,7 +135,7 @@ def test_contents_are_from_last_writer(make_store: MakeStore) -> None:
 
 
 def test_file_ages_are_accurate_to_two_seconds(make_store: MakeStore) -> None:
-    """A file's age is accurate to two seconds, and never too high."""
+    """An age is never overestimated."""
     store = make_store()
     written = store.replace("workers/w", b"1")
     (file,) = store.contents("workers")
@@ -147,7 +147,7 @@ def test_file_ages_are_accurate_to_two_seconds(make_store: MakeStore) -> None:
 
 
 def test_store_clock_is_used_for_file_ages(fake: S3Store) -> None:
-    """The clock is the store's: ages do not depend on this machine's."""
+    """Ages do not depend on this machine's clock."""
     fake.change(clock_offset=5_000.0, max_skew=10_000.0)
     store = open_store("s3://bucket/job")
     written = store.replace("workers/w", b"1")
@@ -159,7 +159,7 @@ def test_store_clock_is_used_for_file_ages(fake: S3Store) -> None:
 
 
 def test_log_keeps_appended_lines(make_store: MakeStore) -> None:
-    """A log keeps the lines that one process appends."""
+    """The lines are those that one process appends."""
     store = make_store()
     store.replace("job.json", b"{}")
     store.append("logs/a.log", "one\n")
@@ -169,7 +169,7 @@ def test_log_keeps_appended_lines(make_store: MakeStore) -> None:
 
 
 def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Path) -> None:
-    """The journal is stored next to the objects, without data that only a run needs."""
+    """The journal is stored next to the objects, without files that only a running attempt needs."""
     store = make_store()
     names = [f"00000-00000000000000-{letter * 16}" for letter in "ab"]
     for name in names:
@@ -191,7 +191,10 @@ def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Pat
 @pytest.mark.parametrize("status", [409, 500, 503])
 @pytest.mark.parametrize("moment", ["before", "behind"])
 def test_creation_without_clear_reply_is_checked_by_reading(gate: S3Gate, status: int, moment: str) -> None:
-    """Whether the store refused or executed it, one content is there in the end. Its writer knows that it has won."""
+    """One content exists in the end, and its writer knows that it won.
+
+    It does not matter whether the store executed or refused the request.
+    """
     told: list[str] = []
 
     def fail_once(request: Request, when: str) -> int | None:
@@ -225,7 +228,7 @@ def test_lost_creation_reply_counts_as_success(gate: S3Gate) -> None:
 
 
 def test_lost_creation_reply_is_failure_when_other_was_first(gate: S3Gate, fake: S3Store) -> None:
-    """A refusal does not show who was first; the existing object does."""
+    """The refusal does not show who was first, but the existing object does."""
 
     def steal(request: Request, when: str) -> int | None:
         if request.kind == "put" and when == "before":
@@ -239,7 +242,7 @@ def test_lost_creation_reply_is_failure_when_other_was_first(gate: S3Gate, fake:
 
 
 def test_store_that_ignores_condition_is_refused(fake: S3Store) -> None:
-    """A store that ignores the condition is refused: two workers could both believe that they were first."""
+    """Otherwise, two workers could both believe that they were first."""
     fake.change(ignore_conditions=True)
 
     with pytest.raises(UsageError, match="lets two processes create the same file"):
@@ -248,7 +251,7 @@ def test_store_that_ignores_condition_is_refused(fake: S3Store) -> None:
 
 
 def test_store_without_conditional_puts_is_refused(gate: S3Gate, fake: S3Store) -> None:
-    """A store that answers 501 to the condition is refused."""
+    """Such a store answers 501."""
     gate.hook = lambda request, when: 501 if request.kind == "put" and when == "before" else None
 
     with pytest.raises(UsageError, match="does not support If-None-Match"):
@@ -257,7 +260,7 @@ def test_store_without_conditional_puts_is_refused(gate: S3Gate, fake: S3Store) 
 
 
 def test_prefix_with_other_objects_is_refused(fake: S3Store) -> None:
-    """A prefix with other objects is refused: a job directory starts without keys."""
+    """A job directory must start without keys."""
     fake.put("job/thesis.tex", b"")
     fake.put("job2/other", b"")
 
@@ -266,7 +269,7 @@ def test_prefix_with_other_objects_is_refused(fake: S3Store) -> None:
 
 
 def test_only_names_below_prefix_are_visible(fake: S3Store) -> None:
-    """Only names below the prefix are visible, and folders in a folder are not its files."""
+    """Files in nested folders are not listed as files of the outer folder."""
     fake.put("job2/commits/a", b"")
     fake.put("job/commits/deep/a", b"")
     fake.put("job/commits/b", b"")
@@ -289,7 +292,7 @@ def test_only_names_below_prefix_are_visible(fake: S3Store) -> None:
 def test_wrong_store_credentials_are_reported(
     change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes with the first request, in one line."""
+    """The error is one line and comes with the first request."""
     for name, value in change.items():
         monkeypatch.setenv(name, value)
 
@@ -299,13 +302,13 @@ def test_wrong_store_credentials_are_reported(
 
 @pytest.mark.usefixtures("fake")
 def test_missing_job_bucket_is_reported() -> None:
-    """A missing bucket is not an empty job directory."""
+    """A missing bucket is not treated as an empty job directory."""
     with pytest.raises(UsageError, match="check the bucket name other"):
         open_store("s3://other/job").read("job.json")
 
 
 def test_download_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
-    """A shorter, a longer and a missing object are refused; the listed one is copied."""
+    """A shorter, a longer and a missing object are refused. The object with the listed size is copied."""
     assert fake.bucket == "bucket"
     store = open_store("s3://bucket/some/job")
     assert isinstance(store, BucketStore)
@@ -325,7 +328,7 @@ def test_download_of_wrong_size_is_refused(fake: S3Store, tmp_path: Path) -> Non
 
 
 def test_uploads_on_all_pages_are_aborted(fake: S3Store) -> None:
-    """A page has at most 1,000 uploads. Uploads of others stay."""
+    """A page has at most 1,000 uploads. Uploads outside the prefix are kept."""
     with closing(client(fake)) as boto:
         for key in [f"job/data/{number % 700:04}" for number in range(1_050)] + ["job/lists/x"]:
             boto.create_multipart_upload(Bucket="bucket", Key=key)
@@ -337,7 +340,7 @@ def test_uploads_on_all_pages_are_aborted(fake: S3Store) -> None:
 
 
 def test_failed_copy_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a full disk, the next try needs the space."""
+    """If the disk is full, the next attempt needs the space."""
 
     def fail(path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -415,7 +415,7 @@ def test_item_is_released_with_its_reply(server: Serve) -> None:
     assert [tag() for tag in tags] == [None] * 500
 
 
-def test_large_bodies_are_limited_by_memory(server: Serve) -> None:
+def test_memory_for_large_bodies_is_limited(server: Serve) -> None:
     """With a hundred bodies of 8 MiB and a slow loop, memory takes about 64 MiB and two bodies."""
     program = """
 import sys, time, fetchmill
@@ -741,7 +741,7 @@ def test_abandoned_stream_releases_its_request_slots(raw: Raw) -> None:
     assert time.monotonic() - started < 20
 
 
-def test_async_iterable_works_without_event_loop(server: Serve) -> None:
+def test_blocking_stream_accepts_async_iterable(server: Serve) -> None:
     """An async iterable gets a separate event loop, and is cancelled when the stream is left."""
     running = server(synthetic=500)
     ended: list[bool] = []

@@ -369,7 +369,7 @@ def test_listed_failures_and_names_show_urls(run: Run, raw: Callable[..., RawSer
     assert (shown["name"], shown["url"], shown["columns"]) == ("there", f"{site.url}/there", {"rank": "7"})
 
 
-def test_verify_refuses_null_format(job: Callable[..., ListJob]) -> None:
+def test_comparison_of_null_format_is_refused(job: Callable[..., ListJob]) -> None:
     """`verify` says that `null` has nothing to compare."""
     ended = job("null").run("verify", "out", "--sample", "5", "--quiet")
 
@@ -378,7 +378,7 @@ def test_verify_refuses_null_format(job: Callable[..., ListJob]) -> None:
 
 
 @pytest.mark.parametrize("location", ["http://u:p@127.0.0.1/", "http://127.0.0.1:x/", "http://[::1", "ftp://x/"])
-def test_unreachable_redirect_target_is_reported_as_difference(
+def test_invalid_redirect_target_is_reported_as_difference(
     run: Run, raw: Callable[..., RawServer], dest: Path, location: str
 ) -> None:
     """The server's `Location` does not matter: this is not an error of the verification."""
