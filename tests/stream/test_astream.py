@@ -1,4 +1,4 @@
-"""`fetchmill.astream`: a stream in an event loop, which leaves nothing when the loop continues without it."""
+"""`fetchmill.astream`: a stream in an event loop, which leaves nothing behind if the loop continues without it."""
 
 import asyncio
 import gc
@@ -26,12 +26,12 @@ def urls(server: Server, count: int) -> list[str]:
 
 
 def events() -> int:
-    """Returns the descriptors that wake event loops."""
+    """Returns the descriptors that wake up event loops."""
     return sum(is_event(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
 
 
 def is_event(link: str) -> bool:
-    """Returns whether a descriptor is one; it may be closed by now."""
+    """Returns whether a descriptor wakes up an event loop. It may already be closed."""
     try:
         return "eventfd" in os.readlink(link)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def is_event(link: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Checks that a test leaves as many threads and events as before."""
+    """Asserts that the test leaves as many threads and event descriptors as there were before."""
     before = own_threads(), events()
     yield
     gc.collect()
@@ -48,7 +48,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
-    """Yields the items with pauses."""
+    """Yields the items with pauses between them."""
     for item in items:
         if pause:
             await asyncio.sleep(pause)
@@ -59,7 +59,7 @@ async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
 @pytest.mark.parametrize("pause", [None, 0.0, 0.0005])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_of_async_stream_gets_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:
-    """The input is an iterable, or an async one that suspends or does not."""
+    """The input is an iterable, or an async iterable that may suspend."""
     wanted = urls(server(synthetic=1000), 1000)
 
     async def main() -> list[int]:
@@ -72,7 +72,7 @@ def test_every_item_of_async_stream_gets_its_reply(server: Serve, pause: float |
 
 
 def test_available_reply_is_returned_without_suspending(server: Serve) -> None:
-    """No other task runs between two replies of a batch."""
+    """No other task runs between two available replies."""
     wanted = urls(server(synthetic=640), 640)
 
     async def main() -> tuple[int, int]:
@@ -101,7 +101,7 @@ def test_available_reply_is_returned_without_suspending(server: Serve) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_input_is_not_read_while_event_loop_is_busy(server: Serve, is_async: bool) -> None:
-    """No input is read while the loop is busy, whatever else the event loop does."""
+    """This holds even if the event loop has nothing else to do."""
     wanted = urls(server(synthetic=3000), 3000)
     taken = itertools.count()
     count = 0
@@ -133,7 +133,7 @@ def test_input_is_not_read_while_event_loop_is_busy(server: Serve, is_async: boo
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_abandoned_async_loop_leaves_no_task(server: Serve, is_async: bool) -> None:
-    """The loop is left with `break`, and nothing is closed."""
+    """The loop is left with `break`, and the stream is not closed explicitly."""
     wanted = urls(server(synthetic=500), 500)
 
     async def main() -> None:
@@ -155,7 +155,7 @@ def test_program_with_open_async_stream_ends_silently(raw: Raw, capfd: pytest.Ca
             yield server.url + "/never"
 
     async def main() -> None:
-        # Next to other tests, a step may take long, and debug mode would report it.
+        # On a busy machine, a step may be slow, and debug mode would report that.
         asyncio.get_running_loop().slow_callback_duration = 60
         replies = fetchmill.astream(endless())
         kept.append(replies)
@@ -170,7 +170,7 @@ def test_program_with_open_async_stream_ends_silently(raw: Raw, capfd: pytest.Ca
 
 
 def test_cancelled_wait_can_be_repeated(raw: Raw) -> None:
-    """A cancelled wait can be repeated without losing anything."""
+    """No reply is lost."""
 
     def late(_exchange: object) -> bytes:
         time.sleep(0.3)
@@ -189,7 +189,7 @@ def test_cancelled_wait_can_be_repeated(raw: Raw) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_input_exception_is_raised_by_async_loop(server: Serve, is_async: bool) -> None:
-    """An exception of the input is raised by the loop and ends it."""
+    """The exception ends the loop."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -211,7 +211,7 @@ def test_input_exception_is_raised_by_async_loop(server: Serve, is_async: bool) 
 
 
 def test_invalid_item_of_async_input_is_refused() -> None:
-    """The error is raised where the replies are taken."""
+    """The error is raised in the loop that takes the replies."""
 
     async def odd() -> AsyncIterator[object]:
         yield 5
@@ -225,7 +225,7 @@ def test_invalid_item_of_async_input_is_refused() -> None:
 
 
 def test_first_failure_is_raised_by_async_stream_if_requested() -> None:
-    """The first failure is raised as a separate exception."""
+    """The exception describes the failure."""
 
     async def main() -> None:
         async for _ in fetchmill.astream(["http://127.0.0.1:1/"], attempts=1, on_error="raise"):
@@ -236,7 +236,7 @@ def test_first_failure_is_raised_by_async_stream_if_requested() -> None:
 
 
 def test_blocking_stream_works_inside_running_loop(server: Serve) -> None:
-    """A blocking stream does not need the running loop; an async input gets a separate one."""
+    """A blocking stream does not use the running loop. An async input gets a separate loop."""
     wanted = urls(server(synthetic=200), 200)
 
     async def main() -> list[int]:
@@ -246,7 +246,7 @@ def test_blocking_stream_works_inside_running_loop(server: Serve) -> None:
 
 
 def test_async_streams_of_one_client_run_concurrently(server: Serve) -> None:
-    """Streams of one client may be in one loop, and in loops of several threads."""
+    """The streams may share one event loop or run in the loops of several threads."""
     wanted = urls(server(synthetic=1000), 1000)
     found: list[list[int]] = []
 

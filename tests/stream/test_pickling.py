@@ -1,4 +1,4 @@
-"""Public values keep their content through pickle, copy and other processes."""
+"""Public values keep their content when they are pickled, copied or sent to another process."""
 
 import copy
 import dataclasses
@@ -41,7 +41,7 @@ def content(one: fetchmill.Reply) -> list[object]:
 
 @pytest.mark.parametrize("again", COPIES)
 def test_reply_keeps_its_content_when_pickled(raw: Raw, again: Copy) -> None:
-    """Small and large bodies, redirects, requests with a tag, and failed replies stay the same."""
+    """Examples are small and large bodies, redirects, requests with a tag, and failed replies."""
     fields = b"X-Twice: a\r\nX-Twice: \xfc\r\n"
     moved = b"HTTP/1.1 302 Found\r\nLocation: /small\r\nContent-Length: 0\r\n\r\n"
     small = b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 2\r\n\r\nok"
@@ -74,7 +74,7 @@ def test_reply_keeps_its_content_when_pickled(raw: Raw, again: Copy) -> None:
     ids=["plain", "params", "fields", "json", "once"],
 )
 def test_request_keeps_its_content_when_pickled(request_made: fetchmill.Request, again: Copy) -> None:
-    """Repeated fields stay, and so does whether the request may be repeated."""
+    """This includes repeated headers and whether the request is idempotent."""
     copied = again(request_made)
 
     names = ("url", "method", "headers", "body", "tag", "idempotent")
@@ -93,7 +93,7 @@ def test_request_keeps_its_content_when_pickled(request_made: fetchmill.Request,
     ids=repr,
 )
 def test_error_keeps_its_content_when_pickled(error: fetchmill.FetchmillError, again: Copy) -> None:
-    """An error keeps its text and its attributes."""
+    """This includes its text and its attributes."""
     copied = again(error)
 
     assert type(copied) is type(error)
@@ -103,7 +103,7 @@ def test_error_keeps_its_content_when_pickled(error: fetchmill.FetchmillError, a
 
 @pytest.mark.parametrize("name", DATACLASSES)
 def test_public_dataclass_can_be_pickled(name: str) -> None:
-    """Reports, failures, rows and options with any values can be pickled."""
+    """Reports, failures, rows and options may have any values."""
     made = getattr(fetchmill, name)
     value = object.__new__(made)
     for each in dataclasses.fields(made):
@@ -113,7 +113,7 @@ def test_public_dataclass_can_be_pickled(name: str) -> None:
 
 
 def test_reply_reaches_another_process(raw: Raw) -> None:
-    """A reply keeps its content in another process that imports everything again."""
+    """The other process is started afresh and imports everything again."""
     server = raw({"/large": reply(LARGE)})
     one = next(iter(fetchmill.stream([f"{server.url}/large"])))
 
@@ -122,7 +122,7 @@ def test_reply_reaches_another_process(raw: Raw) -> None:
 
 
 def test_pickled_reply_with_unknown_failure_kind_is_refused() -> None:
-    """A later release may have kinds that this one does not know."""
+    """The value may come from a later release that has more kinds."""
     state = ("http://h/", b"", b"", 0, ("later-kind", "x"), None, (0, 0, 0, 0), 0)
 
     with pytest.raises(fetchmill.UsageError, match=r"unknown failure kind \(\"later-kind\"\)"):

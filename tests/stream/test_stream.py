@@ -1,4 +1,4 @@
-"""`fetchmill.stream`: its replies, when it takes input, and how it is left."""
+"""`fetchmill.stream`: its replies, when it reads input, and what happens when its loop is left."""
 
 import gc
 import itertools
@@ -24,21 +24,21 @@ from raw_server import Behaviour, Exchange, RawServer, reply
 
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
-# Number of items that may be taken in addition to those in flight: limits/jobs.rs.
+# The number of items that may be read ahead of those in flight; see limits/jobs.rs.
 WINDOW = 256
 LARGE = 64 * 1024
 
 
 @pytest.fixture
 def methods() -> Iterator[MethodsServer]:
-    """A server that accepts every method."""
+    """Returns a server that accepts every method."""
     with MethodsServer() as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Checks that a test leaves as many threads and descriptors as before."""
+    """Asserts that the test leaves as many threads and descriptors as there were before."""
     before = left()
     yield
     deadline = time.monotonic() + 60
@@ -49,7 +49,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def left() -> tuple[int, int]:
-    """Returns threads of this package, and open sockets and events."""
+    """Returns the numbers of this package's threads and of open sockets and events."""
     descriptors = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
     return own_threads(), sum(is_ours(link) for link in descriptors)
 
@@ -73,7 +73,7 @@ def name(number: int) -> str:
 
 
 def test_every_stream_item_gets_its_own_reply(server: Serve) -> None:
-    """Body, status, fields and index are right, in any order."""
+    """Each reply has the right body, status, headers and index, whatever the order."""
     running = server(synthetic=3000)
     wanted = urls(running, 3000)
 
@@ -88,7 +88,7 @@ def test_every_stream_item_gets_its_own_reply(server: Serve) -> None:
 
 
 def test_replies_come_in_order_if_requested(raw: Raw) -> None:
-    """Replies come in order even if the first one arrives last."""
+    """The order is kept even if the first reply arrives last."""
 
     def late(exchange: Exchange) -> bytes:
         time.sleep(0.3)
@@ -103,7 +103,7 @@ def test_replies_come_in_order_if_requested(raw: Raw) -> None:
 
 
 def test_ordered_stream_reads_no_further_than_limit_and_window(raw: Raw) -> None:
-    """With ordered replies, those that have arrived must wait for it."""
+    """While the first reply is missing, those that have arrived must wait for it."""
     taken = itertools.count()
 
     def late(exchange: Exchange) -> bytes:
@@ -120,7 +120,7 @@ def test_ordered_stream_reads_no_further_than_limit_and_window(raw: Raw) -> None
 
 
 def test_endless_input_is_not_read_while_loop_is_busy(server: Serve) -> None:
-    """An endless input is not read while the loop is busy, and nothing is lost when it continues."""
+    """No item is lost when the loop continues."""
     running = server(synthetic=5000)
     wanted = urls(running, 5000)
     taken = 0
@@ -143,7 +143,7 @@ def test_endless_input_is_not_read_while_loop_is_busy(server: Serve) -> None:
 
 @pytest.mark.timing
 def test_slow_input_delays_replies_by_at_most_one_item(server: Serve) -> None:
-    """A slow input delays a reply by at most one item, because nothing waits for a full batch."""
+    """No reply waits for a full batch."""
     running = server(synthetic=10)
     asked: list[float] = []
 
@@ -159,7 +159,7 @@ def test_slow_input_delays_replies_by_at_most_one_item(server: Serve) -> None:
 
 
 def test_reply_with_error_status_is_returned(raw: Raw) -> None:
-    """A reply with any status has its body, and is not an error."""
+    """A reply with any status has its body and is not an error."""
     server = raw({"/gone": reply(b"why", status="410 Gone")})
 
     [found] = fetchmill.stream([f"{server.url}/gone"], on_error="raise")
@@ -170,7 +170,7 @@ def test_reply_with_error_status_is_returned(raw: Raw) -> None:
 
 
 def test_server_error_is_retried_and_last_reply_returned(raw: Raw) -> None:
-    """A server error is tried `attempts` times, and the last reply is returned."""
+    """The number of requests is `attempts`."""
     server = raw({"/": reply(b"broken", status="500 No")})
 
     [found] = fetchmill.stream([f"{server.url}/"], attempts=3)
@@ -179,7 +179,7 @@ def test_server_error_is_retried_and_last_reply_returned(raw: Raw) -> None:
 
 
 def test_failure_is_returned_with_its_kind(raw: Raw) -> None:
-    """A failure is a value with its kind, and is not raised unless requested."""
+    """A failure is not raised unless requested."""
     server = raw({"/short": reply(b"abc", length=9), "/large": reply(b"", length=1 << 40)})
     items = [f"{server.url}/short", f"{server.url}/large", "http://127.0.0.1:1/", "no url", "\udcff"]
 
@@ -193,7 +193,7 @@ def test_failure_is_returned_with_its_kind(raw: Raw) -> None:
 
 
 def test_first_failure_is_raised_if_requested(server: Serve) -> None:
-    """The first failure is raised if requested, and ends the stream."""
+    """The exception ends the stream."""
     running = server(synthetic=10)
     items = ["http://127.0.0.1:1/", *urls(running, 5)]
     replies = fetchmill.stream(items, attempts=1, on_error="raise", ordered=True)
@@ -206,7 +206,7 @@ def test_first_failure_is_raised_if_requested(server: Serve) -> None:
 
 
 def test_request_sends_method_headers_body_and_tag(methods: MethodsServer) -> None:
-    """Fields of a request replace those of the client."""
+    """Headers of a request replace those of the client."""
     tag = object()
     request = fetchmill.Request(methods.url + "/x", "post", {"X-A": "1", "Accept": "b"}, b"body", tag)
 
@@ -219,7 +219,7 @@ def test_request_sends_method_headers_body_and_tag(methods: MethodsServer) -> No
 
 
 def test_request_encodes_parameters_and_json(methods: MethodsServer) -> None:
-    """A program would otherwise use urllib and json for each request."""
+    """The values are encoded as urllib and json would encode them."""
     url = methods.url + "/x?a=1#part"
     params = {"q": "a b&c=\u00e9", "n": [1, 2], "none": None}
     sent = {"text": 'a "b" \u00e9', "number": 1.5}
@@ -245,12 +245,12 @@ def test_request_encodes_parameters_and_json(methods: MethodsServer) -> None:
     ],
 )
 def test_parameters_are_appended_to_query(url: str, params: dict[str, object], expected: str) -> None:
-    """Parameters are appended to a query and precede a fragment, which is not sent."""
+    """The parameters precede a fragment, which is not sent."""
     assert fetchmill.Request(url, params=params).url == expected
 
 
 def test_json_request_keeps_its_method_and_content_type() -> None:
-    """A request with JSON keeps its own method and content type."""
+    """A body in JSON does not change a method or content type that is given explicitly."""
     request = fetchmill.Request("http://x/", "PUT", {"content-type": "application/x+json"}, json=[])
 
     assert (request.method, request.headers, request.body) == ("PUT", {"content-type": "application/x+json"}, b"[]")
@@ -270,14 +270,14 @@ def test_json_request_keeps_its_method_and_content_type() -> None:
     ],
 )
 def test_unencodable_json_and_parameters_are_refused(arguments: dict[str, object], message: str) -> None:
-    """The error is raised immediately, where the request is created."""
+    """The error is raised when the request is created."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_non_idempotent_request_is_sent_once(methods: MethodsServer, method: str) -> None:
-    """A request that must not be repeated is sent once, despite a server error or a broken connection."""
+    """Neither a server error nor a broken connection repeats the request."""
     items = [fetchmill.Request(methods.url + path, method, body=b"x") for path in ("/error", "/broken")]
 
     found = {reply.index: reply for reply in fetchmill.stream(items)}
@@ -288,7 +288,7 @@ def test_non_idempotent_request_is_sent_once(methods: MethodsServer, method: str
 
 
 def test_request_marked_idempotent_is_retried(methods: MethodsServer) -> None:
-    """A request that the program marks as idempotent is tried again."""
+    """The program sets the mark."""
     item = fetchmill.Request(methods.url + "/error", "POST", body=b"x", idempotent=True)
 
     list(fetchmill.stream([item], attempts=3))
@@ -297,7 +297,7 @@ def test_request_marked_idempotent_is_retried(methods: MethodsServer) -> None:
 
 
 def test_head_reply_has_no_body(methods: MethodsServer) -> None:
-    """A HEAD reply has no body, and its connection is reused."""
+    """The connection is reused after the reply."""
     items = [fetchmill.Request(f"{methods.url}/x", "HEAD")] * 3
 
     found = list(fetchmill.stream(items, limit=1))
@@ -307,7 +307,7 @@ def test_head_reply_has_no_body(methods: MethodsServer) -> None:
 
 
 def test_redirected_post_becomes_get_without_body(methods: MethodsServer) -> None:
-    """A redirected POST becomes a GET without a body, except after a 307, which changes nothing."""
+    """After a 307, the method and the body are kept."""
     items = [fetchmill.Request(methods.url + path, "POST", body=b"x") for path in ("/303", "/307")]
 
     found = list(fetchmill.stream(items, limit=1, ordered=True))
@@ -318,7 +318,7 @@ def test_redirected_post_becomes_get_without_body(methods: MethodsServer) -> Non
 
 
 def test_request_headers_are_sent_only_to_their_origin(methods: MethodsServer) -> None:
-    """Fields of a request stay with its origin: a redirect must not send a token elsewhere."""
+    """A redirect must not send a token to another origin."""
     with MethodsServer() as other:
         item = fetchmill.Request(f"{methods.url}/to/{other.url}/x", headers={"Authorization": "s", "Accept": "a"})
 
@@ -331,14 +331,14 @@ def test_request_headers_are_sent_only_to_their_origin(methods: MethodsServer) -
 
 
 def test_unfollowed_redirects_are_returned_as_replies(methods: MethodsServer) -> None:
-    """Redirects that are not followed are returned with their destination."""
+    """The reply has the location of the redirect."""
     [found] = fetchmill.stream([methods.url + "/303"], redirects=0)
 
     assert (found.status, found.headers["location"]) == (303, "/x")
 
 
 def test_repeated_headers_are_available_joined_and_separate(raw: Raw) -> None:
-    """Repeated fields are one joined value or separate ones, in a mapping that ignores case."""
+    """The mapping ignores case."""
     server = raw({"/": reply(b"", "X-A: 1", "x-a: 2", "X-B: caf\xe9")})
 
     [found] = fetchmill.stream([server.url + "/"])
@@ -367,7 +367,7 @@ def test_body_is_decoded_as_text_or_json(raw: Raw) -> None:
 
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, 3_000_000])
 def test_large_body_is_buffer_and_small_body_is_bytes(server: Serve, size: int) -> None:
-    """Both have the same bytes, and outlive the stream."""
+    """Both types have the right bytes and remain valid after the stream has ended."""
     running = server(synthetic=3, size=size)
 
     found = list(fetchmill.stream(urls(running, 3)))
@@ -379,7 +379,7 @@ def test_large_body_is_buffer_and_small_body_is_bytes(server: Serve, size: int) 
 
 
 def test_kept_reply_does_not_keep_its_batch(server: Serve) -> None:
-    """A kept reply does not keep its batch: 250 MiB of replies would be visible."""
+    """If each kept reply kept its batch, memory would grow by 250 MiB."""
     running = server(synthetic=4000, size=LARGE - 1)
     replies = fetchmill.stream(urls(running, 4000), limit=16)
     kept = [next(replies)]
@@ -392,10 +392,10 @@ def test_kept_reply_does_not_keep_its_batch(server: Serve) -> None:
 
 
 def test_item_is_released_with_its_reply(server: Serve) -> None:
-    """An item and its tag are released with its reply."""
+    """The stream keeps neither the item nor its tag."""
 
     class Tag:
-        """An object that can be watched."""
+        """An object that weak references can watch."""
 
     running = server(synthetic=1)
     tags: list[weakref.ref[Tag]] = []
@@ -416,7 +416,7 @@ def test_item_is_released_with_its_reply(server: Serve) -> None:
 
 
 def test_memory_for_large_bodies_is_limited(server: Serve) -> None:
-    """With a hundred bodies of 8 MiB and a slow loop, memory takes about 64 MiB and two bodies."""
+    """With 60 bodies of 8 MiB and a slow loop, memory grows by about 64 MiB and two bodies."""
     program = """
 import sys, time, fetchmill
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -438,7 +438,7 @@ print(count + 1, (peak() - base) >> 10)
 
 
 def test_large_ordered_bodies_never_block_first_reply(server: Serve) -> None:
-    """The first one is retried after a second: until then, about 64 MiB wait for it, and nothing hangs."""
+    """The first request is retried after a second. Until then, about 64 MiB of bodies wait for its reply."""
     program = """
 import sys, time, fetchmill
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -461,7 +461,7 @@ print(count + 1, (peak() - base) >> 10)
 
 
 def test_first_reply_comes_while_all_others_wait_for_memory(server: Serve) -> None:
-    """Three bodies fill the memory, and four more wait for it in all slots: the first one gets an extra slot."""
+    """Three bodies fill the memory, and four more wait in all slots. The first request gets an extra slot."""
     slow_first = Fault("status", status=503, retry_after=1, times=1, match="file-000000000000")
     running = server(synthetic=10, size=20 << 20, faults=[slow_first])
     program = """
@@ -477,7 +477,7 @@ print(*(reply.index for reply in fetchmill.stream(urls, limit=4, ordered=True)))
 
 
 def test_requests_in_flight_are_abandoned_when_loop_is_left(raw: Raw) -> None:
-    """Requests in flight are abandoned immediately, although a server never answers."""
+    """This takes no time, even if a server never answers."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
     items = itertools.chain([f"{server.url}/x"], itertools.repeat(f"{server.url}/never"))
     started = time.monotonic()
@@ -491,7 +491,7 @@ def test_requests_in_flight_are_abandoned_when_loop_is_left(raw: Raw) -> None:
 
 @pytest.mark.parametrize("opened", ["stream", "stream_batches"])
 def test_stream_can_be_closed_by_another_thread(raw: Raw, opened: str) -> None:
-    """The loop ends as after its last reply, although its server is silent."""
+    """The loop ends as if after its last reply, even if the server is silent."""
     asked = threading.Event()
 
     def silent(exchange: Exchange) -> None:
@@ -519,7 +519,7 @@ def test_stream_can_be_closed_by_another_thread(raw: Raw, opened: str) -> None:
 
 
 def test_input_taking_replies_of_its_own_stream_is_refused() -> None:
-    """An input that takes replies of its own stream would wait for itself."""
+    """Such an input would wait for itself."""
     opened: list[Stream] = []
 
     def items() -> Iterator[str]:
@@ -533,7 +533,7 @@ def test_input_taking_replies_of_its_own_stream_is_refused() -> None:
 
 
 def test_input_exception_is_raised_by_loop(server: Serve) -> None:
-    """An exception of the input is raised by the loop and ends it."""
+    """The exception ends the loop."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -548,7 +548,7 @@ def test_input_exception_is_raised_by_loop(server: Serve) -> None:
 
 
 def test_generator_is_closed_with_stream(server: Serve) -> None:
-    """The `finally` block of a generator runs when the stream is closed."""
+    """The `finally` block of the generator runs."""
     running = server(synthetic=10)
     ended: list[bool] = []
 
@@ -566,14 +566,14 @@ def test_generator_is_closed_with_stream(server: Serve) -> None:
 
 @pytest.mark.parametrize("item", [5, None, b"http://x/"])
 def test_invalid_item_is_refused(item: object) -> None:
-    """An invalid item is refused with an explanation."""
+    """The error says what an item must be."""
     with pytest.raises(fetchmill.UsageError, match=r"must yield URLs \(str\) or fetchmill\.Request, not"):
         list(fetchmill.stream([item]))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("items", ["http://x/", b"http://y/", 5, fetchmill.Request("http://x/")])
 def test_single_url_is_refused_as_input(items: object) -> None:
-    """A single URL as input is refused: each of its letters would be requested."""
+    """Otherwise, each letter of the URL would be requested."""
     with pytest.raises(fetchmill.UsageError, match="must be an iterable of URLs"):
         fetchmill.stream(items)  # type: ignore[arg-type]
 
@@ -589,7 +589,7 @@ def test_single_url_is_refused_as_input(items: object) -> None:
     ],
 )
 def test_request_with_injected_syntax_is_refused(arguments: dict[str, object], message: str) -> None:
-    """No value of a request becomes syntax."""
+    """No value of a request can add headers or requests."""
     with pytest.raises(fetchmill.UsageError, match=message):
         fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
@@ -598,13 +598,13 @@ def test_request_with_injected_syntax_is_refused(arguments: dict[str, object], m
     "options", [{"limit": 0}, {"limit": 1 << 20}, {"redirects": 21}, {"rate": 0}, {"headers": {"X-Key": "s"}}]
 )
 def test_invalid_stream_options_are_refused(options: dict[str, object]) -> None:
-    """The error comes before any request."""
+    """The error comes before any request is sent."""
     with pytest.raises(fetchmill.UsageError):
         fetchmill.stream([], **options)  # type: ignore[arg-type]
 
 
 def test_stream_obeys_rate(server: Serve) -> None:
-    """A rate applies after a burst of a tenth of a second's worth."""
+    """The rate applies after a burst of a tenth of a second's requests."""
     running = server(synthetic=100)
     started = time.monotonic()
 
@@ -645,7 +645,7 @@ except KeyboardInterrupt:
 
 
 def test_client_reuses_connections_across_streams(methods: MethodsServer) -> None:
-    """A client keeps its connections for single replies, and while another stream is open."""
+    """Single requests reuse them, too."""
     with fetchmill.Client(limit=1) as client:
         assert client.get(methods.url + "/x").body == b"x" * 5
         assert [reply.ok for reply in client.stream([methods.url + "/x"] * 3)] == [True] * 3
@@ -655,7 +655,7 @@ def test_client_reuses_connections_across_streams(methods: MethodsServer) -> Non
 
 
 def test_stream_of_closed_client_raises_error(raw: Raw) -> None:
-    """A closed client is reported before a stream has begun, and in the middle."""
+    """The error is raised for a new stream and for one that is in progress."""
     server = raw({"/never": lambda exchange: exchange.stall()})
     client = fetchmill.Client()
     begun = client.stream([server.url + "/never"])
@@ -667,9 +667,9 @@ def test_stream_of_closed_client_raises_error(raw: Raw) -> None:
             next(replies)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # warnings about forks, in newer Pythons
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # newer Python versions warn about forks
 def test_forked_client_raises_error(server: Serve) -> None:
-    """A forked client raises an error, because its thread does not exist in the child."""
+    """The client's thread does not exist in the child process."""
     running = server(synthetic=1)
     client = fetchmill.Client()
     child = os.fork()
@@ -686,7 +686,7 @@ def test_forked_client_raises_error(server: Serve) -> None:
 
 
 def test_generator_referencing_its_stream_is_collected(server: Serve) -> None:
-    """A generator that references its stream is collected with it: the cycle is not a leak."""
+    """The reference cycle is not a leak."""
     running = server(synthetic=10)
     known: list[Stream] = []
     ended: list[bool] = []
@@ -707,7 +707,7 @@ def test_generator_referencing_its_stream_is_collected(server: Serve) -> None:
 
 
 def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
-    """Streams of one client in several threads do not mix."""
+    """The streams run in several threads."""
     running = server(synthetic=4000)
     wanted = urls(running, 4000)
     found: dict[int, set[str]] = {}
@@ -727,7 +727,7 @@ def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
 
 
 def test_abandoned_stream_releases_its_request_slots(raw: Raw) -> None:
-    """Requests of an abandoned stream release their slots."""
+    """Other streams of the client can use the slots."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
 
     with fetchmill.Client(limit=2) as client:
@@ -742,7 +742,7 @@ def test_abandoned_stream_releases_its_request_slots(raw: Raw) -> None:
 
 
 def test_blocking_stream_accepts_async_iterable(server: Serve) -> None:
-    """An async iterable gets a separate event loop, and is cancelled when the stream is left."""
+    """The iterable gets a separate event loop and is closed when the stream is closed."""
     running = server(synthetic=500)
     ended: list[bool] = []
 
@@ -762,7 +762,7 @@ def test_blocking_stream_accepts_async_iterable(server: Serve) -> None:
 
 
 def test_record_batches_have_row_for_each_reply(server: Serve) -> None:
-    """Any reader of Arrow's C data interface can read them, batch by batch or all together."""
+    """Any reader of Arrow's C data interface can read the batches one by one or all together."""
     pyarrow = pytest.importorskip("pyarrow")
     running = server(synthetic=2500)
     wanted = urls(running, 2500)
@@ -786,7 +786,7 @@ def test_record_batches_have_row_for_each_reply(server: Serve) -> None:
 
 
 def test_input_exception_is_raised_by_batches(server: Serve) -> None:
-    """An exception of the input is raised unchanged by batches."""
+    """The exception is raised unchanged."""
     running = server(synthetic=10)
 
     def broken() -> Iterator[str]:
@@ -797,7 +797,7 @@ def test_input_exception_is_raised_by_batches(server: Serve) -> None:
         list(fetchmill.stream_batches(broken()))
 
 
-# Prints the number of replies in three seconds of an endless stream, and its memory growth over most of them.
+# Prints the number of replies in three seconds of an endless stream, and the memory growth during most of them.
 ENDLESS = """
 import itertools, os, sys, fetchmill
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -813,18 +813,18 @@ print(resident() - halfway)
 
 @pytest.mark.timing
 def test_memory_stays_flat_with_endless_input(server: Serve) -> None:
-    """The process does nothing else, and takes ten times as many replies as fill its buffers."""
+    """The process receives ten times as many replies as fill its buffers, and does nothing else."""
     running = server(synthetic=1000)
 
     command = [sys.executable, "-c", ENDLESS, running.url]
-    # The allocator's memory differs by some MiB from run to run. A leak per reply would appear in each run.
+    # The allocator's memory varies by some MiB. A leak per reply would appear in each run.
     growths = [int(subprocess.check_output(command, text=True, timeout=60)) for _ in range(3)]
 
     assert min(growths) < 4 << 20, growths
 
 
 def test_stream_recovers_from_server_faults(server: Serve) -> None:
-    """There are resets, short bodies and errors, once or twice per name."""
+    """The faults are resets, short bodies and errors, once or twice per name."""
     faults = [
         Fault("reset", rate=0.1, times=1),
         Fault("status", status=503, rate=0.1, times=1),
@@ -840,7 +840,7 @@ def test_stream_recovers_from_server_faults(server: Serve) -> None:
 
 
 def test_idle_connections_to_finished_hosts_are_limited(server: Serve) -> None:
-    """A connection that has rested may be needed again: as many are kept as requests may be in flight."""
+    """An idle connection may be needed again, so as many are kept as requests may be in flight."""
     running = server(synthetic=3, host="0.0.0.0")  # noqa: S104 - all of loopback
     port = running.url.rpartition(":")[2]
     hosts = (f"http://127.0.0.{number}:{port}" for number in range(2, 102))
@@ -849,7 +849,7 @@ def test_idle_connections_to_finished_hosts_are_limited(server: Serve) -> None:
 
     most = max(left()[1] for reply in fetchmill.stream(asked, limit=1, rate=400) if reply.ok)
 
-    # Both ends of each connection are in this process.
+    # Both ends of each connection belong to this process.
     assert most - before < 100
 
 

@@ -1,4 +1,4 @@
-"""A stream from an origin that refuses requests above its rate: it finds the rate, as a job does."""
+"""Streams from an origin that refuses requests above its rate: they find the rate, as a job does."""
 
 import itertools
 import logging
@@ -22,12 +22,12 @@ def urls(server: Server, numbers: Iterable[int]) -> Iterable[str]:
 
 
 def refusals(server: Server) -> int:
-    """Returns the number of refused requests so far."""
+    """Returns the number of requests refused so far."""
     return int(server.stats()["faults"].get("status", 0))
 
 
 def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, int]) -> bool:
-    """Returns whether nine tenths of the rate were reached, and at most one in twenty requests was refused."""
+    """Returns whether nine tenths of the rate were reached and at most one in twenty requests was refused."""
     seconds, given, refused = (then - now for now, then in zip(before, after, strict=True))
     LOG.info("%.0f of %d a second, %d refused", given / seconds, RATE, refused)
     return given >= 0.9 * RATE * seconds and refused <= 0.05 * (given + refused)
@@ -37,7 +37,7 @@ def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, in
 @pytest.mark.parametrize("retry_after", [None, 1])
 @pytest.mark.parametrize("status", [503, 429])
 def test_throttling_replies_are_hidden_from_program(server: Serve, status: int, retry_after: int | None) -> None:
-    """Each refused request is repeated in its turn, even with a single attempt."""
+    """Refused requests are repeated in their turn."""
     served = server(synthetic=1000, faults=[Fault("status", status=status, above=RATE, retry_after=retry_after)])
 
     replies = list(fetchmill.stream(urls(served, range(1000)), attempts=2))
@@ -48,7 +48,7 @@ def test_throttling_replies_are_hidden_from_program(server: Serve, status: int, 
 
 
 def test_endless_refusals_are_returned(server: Serve) -> None:
-    """The program does not wait for an origin that only refuses: it gets the refusal."""
+    """If the origin refuses everything, the program gets the refusal and does not wait."""
     served = server(synthetic=10, faults=[Fault("status", status=429)])
 
     replies = list(fetchmill.stream(urls(served, range(10)), attempts=2))
@@ -60,7 +60,7 @@ def test_endless_refusals_are_returned(server: Serve) -> None:
 @pytest.mark.timing
 @pytest.mark.parametrize("retry_after", [None, 1, 30])
 def test_goodput_is_near_rate_with_few_refusals(server: Serve, retry_after: int | None) -> None:
-    """One of three windows from the tenth second on counts, because a busy machine may send fewer requests."""
+    """A single window of three is enough, because a busy machine may send fewer requests. They begin after 10 s."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=RATE, retry_after=retry_after)])
     began = time.monotonic()
     seen: list[tuple[float, int, int]] = []

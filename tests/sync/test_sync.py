@@ -1,4 +1,4 @@
-"""`fetchmill sync`: a folder is made like its source again and again, with no more requests than necessary."""
+"""`fetchmill sync`: a folder is repeatedly made equal to its source, with as few requests as possible."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def changing(served: Path) -> ChangingTree:
 
 @pytest.fixture
 def site(nginx: MakeNginx) -> Callable[..., "Mirrored"]:
-    """Serves that folder: `site("json")`."""
+    """Serves the folder with nginx, for example `site("json")`."""
 
     def start(autoindex: str = "json", directives: str = "") -> "Mirrored":
         return Mirrored(nginx(files=Site(autoindex=autoindex, directives=directives)))
@@ -45,7 +45,7 @@ def site(nginx: MakeNginx) -> Callable[..., "Mirrored"]:
 
 
 class Mirrored:
-    """A site, and its requests since the last call."""
+    """A site that serves the folder, and its requests since the last call."""
 
     def __init__(self, nginx: Nginx) -> None:
         self._nginx = nginx
@@ -53,7 +53,7 @@ class Mirrored:
         self._looked_at = 0
 
     def requests(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
-        """Returns listed folders, sent files, and files that the server called unchanged."""
+        """Returns the listed folders, the sent files, and the files reported as unchanged."""
         seen = self._nginx.seen("files")
         new, self._looked_at = seen[self._looked_at :], len(seen)
         asked = [each for each in new if each.path not in ("/list", "/robots.txt")]
@@ -66,7 +66,7 @@ class Mirrored:
 
 
 def report_of(ended: Ended) -> dict[str, Any]:
-    """Returns the event `report` of a command with --json."""
+    """Returns the event `report` that a command with --json has printed."""
     events = [json.loads(line) for line in ended.out.splitlines()]
     (report,) = (event for event in events if event["event"] == "report")
     counted = sum(report[name] for name in ("unchanged", "fetched", "absent", "failed", "skipped"))
@@ -75,7 +75,7 @@ def report_of(ended: Ended) -> dict[str, Any]:
 
 
 def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
-    """Returns some numbers of a report."""
+    """Returns the named counts of a report."""
     return tuple(report[name] for name in names)
 
 
@@ -83,7 +83,7 @@ def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
 def test_sync_requests_only_folders_and_changed_files(
     run: Run, site: Callable[..., Mirrored], served: Path, dest: Path
 ) -> None:
-    """Files change, appear, disappear and are renamed, and a file and a folder swap kinds: times and bytes agree."""
+    """After files are changed, added, removed, renamed and swapped with a folder, times and bytes are right."""
     tree = ChangingTree(served, FILES, seed=7)
     recent = [f"d001/recent{number}" for number in range(5)]
     for name in recent:
@@ -94,7 +94,7 @@ def test_sync_requests_only_folders_and_changed_files(
     assert counts(first, "listed", "fetched", "failed") == (FILES + 5, FILES + 5, 0)
     assert held(dest) == held(served)
 
-    # The size and the second are those that were listed when the objects were fetched.
+    # The new files have the size and the second that were listed when the objects were fetched.
     for name in recent:
         tree.change(name, keeps_size=True, keeps_time=True)
     fetched, removed = tree.change_much(changed=50, added=30, removed=20, renamed=5)
@@ -110,7 +110,7 @@ def test_sync_requests_only_folders_and_changed_files(
     assert sent == Counter(fetched)
     assert not same
     assert set(folders.values()) == {1}
-    # Files that are only two seconds old prove nothing yet.
+    # A file modified less than two seconds before its fetch may have changed since.
     assert set(source.requests()[1]) <= set(recent)
     assert (third["removed"], third["fetched"] + third["unchanged"]) == (0, len(held(served)))
 
@@ -118,7 +118,7 @@ def test_sync_requests_only_folders_and_changed_files(
 def test_sync_of_index_page_uses_sizes_and_conditional_requests(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """In HTML, a file of another size is fetched, and the server says of all others whether they have changed."""
+    """A file with a new size is fetched. For all others, the server says whether they have changed."""
     source = site("html")
     assert run("sync", source.url, dest).code == 0
     source.requests()
@@ -136,7 +136,7 @@ def test_sync_of_index_page_uses_sizes_and_conditional_requests(
 
 @contextlib.contextmanager
 def http_server(served: Path, port: int, log: Path) -> Iterator[str]:
-    """Runs `python -m http.server` over the folder. Returns its URL."""
+    """Runs `python -m http.server` for the folder, and yields its URL."""
     command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(served)]
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
         for _ in until("the server"):
@@ -149,7 +149,7 @@ def http_server(served: Path, port: int, log: Path) -> Iterator[str]:
 def test_sync_of_names_only_listing_asks_about_each_file(
     run: Run, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """`python -m http.server` answers 304 to If-Modified-Since; a recently written file is fetched again instead."""
+    """`python -m http.server` answers 304 to If-Modified-Since. Recently written files are fetched again."""
     (port,), log = free_ports(1), tmp_path / "http.server.log"
     changing.write("young", b"one", time.time())
     with http_server(served, port, log) as url:
@@ -158,10 +158,10 @@ def test_sync_of_names_only_listing_asks_about_each_file(
     changing.change("young", keeps_size=True, keeps_time=True)
     (served / "d001/f00025").unlink()
 
-    # This is another process, because the first one may still have an abandoned request to answer.
+    # The server is a new process, because the first one may still be answering an abandoned request.
     with http_server(served, port, log) as url:
         ended = report_of(run("sync", url, dest, "--delete", "--json"))
-    # A slow request may be made again, and gets the same status.
+    # A slow request may be repeated, and gets the same status.
     replies = set(re.findall(r'"GET (/\S*[^/\s]) HTTP/1.1" (\d+)', log.read_text()))
     statuses = Counter(status for _, status in replies)
 
@@ -173,7 +173,7 @@ def test_sync_of_names_only_listing_asks_about_each_file(
 def test_sync_without_change_information_fetches_everything(
     run: Run, changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """With the list/get API without times, the result is right, and each file is requested once per pass."""
+    """The list/get API has no times here. The result is right, and each file is requested once per pass."""
     with serve(served) as server:
         assert run("sync", server.url, dest).code == 0
         changing.change("d000/f00003", keeps_size=True)
@@ -189,7 +189,7 @@ def test_sync_without_change_information_fetches_everything(
 
 @pytest.fixture
 def bucket() -> Iterator[S3Store]:
-    """A store with 40 objects."""
+    """Returns a store with 40 objects."""
     with s3({f"pre/d{number % 4}/f{number}": b"%d" % number for number in range(40)}) as store:
         yield store
 
@@ -197,7 +197,7 @@ def bucket() -> Iterator[S3Store]:
 def test_sync_of_bucket_fetches_only_changed_etags(
     run: Run, bucket: S3Store, environment: dict[str, str], dest: Path
 ) -> None:
-    """A bucket has ETags: only objects with another one are fetched, even with the same size.
+    """Objects with a new ETag are fetched even if their size is the same.
 
     A prefix is not a folder.
     """
@@ -222,7 +222,7 @@ def test_sync_of_bucket_fetches_only_changed_etags(
 def test_sync_of_grown_list_fetches_new_objects(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
-    """A list of URLs has no metadata, so the server is asked about the rest; the list may be in another folder."""
+    """A list of URLs has no metadata, so the server is asked about the other objects. The list may have moved."""
     source, urls = site(), tmp_path / "urls.txt"
     names = changing.names()
     urls.write_text("".join(f"{source.url}{name}\n" for name in names[:50]))
@@ -239,7 +239,7 @@ def test_sync_of_grown_list_fetches_new_objects(
 
 
 def test_sync_accepts_iterable_as_source(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
-    """An iterable yields pairs of a URL and a name; objects that it no longer yields are removed."""
+    """The iterable yields pairs of a URL and a name. Objects that it no longer yields are removed."""
     source = site()
     names = changing.names()
 
@@ -252,7 +252,7 @@ def test_sync_accepts_iterable_as_source(site: Callable[..., Mirrored], changing
 
 
 def change_both_sides(changing: ChangingTree, served: Path, dest: Path) -> None:
-    """Changes two local files, of which the source changes the first and removes the second."""
+    """Changes two local files. The source changes the first one and removes the second."""
     for name in ("d000/f00001", "d000/f00002"):
         (dest / name).write_bytes(b"mine")
     changing.change("d000/f00001")
@@ -262,7 +262,7 @@ def change_both_sides(changing: ChangingTree, served: Path, dest: Path) -> None:
 def test_local_change_is_kept_unless_overwritten(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """A file that somebody has changed locally is neither replaced nor removed, and each pass says so."""
+    """A locally changed file is neither replaced nor removed, and each pass reports it."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     change_both_sides(changing, served, dest)
@@ -284,7 +284,7 @@ def test_local_change_is_kept_unless_overwritten(
 def test_check_local_finds_missing_and_changed_files(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """With --check-local, missing files are fetched, and changed ones are reported or replaced."""
+    """With --check-local, missing files are fetched, and changed files are reported or replaced."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     (dest / "d000/f00001").unlink()
@@ -305,7 +305,7 @@ def test_check_local_finds_missing_and_changed_files(
 def test_too_many_removals_change_nothing(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """Above --max-delete, 10 % by default, the exit code is 11, and the message says how to permit it."""
+    """Above --max-delete (10 % by default), the exit code is 11, and the message says how to allow the removals."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     before = held(dest)
@@ -329,7 +329,7 @@ def test_too_many_removals_change_nothing(
 def test_dry_run_changes_nothing(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """A dry run prints the planned changes, one name per line, whether or not the destination exists."""
+    """The planned changes are printed with one name per line, whether or not the destination exists."""
     source = site()
     shown = run("sync", source.url, dest, "--dry-run")
     assert (shown.code, dest.exists()) == (0, False)
@@ -356,7 +356,7 @@ def test_dry_run_changes_nothing(
 def test_dry_run_shows_removals_of_sync_over_get_job(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, format: str
 ) -> None:
-    """Before a sync takes over a job of `get`, a dry run shows the same names, limit and exit code as the sync."""
+    """The dry run has the same names, limit and exit code as the sync that takes over the job."""
     source = site()
     assert run("get", source.url, dest, "--format", format).code == 0
     for name in changing.names()[:7]:
@@ -387,7 +387,7 @@ def test_dry_run_shows_removals_of_sync_over_get_job(
 def test_dry_run_refuses_job_that_sync_refuses(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """The dry run ends with the error of the sync."""
+    """The error is that of the sync."""
     source = site()
     assert len(changing.names()) == 60
     assert run("get", source.url, dest, "--format", "tar").code == 0
@@ -401,7 +401,7 @@ def test_dry_run_refuses_job_that_sync_refuses(
 def test_dry_run_shows_files_that_sync_leaves_unchanged(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """These are changed files that are new or gone at the source, and other files with the name of a new object."""
+    """The files were changed locally, or have the name of a new object."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     change_both_sides(changing, served, dest)
@@ -425,7 +425,7 @@ def test_dry_run_shows_files_that_sync_leaves_unchanged(
 
 
 def test_dry_run_refuses_unfinished_pass_of_another_source(run: Run, site: Callable[..., Mirrored], dest: Path) -> None:
-    """A first pass without a listing has no base yet, but it has a source."""
+    """A first pass without a listing has already stored its source."""
     source = site()
     with closed_port() as port:
         unlisted = f"http://127.0.0.1:{port}/"
@@ -442,7 +442,7 @@ def test_dry_run_refuses_unfinished_pass_of_another_source(run: Run, site: Calla
 def test_folder_with_other_files_needs_overwrite_local(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """--overwrite-local replaces files that have the name of an object, and no pass removes any other file."""
+    """--overwrite-local replaces files with the name of an object. No pass removes any other file."""
     source = site()
     (dest / "d000").mkdir(parents=True)
     for name in ("d000/f00001", "d000/own", "own"):
@@ -468,7 +468,7 @@ def test_folder_with_other_files_needs_overwrite_local(
 
 
 def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
-    """Returns every entry with size and time, without SQLite's shared memory."""
+    """Returns every entry with its size and time, except SQLite's shared memory."""
     return {
         str(path): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -479,7 +479,7 @@ def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int
 def test_files_below_unlisted_folder_are_kept(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Names below a folder without a listing are not removed; other missing names are."""
+    """Other files that are no longer listed are removed."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location = /d001/ {{ if (-f {switch}) {{ return 403; }} }}")
     source = Mirrored(nginx(files=site))
@@ -503,7 +503,7 @@ def test_files_below_unlisted_folder_are_kept(
 def test_files_below_unlisted_folder_with_non_utf8_name_are_kept(
     run: Run, nginx: MakeNginx, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Names below the folder are also missing from the listing, and are not removed."""
+    """The folder could not be listed, so its files are not removed."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location ~ ^/d[^a-z]/$ {{ if (-f {switch}) {{ return 403; }} }}")
     folder = Path(os.fsdecode(os.fsencode(served) + b"/d\xff"))
@@ -525,7 +525,7 @@ def test_files_below_unlisted_folder_with_non_utf8_name_are_kept(
 def test_sync_takes_over_destination_of_finished_get(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """Objects that `get` has fetched are not fetched again, and the job is gone afterwards."""
+    """Objects that `get` has fetched are not fetched again. Afterwards, the job no longer exists."""
     source = site()
     assert run("get", source.url, dest).code == 0
     source.requests()
@@ -546,7 +546,10 @@ def test_sync_takes_over_destination_of_finished_get(
 def test_sync_refuses_unsuitable_destinations(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
-    """Another format, an unfinished job, files of somebody else, a bucket, and another source each have a line."""
+    """Examples are another format, an unfinished job, foreign files, a bucket, and another source.
+
+    Each error is one line.
+    """
     source = site()
     assert run("get", source.url, tmp_path / "pack", "--format", "parquet").code == 0
     assert run("get", source.url, tmp_path / "half", "--rate", "20", "--max-duration", "500ms").code == 8
@@ -576,7 +579,7 @@ def test_sync_refuses_unsuitable_destinations(
 def test_other_commands_explain_synced_folder(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """The message is one line with what to do; `status` shows the last pass."""
+    """The message is one line with what to do. `status` shows the last pass."""
     source = site()
     assert run("sync", source.url, dest).code == 0
 
@@ -599,7 +602,7 @@ def test_other_commands_explain_synced_folder(
 def test_second_simultaneous_sync_is_refused(
     run: Run, start: Callable[..., Any], site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """The second one says that the folder is in use; `status` shows what the first one does."""
+    """The error says that the folder is in use. `status` shows the progress of the first sync."""
     source = site(directives="location /slow { limit_rate 1; }")
     changing.write("slow", b"x" * 10)
     first = start("sync", source.url, dest)
@@ -618,7 +621,7 @@ def test_second_simultaneous_sync_is_refused(
 def test_failed_objects_are_retried_by_next_pass(
     run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Failed objects are tried again by the next pass; the old file stays until then."""
+    """The old file is kept until then."""
     switch = tmp_path / "broken"
     site = Site(directives=f"location = /d000/f00003 {{ if (-f {switch}) {{ return 403; }} }}")
     source = Mirrored(nginx(files=site))
@@ -644,7 +647,7 @@ def test_failed_objects_are_retried_by_next_pass(
 def test_refetch_fetches_everything_again(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """--refetch ignores the listing and fetches everything again."""
+    """--refetch ignores all known sizes, times and ETags."""
     source = site()
     assert run("sync", source.url, dest).code == 0
     changing.change("d000/f00003", keeps_size=True, keeps_time=True)
@@ -657,7 +660,7 @@ def test_refetch_fetches_everything_again(
 def test_excluded_objects_are_neither_fetched_nor_removed(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
-    """Objects that --exclude names are neither fetched nor removed: a destination keeps its filters."""
+    """--exclude belongs to the destination and applies to every pass."""
     source = site()
     ended = report_of(run("sync", source.url, dest, "--exclude", "d000/*", "--delete", "--json"))
 
@@ -669,7 +672,7 @@ def test_excluded_objects_are_neither_fetched_nor_removed(
 def test_sync_json_log_and_quiet_outputs_agree(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
 ) -> None:
-    """--json writes each phase and the report; a log file has both, too, and --quiet shows nothing."""
+    """--json prints each phase and the report, a log file has the result, and --quiet prints nothing."""
     source = site()
     log = tmp_path / "log"
 
@@ -687,7 +690,7 @@ def test_sync_json_log_and_quiet_outputs_agree(
 def test_sync_report_is_json_value_with_balanced_ledger(
     site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
-    """In Python, the ledger balances and can be written as JSON."""
+    """The ledger of the report balances."""
     report = fetchmill.sync(site().url, dest)
 
     assert (report.balanced, report.complete, report.number, report.resumed) == (True, True, 1, False)

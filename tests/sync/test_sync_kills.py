@@ -1,4 +1,4 @@
-"""A killed sync: each object is old or new, and the same command finishes correctly."""
+"""Killed syncs: each object is old or new, and the same command finishes correctly."""
 
 import itertools
 import json
@@ -23,10 +23,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
-# The kills hit the phases one after the other.
+# The number of kills, which go through the phases in turn.
 KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 10)
 FILES = 1500
-# Each pass is killed in its phase.
+# The phases in which a pass is killed.
 PHASES = ("listing", "comparing", "requests", "fetching", "applying")
 
 
@@ -41,7 +41,7 @@ def source(nginx: Callable[..., Nginx]) -> str:
 def test_killed_sync_leaves_each_object_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
 ) -> None:
-    """Each object is old or new in every phase; the next call finishes the pass with its original options."""
+    """This holds in every phase. The next call finishes the pass with its original options."""
     delay = random.Random(SEED + number).uniform(0, 0.08)
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
     tree, dest = ChangingTree(served, FILES, seed=SEED + number), memory_path / "out"
@@ -57,7 +57,7 @@ def test_killed_sync_leaves_each_object_old_or_new(
     ended = run("sync", source, dest, "--delete", "--max-delete", "50%")
 
     wrong = [name for name, body in found.items() if body not in (old.get(name), new.get(name))]
-    # An obstacle to a new object disappears before the object arrives.
+    # An entry in the way of a new object is removed before the object arrives.
     in_the_way = ("d070", "d071/f01425")
     lost = [name for name in old.keys() & new.keys() if name not in found and not name.startswith(in_the_way)]
     assert (wrong, lost) == ([], []), (phase, was_killed)
@@ -73,7 +73,7 @@ def test_killed_sync_leaves_each_object_old_or_new(
 def test_sync_passes_survive_kills_in_every_phase(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
-    """The kills follow each other in one destination, without a finished pass between them."""
+    """The destination is killed in one phase after the other, without a finished pass in between."""
     tree, dest = ChangingTree(served, FILES, seed=SEED), memory_path / "out"
     states = []
     for phase in PHASES:
@@ -93,7 +93,7 @@ def test_sync_passes_survive_kills_in_every_phase(
 def test_signal_ends_sync_pass_with_checkpoint(
     start: Start, run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, number: int, code: int
 ) -> None:
-    """A signal ends a pass after a checkpoint, and the same command continues."""
+    """The same command resumes the pass."""
     tree = ChangingTree(served, 200, seed=SEED)
     url = nginx(files=Site(directives="location ~ /f { limit_rate 100; }")).url("files", "127.0.0.1") + "/"
     process = start("sync", url, dest, "-j", "4", "--commit-window", "10ms")
@@ -116,7 +116,7 @@ def test_signal_ends_sync_pass_with_checkpoint(
 def test_resumed_pass_without_delete_removes_nothing(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:
-    """If nothing was changed yet, a pass uses the options of the call that continues it."""
+    """If nothing has been changed yet, the resumed pass uses the options of its new call."""
     tree, dest = ChangingTree(served, 300, seed=SEED), memory_path / "out"
     assert run("sync", source, dest).code == 0
     for name in tree.names()[:5]:

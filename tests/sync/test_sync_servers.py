@@ -1,4 +1,4 @@
-"""`fetchmill sync` of a tree with many changes, behind each of the servers that list folders."""
+"""`fetchmill sync` of a tree with many changes, on each of the servers that list folders."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from conftest import Ended
 from index_servers import SERVERS, index_server
 from synced import LONG_AGO, ChangingTree, bodies, held
 
-# `make sync-long` uses 20,000.
+# `make sync-long` uses 20,000 files.
 FILES = int(os.environ.get("FETCHMILL_SYNC_FILES") or 1000)
 FOLDERS = 50
 LOG = logging.getLogger(__name__)
@@ -28,13 +28,16 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 def test_sync_makes_heavily_changed_tree_identical(
     run: Callable[..., Ended], served: Path, memory_path: Path, tmp_path: Path, server: str
 ) -> None:
-    """Times agree as well; there is a request per folder, a GET per changed file, and conditions where necessary."""
+    """Times are equal, too.
+
+    There is one request per folder, one GET per changed file, and conditional requests if needed.
+    """
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
-    # lighttpd keeps a descriptor of each file for some seconds, and answers 403 without a free one.
+    # lighttpd keeps each file open for some seconds, and answers 403 if no descriptor is free.
     files = min(FILES, 10_000) if server == "lighttpd" else FILES
     tree, dest = ChangingTree(served, files, SEED, files // FOLDERS), memory_path / "out"
     with index_server(server, served, tmp_path / "server") as source:
-        # Late log lines, of a server with more connections than it can handle, would count in the next pass.
+        # An overloaded server would write log lines late, and they would count in the next pass.
         words = ("sync", source.url, dest, "--concurrency", "4")
         assert run(*words).code == 0
         source.asked()
@@ -66,7 +69,7 @@ def test_sync_makes_heavily_changed_tree_identical(
 def test_sync_and_get_use_same_non_utf8_names(
     run: Callable[..., Ended], served: Path, tmp_path: Path, server: str
 ) -> None:
-    """`get`, `sync` and the `get` of a manifest create the same files, and a sync over a `get` changes nothing."""
+    """`get`, `sync` and `get` with a manifest create the same files. A sync after a `get` changes nothing."""
     names = [b"caf\xe9.txt", b"d\xff/\xe9.txt", b"plain.txt", b"%bytes:caf%E9.txt"]
     for name in names:
         path = Path(os.fsdecode(os.fsencode(served) + b"/" + name))
@@ -90,7 +93,7 @@ def test_sync_and_get_use_same_non_utf8_names(
 
 
 def test_sync_keeps_object_names_of_older_release(run: Callable[..., Ended], served: Path, tmp_path: Path) -> None:
-    """0.1.0 named such objects by their URL; syncs of its destinations fetch and remove nothing."""
+    """Release 0.1.0 named such objects by their URLs. A sync neither renames nor removes them."""
     Path(os.fsdecode(os.fsencode(served) + b"/caf\xe9.txt")).write_bytes(b"x")
     mirror = tmp_path / "mirror"
     with index_server("nginx-json", served, tmp_path / "server") as source:

@@ -1,4 +1,4 @@
-"""`fetchmill sync` into shards: superseded and removed objects are gone when a pass ends, for any reader."""
+"""`fetchmill sync` into shards: after a pass, no reader finds replaced or removed objects."""
 
 import contextlib
 import json
@@ -27,35 +27,35 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
-# Kills per format.
+# The number of kills per format.
 KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 3)
 FILES = 1000
 USAGE, DAMAGED = 2, 10
 FORMATS = tuple(SUFFIXES)
-# Each pass is killed in one of them.
+# The phases in which a pass is killed.
 PHASES = ("fetching", "preparing", "prepared", "applying")
 
 
 @pytest.fixture
 def site(nginx: Callable[..., Nginx]) -> Nginx:
-    """Serves the folder `served`, listed in JSON."""
+    """Returns an nginx server that lists the folder `served` in JSON."""
     return nginx(files=Site())
 
 
 @pytest.fixture
 def source(site: Nginx) -> str:
-    """Returns its URL."""
+    """Returns the URL of the folder."""
     return site.url("files", "127.0.0.1") + "/"
 
 
 def sent(site: Nginx) -> Counter[str]:
-    """Returns the files that it has sent."""
+    """Returns the files that the server has sent."""
     asked = ((each.path.removeprefix("/"), each.status) for each in site.seen("files"))
     return Counter(path for path, status in asked if status == "200" and path and not path.endswith("/"))
 
 
 def contents(dest: Path, format: str, reader: str) -> dict[str, bytes]:
-    """Returns the contents from an independent reader, with each name and each sequence number once."""
+    """Returns what an independent reader finds, with each name and sequence number only once."""
     found = list(read_objects(dest, format, reader))
     names = Counter(each.name.decode() for each in found)
     assert max(names.values(), default=0) <= 1, names.most_common(3)
@@ -65,7 +65,7 @@ def contents(dest: Path, format: str, reader: str) -> dict[str, bytes]:
 
 
 def report_of(ended: Ended) -> dict[str, Any]:
-    """Returns the event `report` of a command with --json."""
+    """Returns the event `report` that a command with --json has printed."""
     events = [json.loads(line) for line in ended.out.splitlines()]
     (report,) = (event for event in events if event["event"] == "report")
     return dict(report)
@@ -76,7 +76,7 @@ def report_of(ended: Ended) -> dict[str, Any]:
 def test_replaced_and_removed_objects_leave_shards(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
-    """Every reader sees the new state.
+    """Every reader finds the new state.
 
     There is one GET for each new or changed file, and none if nothing has changed.
     """
@@ -108,7 +108,7 @@ def test_replaced_and_removed_objects_leave_shards(
 def test_sync_of_shards_killed_anytime_has_old_or_new_objects(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
 ) -> None:
-    """Readers by name find each object old or new; the next call finishes the pass, with each object once."""
+    """Readers by name find each object old or new. The next call finishes the pass with each object once."""
     chosen = random.Random(f"{SEED} {format} {number}")
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
     phase, delay = chosen.choice(PHASES), chosen.uniform(0, 0.04)
@@ -137,7 +137,7 @@ def test_sync_of_shards_killed_anytime_has_old_or_new_objects(
 def test_sync_takes_over_shards_of_finished_get(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
 ) -> None:
-    """Objects that `get` has fetched are not fetched again, and all shards have the same columns."""
+    """Objects that `get` has fetched are not fetched again. All shards have the same columns."""
     tree = ChangingTree(served, 60, seed=1)
     assert run("get", source, dest, "--format", format).code == 0
     first = sent(site)
@@ -156,7 +156,10 @@ def test_sync_takes_over_shards_of_finished_get(
 
 
 def test_sync_of_shards_refuses_unsuitable_destinations(run: Run, source: str, served: Path, tmp_path: Path) -> None:
-    """Another format, additional columns, repeated names, and files that shards do not have each have a line."""
+    """Examples are another format, additional columns, repeated names, and options that apply only to files.
+
+    Each error is one line.
+    """
     ChangingTree(served, 40, seed=1)
     urls = tmp_path / "urls.csv"
     urls.write_text(f"url,id\n{source}d000/f00001,1\n{source}d000/f00001,2\n")
@@ -187,7 +190,7 @@ def test_sync_of_shards_refuses_unsuitable_destinations(run: Run, source: str, s
 def test_sync_of_grown_list_adds_rows_to_shards(
     run: Run, source: str, served: Path, dest: Path, tmp_path: Path
 ) -> None:
-    """Objects of a list are named by their URLs, as with `get`, and a repeated line is left out."""
+    """Objects are named by their URLs, as with `get`. Repeated lines are skipped."""
     names = ChangingTree(served, 40, seed=1).names()
     urls = tmp_path / "urls.txt"
     words = ("sync", urls, dest, "--format", "parquet", "--allow-private", "--json")
@@ -208,7 +211,7 @@ def test_sync_of_grown_list_adds_rows_to_shards(
 def test_bucket_is_synced_into_shards(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, format: str
 ) -> None:
-    """With versitygw, objects with another ETag are fetched, and missing ones removed; nothing else is requested."""
+    """Objects with a new ETag are fetched, and missing ones are removed. Nothing else is requested."""
     held = {f"pre/d{number % 5}/f{number}": b"object %d" % number for number in range(40)}
     for key, body in held.items():
         versitygw.put(key, body)
@@ -229,14 +232,14 @@ def test_bucket_is_synced_into_shards(
     third = report_of(run(*words, env=settings))
 
     told = [tuple(each[name] for name in ("fetched", "unchanged", "removed")) for each in (first, second, third)]
-    # A key that was written just before a pass proves nothing by its time, but has its ETag.
+    # The time of a key written just before a pass is not reliable, but its ETag is.
     assert told == [(40, 0, 0), (2, 37, 2), (0, 39, 0)]
     assert contents(dest, format, next(iter(READERS[format]))) == held
     assert run("verify", dest).code == 0
 
 
 def test_small_shards_are_merged(source: str, served: Path, dest: Path) -> None:
-    """Many passes with few changes do not leave the same number of shards."""
+    """After many passes with few changes, the number of shards stays small."""
     tree = ChangingTree(served, 10, seed=1)
     passes = 20
     for _ in range(passes):
@@ -250,7 +253,7 @@ def test_small_shards_are_merged(source: str, served: Path, dest: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_damaged_shard_stops_sync_before_changes(run: Run, source: str, served: Path, dest: Path, format: str) -> None:
-    """A damaged shard stops the pass, or its remaining objects would be lost; --refetch fetches all of it again."""
+    """Otherwise, the undamaged objects of the shard would be lost. --refetch fetches all objects again."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", format)
     assert run(*words).code == 0
@@ -272,7 +275,7 @@ def test_damaged_shard_stops_sync_before_changes(run: Run, source: str, served: 
 
 
 def test_damage_after_last_object_of_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
-    """Copying its objects does not read the end of a tar, and the copy would get a valid checksum."""
+    """Copying its objects does not read the end of a tar, so the copy would get a valid checksum."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar")
     assert run(*words).code == 0
@@ -289,7 +292,7 @@ def test_damage_after_last_object_of_shard_is_found(run: Run, source: str, serve
 
 
 def test_readers_find_old_or_new_object_while_pass_ends(run: Run, source: str, served: Path, dest: Path) -> None:
-    """A reader that opens the destination meanwhile finds each object."""
+    """A reader that opens the destination during this time finds each object."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar", "--delete")
     assert run(*words).code == 0

@@ -1,4 +1,4 @@
-"""`fetchmill verify`: an intact destination passes, all damage is found and named, and a repair fixes it."""
+"""`fetchmill verify`: an intact destination passes, all damage is reported, and a repair fixes it."""
 
 import json
 import os
@@ -27,11 +27,11 @@ from stored import FORMATS, SUFFIXES, find_wrong, shards
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 COUNT = 3000
 SIZE = 200
-# Several shards per format.
+# Sizes that lead to several shards per format.
 SHARD_SIZE = {"tar": "300KB", "parquet": "60KB", "warc": "300KB", "jsonl": "300KB"}
 EXPECTED = {synthetic_name(index): synthetic_body(synthetic_name(index), SIZE) for index in range(COUNT)}
 
-# Highest N for a kill before a thread's N-th such call.
+# The highest N for killing the process before a thread's N-th call of this kind.
 CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4, "unlink": 4}
 
 Run = Callable[..., Ended]
@@ -48,7 +48,7 @@ class Job:
     expected: dict[str, bytes]
 
     def get(self, *more: str, code: int = 0) -> Ended:
-        """Runs the job, or runs it again."""
+        """Runs the job for the first time or again."""
         size = SHARD_SIZE.get(self.format, "1MB")
         options = ("--format", self.format, "--shard-size", size, "--quiet", "--commit-window", "0.1s")
         ended = self.run("get", self.url, self.dest, *options, *more)
@@ -56,16 +56,16 @@ class Job:
         return ended
 
     def verify(self, *more: str, code: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Returns the findings and the report."""
+        """Returns the findings and the report of a verification."""
         ended = self.run("verify", self.dest, "--json", *more)
         assert ended.code == code, (SEED, ended)
         events = [json.loads(line) for line in ended.out.splitlines()]
         return [event for event in events if event["event"] == "finding"], events[-1]
 
     def assert_mended(self) -> None:
-        """Checks that after a repair and the same job, everything is there exactly once."""
+        """Asserts that after a repair and another run of the job, every object is stored exactly once."""
         _, report = self.verify("--repair", code=0)
-        # A killed repair may have planned some of them before.
+        # A killed repair may already have planned some of these objects.
         assert read_ledger(self.dest).fetched == report["fetched"] - report["planned"]
         self.get()
         assert find_wrong(self.dest, self.format, self.expected) == [], SEED
@@ -75,7 +75,7 @@ class Job:
 
 @pytest.fixture
 def job(run: Run, server: Callable[..., Server], dest: Path) -> Callable[[str], Job]:
-    """Fetches into a destination."""
+    """Returns a function that fetches objects into a destination."""
 
     def fetch(format: str) -> Job:
         made = Job(run, server(synthetic=COUNT, size=SIZE).url, dest, format, EXPECTED)
@@ -87,13 +87,13 @@ def job(run: Run, server: Callable[..., Server], dest: Path) -> Callable[[str], 
 
 @pytest.fixture
 def rng() -> random.Random:
-    """A seeded random generator: FETCHMILL_SEED repeats it."""
+    """Returns a random generator whose seed FETCHMILL_SEED can set."""
     return random.Random(SEED)
 
 
 @contextmanager
 def journal(dest: Path) -> Iterator[sqlite3.Connection]:
-    """Opens the journal for tampering."""
+    """Opens the journal so that a test can change it."""
     with closing(sqlite3.connect(dest / STATE / "job.sqlite")) as db:
         yield db
         db.commit()
@@ -110,7 +110,7 @@ def flip(path: Path, rng: random.Random, count: int = 1) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_intact_destination_passes_verify(job: Callable[[str], Job], format: str) -> None:
-    """An intact destination passes: every object was read, and nothing was changed."""
+    """Every object is read, and nothing is changed."""
     made = job(format)
     before = {path: path.stat().st_mtime_ns for path in made.dest.rglob("*") if path.is_file()}
 
@@ -126,7 +126,7 @@ def test_intact_destination_passes_verify(job: Callable[[str], Job], format: str
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_flipped_shard_bytes_are_found_and_repaired(job: Callable[[str], Job], rng: random.Random, format: str) -> None:
-    """The finding has the shard, and the objects with damage."""
+    """The finding names the shard and its damaged objects."""
     made = job(format)
     damaged = rng.sample(shards(made.dest, format), 2)
     for path in damaged:
@@ -146,7 +146,7 @@ def test_flipped_shard_bytes_are_found_and_repaired(job: Callable[[str], Job], r
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_missing_shard_is_found_and_repaired(job: Callable[[str], Job], rng: random.Random, format: str) -> None:
-    """A missing shard is found and repaired, and each of its objects is named."""
+    """Each object of the shard is reported."""
     made = job(format)
     gone = rng.choice(shards(made.dest, format))
     number = int(gone.name.split("-")[1].split(".")[0])
@@ -167,7 +167,7 @@ def test_missing_shard_is_found_and_repaired(job: Callable[[str], Job], rng: ran
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_duplicate_shard_is_found_and_removed(job: Callable[[str], Job], format: str) -> None:
-    """Of a doubled shard, the copy with the higher number is removed."""
+    """The copy with the higher number is removed."""
     made = job(format)
     first, copy = shards(made.dest, format)[0], f"{len(shards(made.dest, format)) + 7:06}"
     shutil.copy(first, made.dest / f"shard-{copy}{SUFFIXES[format]}")
@@ -194,7 +194,7 @@ def test_duplicate_shard_is_found_and_removed(job: Callable[[str], Job], format:
 def test_damaged_manifest_is_reported_but_not_repaired(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
-    """Lost names cannot be planned again: the repair says so and leaves the shard."""
+    """The lost names cannot be planned again. The repair says so and leaves the shard unchanged."""
     made = job(format)
     manifest = rng.choice(sorted((made.dest / STATE / "index").glob("*.manifest")))
     data = bytearray(manifest.read_bytes())
@@ -212,7 +212,7 @@ def test_damaged_manifest_is_reported_but_not_repaired(
 
 
 def test_files_are_compared_with_manifests(job: Callable[[str], Job], rng: random.Random) -> None:
-    """Damaged, longer, shorter, missing and unknown files are found."""
+    """Damaged, longer, shorter, missing and unknown files are reported."""
     made = job("files")
     flipped, longer, shorter, gone, linked = rng.sample(sorted(EXPECTED), 5)
     flip(made.dest / flipped, rng)
@@ -241,7 +241,7 @@ def test_files_are_compared_with_manifests(job: Callable[[str], Job], rng: rando
 
 
 def test_unknown_shard_is_reported_and_kept(job: Callable[[str], Job]) -> None:
-    """A shard that the journal does not know is named, and stays where it is."""
+    """A shard that the journal does not contain is left where it is."""
     made = job("tar")
     shutil.copy(shards(made.dest, "tar")[0], made.dest / "shard-000099.tar")
 
@@ -254,7 +254,7 @@ def test_unknown_shard_is_reported_and_kept(job: Callable[[str], Job]) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "null"])
 def test_verify_checks_ledger_counts(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
-    """Failed and absent targets are part of the ledger, and changed counters are detected."""
+    """Failed and absent targets are part of the ledger. Counters that were changed are detected."""
     faults = [Fault("status", status=404, rate=0.02), Fault("status", status=403, rate=0.02)]
     made = Job(run, server(synthetic=COUNT, size=SIZE, faults=faults).url, dest, format, {})
     made.get(code=3)
@@ -279,11 +279,11 @@ def test_verify_checks_ledger_counts(run: Run, server: Callable[..., Server], de
 def test_verify_accepts_pending_targets_of_killed_job(
     start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
 ) -> None:
-    """Pending targets are not an error; a running job cannot be verified."""
+    """Pending targets are not an error. A running job cannot be verified."""
     made = Job(run, server(synthetic=COUNT, size=SIZE, delay=(0.0, 0.3)).url, dest, format, EXPECTED)
     size = SHARD_SIZE.get(format, "1MB")
     options = ("--format", format, "--shard-size", size, "--seal-after", "0.2s", "--commit-window", "0.1s")
-    # The job takes ten seconds: `verify` has eight of them, which a busy machine may need.
+    # The job takes ten seconds, so that `verify` can start during the job even on a busy machine.
     process = start("get", made.url, dest, *options, "--rate", COUNT // 10)
     deadline = time.monotonic() + 60
     while not (dest / STATE / "job.sqlite").exists() or read_ledger_or_zero(dest) < COUNT / 5:
@@ -303,7 +303,7 @@ def test_verify_accepts_pending_targets_of_killed_job(
 
 
 def read_ledger_or_zero(dest: Path) -> int:
-    """Returns the number of settled targets; 0 while the tables are being created."""
+    """Returns the number of finished targets, or 0 while the tables are being created."""
     try:
         return read_ledger(dest).settled
     except sqlite3.Error:
@@ -316,7 +316,7 @@ def read_ledger_or_zero(dest: Path) -> int:
 def test_verify_compares_objects_with_origin(
     job: Callable[[str], Job], server: Callable[..., Server], run: Callable[..., Ended], tmp_path: Path, format: str
 ) -> None:
-    """The origin is its own, or another one with changed and missing objects; the last line has the findings."""
+    """The origin is that of the job, or another one with changed and missing objects. The last line has the result."""
     made = job(format)
     _, report = made.verify("--sample", "50", code=0)
     assert report["compared"] == 50
@@ -349,7 +349,7 @@ def test_verify_compares_objects_with_origin(
 def test_killed_repair_is_completed_by_second_repair(
     job: Callable[[str], Job], environment: dict[str, str], rng: random.Random, format: str
 ) -> None:
-    """The kills hit random system calls: a second repair, and the same job, make it complete."""
+    """The kills hit random system calls. The second repair and another run of the job complete the destination."""
     made = job(format)
     picture = made.dest.with_name("picture")
     shutil.copytree(made.dest, picture)
@@ -380,7 +380,7 @@ def test_killed_repair_is_completed_by_second_repair(
 
 
 def test_findings_are_printed_as_lines_and_returned_in_python(job: Callable[[str], Job], run: Run) -> None:
-    """The first twenty are printed, unless all are requested."""
+    """The first twenty findings are printed unless all of them are requested."""
     made = job("files")
     for index in range(30):
         (made.dest / synthetic_name(index)).unlink()

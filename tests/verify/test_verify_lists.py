@@ -1,4 +1,4 @@
-"""`fetchmill verify` of jobs from lists: any names, URLs, keys and columns are verified, and repaired by URL."""
+"""`fetchmill verify` of jobs with a list: names, URLs, keys and columns are verified, and repaired by URL."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ COUNT = 1500
 SIZE = 100
 BAD_LINES = ("no url", "ftp://host/x", "http://user:secret@127.0.0.1/x")
 KEYED = ("--column", "url", "--key-column", "key")
-# All servers are on this machine, so no limits for politeness apply.
+# All servers are on this machine, so there are no limits per host.
 OPTIONS = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0")
 MOVED = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
 GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0"
@@ -37,7 +37,7 @@ THERE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere"
 
 @dataclass
 class ListJob:
-    """A list of URLs, its objects, and their destination."""
+    """A list of URLs, its objects, and the destination of its job."""
 
     run: Run
     rows: list[dict[str, str]]
@@ -58,24 +58,24 @@ class ListJob:
         return ("get", str(listed), str(self.dest), "--quiet", *settings)
 
     def get(self, code: int = 0) -> None:
-        """Runs it, or runs it again."""
+        """Runs the command for the first time or again."""
         ended = self.run(*self.command, "--commit-window", "0.1s")
         assert (ended.code, ended.err) == (code, "")
 
     def verify(self, *more: str, code: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Returns the findings and the report."""
+        """Returns the findings and the report of a verification."""
         ended = self.run("verify", self.dest, "--json", *more)
         assert ended.code == code, ended
         events = [json.loads(line) for line in ended.out.splitlines()]
         return [event for event in events if event["event"] == "finding"], events[-1]
 
     def stored(self) -> dict[str, tuple[bytes, dict[str, str | int | float | bool | None]]]:
-        """Returns bytes and columns by name."""
+        """Returns the bytes and columns of each object by its name."""
         with fetchmill.open(self.dest) as objects:
             return {name: (objects[name], objects.record(name).columns) for name in objects}
 
     def damage(self) -> int:
-        """Changes the bytes of some objects, each in its body. Returns the minimum number of lost ones."""
+        """Changes bytes in the bodies of some objects. Returns the minimum number of lost objects."""
         if self.format == "files":
             files = sorted(path for path in self.dest.rglob("*") if path.is_file() and STATE not in path.parts)
             for path in files[:5]:
@@ -85,7 +85,7 @@ class ListJob:
         data = bytearray(shard.read_bytes())
         at = len(data) // 3
         if self.format == "warc":
-            # Some bytes in the head of a gzip member are meaningless, so the damage is after one.
+            # Some bytes in the header of a gzip member have no meaning, so the damage comes after a header.
             at = data.index(GZIP_HEAD, at) + 2 * len(GZIP_HEAD)
         data[at] ^= 0x55
         shard.write_bytes(data)
@@ -93,7 +93,7 @@ class ListJob:
 
 
 def rows_of(source: Server, count: int = COUNT) -> list[dict[str, str]]:
-    """Returns URL, key and a kept column."""
+    """Returns rows with a URL, a key and a kept column."""
     return [
         {"url": f"{source.url}/get/{synthetic_name(index)}", "key": f"k{index}", "rank": str(index)}
         for index in range(count)
@@ -102,7 +102,7 @@ def rows_of(source: Server, count: int = COUNT) -> list[dict[str, str]]:
 
 @pytest.fixture
 def job(run: Run, server: Serve, dest: Path) -> Callable[..., ListJob]:
-    """Fetches a list of synthetic objects."""
+    """Returns a function that fetches a list of synthetic objects."""
 
     def make(format: str, *options: str) -> ListJob:
         made = ListJob(run, rows_of(server(synthetic=COUNT)), dest, format, options or ("--column", "url"))
@@ -113,7 +113,7 @@ def job(run: Run, server: Serve, dest: Path) -> Callable[..., ListJob]:
 
 
 def options_of(format: str) -> list[tuple[str, ...]]:
-    """Returns the naming and column options that lists of a format may have."""
+    """Returns the naming and column options that a list can have in this format."""
     found = [("--column", "url"), KEYED, ("--column", "url", "--names", "seq")]
     return found + ([(*KEYED, "--keep-columns", "rank")] if format in ("parquet", "jsonl") else [])
 
@@ -131,7 +131,7 @@ def test_list_with_redirects_and_failures_passes_verify(
     format: str,
     options: tuple[str, ...],
 ) -> None:
-    """With any names, missing objects are in the ledger, and every object is read."""
+    """This holds with any names. Missing objects are in the ledger, and every object is read."""
     site = raw({"/moved": MOVED, "/there": THERE})
     lines = [f"{site.url}/moved", f"{site.url}/there", f"{site.url}/gone", *BAD_LINES]
     other = [{"url": url, "key": f"o{index}", "rank": "0"} for index, url in enumerate(lines)]
@@ -151,8 +151,8 @@ def test_list_with_redirects_and_failures_passes_verify(
 def test_verify_accepts_pending_targets_of_killed_list_job(
     run: Run, start: Start, server: Serve, dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """Pending targets are not an error; the same command finishes it."""
-    # Slow replies become certain one by one, fast ones once per second.
+    """Pending targets are not an error. The same command finishes the job."""
+    # Slow replies are confirmed one by one, fast ones once per second.
     rows = rows_of(server(synthetic=COUNT, delay=(0.2, 0.4)))
     made = ListJob(run, [*rows, {"url": "no url", "key": "", "rank": ""}], dest, format, options)
     process = start(*made.command, "--commit-window", "0.05s")
@@ -173,7 +173,7 @@ def test_verify_accepts_pending_targets_of_killed_list_job(
 
 
 def settled(dest: Path) -> int:
-    """Returns the number of targets with an outcome; 0 while the journal is being created."""
+    """Returns the number of targets with an outcome, or 0 while the journal is being created."""
     try:
         return read_ledger(dest).settled
     except Exception:  # noqa: BLE001 - there is no table, or no file
@@ -184,7 +184,7 @@ def settled(dest: Path) -> int:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_repair_restores_objects_named_by_their_urls(job: Callable[..., ListJob], format: str) -> None:
-    """The name shows the URL, for `files` with the only scheme of the list."""
+    """The name contains the URL; for `files`, the list must have only one scheme."""
     made = job(format)
     before = made.stored()
     lost = made.damage()
@@ -216,7 +216,7 @@ def test_repair_restores_objects_named_by_their_urls(job: Callable[..., ListJob]
 def test_repair_leaves_objects_with_unknown_url(
     job: Callable[..., ListJob], tree: Callable[..., Any], format: str, options: tuple[str, ...]
 ) -> None:
-    """A line says what to do; nothing is removed or planned, and all other objects can be read."""
+    """A line says what to do. Nothing is removed or planned, and all other objects can still be read."""
     made = job(format, *options)
     made.damage()
     before = tree(made.dest)
@@ -233,7 +233,7 @@ def test_repair_leaves_objects_with_unknown_url(
 
 
 def test_repair_does_not_guess_scheme_of_mixed_list(run: Run, server: Serve, dest: Path) -> None:
-    """A list of two schemes cannot be repaired, because file names do not contain the scheme."""
+    """File names do not contain the scheme, so the repair cannot reconstruct the URLs."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "files", ("--column", "url", "--attempts", "1"))
     made.get(code=3)
@@ -245,7 +245,7 @@ def test_repair_does_not_guess_scheme_of_mixed_list(run: Run, server: Serve, des
 
 
 def test_repair_does_not_use_custom_names_as_urls(server: Serve, dest: Path) -> None:
-    """A name may look like another object's URL: requesting it would store that object under the name."""
+    """If a name resembled another object's URL, that object would be stored under the wrong name."""
     source = server(synthetic=10)
     urls = [f"{source.url}/get/{synthetic_name(index)}" for index in range(10)]
     fetchmill.get(zip(urls, [*urls[1:], urls[0]], strict=True), dest, format="tar")
@@ -271,7 +271,7 @@ def test_repair_does_not_use_custom_names_as_urls(server: Serve, dest: Path) -> 
 def test_each_object_is_compared_with_its_own_url(
     run: Run, server: Serve, raw: Callable[..., RawServer], dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """Objects are at several origins, and behind redirects; later changes are reported."""
+    """The objects are on several origins and behind redirects. Later changes are reported."""
     site = raw({"/moved": MOVED, "/there": THERE, "/x?a=b&c": THERE})
     folder = dest.with_name("served")
     folder.mkdir()
@@ -302,7 +302,7 @@ def test_each_object_is_compared_with_its_own_url(
 def test_comparison_that_cannot_match_job_is_refused(
     job: Callable[..., ListJob], format: str, options: tuple[str, ...], more: tuple[str, ...], word: str
 ) -> None:
-    """The error is one line."""
+    """The error is one line with the reason."""
     made = job(format, *options)
 
     ended = made.run("verify", made.dest, "--quiet", *more)
@@ -312,7 +312,7 @@ def test_comparison_that_cannot_match_job_is_refused(
 
 
 def test_comparison_with_https_urls_is_refused(run: Run, server: Serve, dest: Path) -> None:
-    """The others are not compared either: the error comes before everything is read."""
+    """The error comes before any object is read, so http URLs are not compared either."""
     rows = [*rows_of(server(synthetic=20), 20), {"url": "https://127.0.0.1:1/x", "key": "", "rank": ""}]
     made = ListJob(run, rows, dest, "parquet", ("--column", "url", "--attempts", "1"))
     made.get(code=3)
@@ -324,7 +324,7 @@ def test_comparison_with_https_urls_is_refused(run: Run, server: Serve, dest: Pa
 
 
 def test_export_to_files_uses_names_of_list_job(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
-    """A name is host, path and query; the URL can be derived from it, even with an empty last segment."""
+    """A name consists of host, path and query. It determines the URL, even if the last segment is empty."""
     site = raw({"/": THERE, "/moved": MOVED, "/there": THERE, "/x?a=b": THERE})
     rows = [{"url": site.url + path, "key": "", "rank": ""} for path in ("/", "/moved", "/x?a=b")]
     made = ListJob(run, rows, dest, "tar", ("--column", "url"))
@@ -343,7 +343,7 @@ def test_export_to_files_uses_names_of_list_job(run: Run, raw: Callable[..., Raw
 
 @pytest.mark.thorough
 def test_objects_fetched_from_list_can_be_served(run: Run, job: Callable[..., ListJob], dest: Path) -> None:
-    """Names are URLs: another job has the same objects."""
+    """A job that fetches from the served destination gets the same objects with their URLs as names."""
     made = job("parquet")
     copy = dest.with_name("copy")
 
@@ -356,7 +356,7 @@ def test_objects_fetched_from_list_can_be_served(run: Run, job: Callable[..., Li
 
 
 def test_listed_failures_and_names_show_urls(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
-    """The URL is shown if it is not the name, because a key alone does not locate an object."""
+    """The URL is shown if it differs from the name, because a key alone does not locate an object."""
     site = raw({"/there": THERE})
     rows = [{"url": site.url + path, "key": path[1:], "rank": "7"} for path in ("/there", "/gone")]
     made = ListJob(run, rows, dest, "jsonl", (*KEYED, "--keep-columns", "rank"))
@@ -370,7 +370,7 @@ def test_listed_failures_and_names_show_urls(run: Run, raw: Callable[..., RawSer
 
 
 def test_comparison_of_null_format_is_refused(job: Callable[..., ListJob]) -> None:
-    """`verify` says that `null` has nothing to compare."""
+    """The error says that `null` stores no objects."""
     ended = job("null").run("verify", "out", "--sample", "5", "--quiet")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
@@ -381,7 +381,7 @@ def test_comparison_of_null_format_is_refused(job: Callable[..., ListJob]) -> No
 def test_invalid_redirect_target_is_reported_as_difference(
     run: Run, raw: Callable[..., RawServer], dest: Path, location: str
 ) -> None:
-    """The server's `Location` does not matter: this is not an error of the verification."""
+    """An invalid `Location` of the server is not an error of the verification."""
     site = raw({"/there": THERE})
     made = ListJob(run, [{"url": f"{site.url}/there", "key": "", "rank": ""}], dest, "tar", ("--column", "url"))
     made.get()
@@ -395,7 +395,7 @@ def test_invalid_redirect_target_is_reported_as_difference(
 
 
 def test_endless_body_is_reported_as_difference(run: Run, raw: Callable[..., RawServer], dest: Path) -> None:
-    """Only as much of it is read as is compared."""
+    """Only as much of the body is read as is needed for the comparison."""
     site = raw({"/there": THERE})
     made = ListJob(run, [{"url": f"{site.url}/there", "key": "", "rank": ""}], dest, "files", ("--column", "url"))
     made.get()
