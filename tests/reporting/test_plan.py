@@ -290,7 +290,7 @@ def test_plan_fails_when_source_returns_no_objects(
 def test_plan_fails_when_source_is_unreachable(
     run: Run, temporary: Path, source: str, code: int | None, message: str
 ) -> None:
-    """The error is one line and comes before the probe's time is over."""
+    """The error is one line, and no temporary folder is left."""
     started = time.monotonic()
     ended = run("plan", source, *BRIEF, "--quiet")
 

@@ -61,7 +61,7 @@ def test_report_covers_all_runs_of_job(finished: Path, run: Run) -> None:
 
 
 def test_report_page_is_one_self_contained_file(finished: Path, run: Run, tmp_path: Path) -> None:
-    """The page contains all data of the journal and loads nothing else. Names in it are escaped."""
+    """The page shows the journal's data and loads nothing else. Names in it are escaped."""
     file = tmp_path / "report.html"
 
     ended = run("report", finished, "--html", file)

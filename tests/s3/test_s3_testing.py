@@ -246,7 +246,7 @@ def test_open_uploads_are_listed_in_pages(boto: Client) -> None:
 
 
 def test_invalid_upload_parts_are_refused(store: S3Store, boto: Client) -> None:
-    """As on Amazon S3, parts must not be too small, unknown or out of order. The completion can be conditional."""
+    """Parts must not be too small, unknown or out of order. A conditional completion fails if the object exists."""
     place = {"Bucket": "bucket", "Key": "big"}
     upload = {**place, "UploadId": boto.create_multipart_upload(**place)["UploadId"]}
     etags = [boto.upload_part(**upload, PartNumber=n, Body=b"x")["ETag"] for n in (1, 2)]

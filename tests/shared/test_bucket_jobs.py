@@ -91,7 +91,7 @@ def test_bucket_job_survives_killed_drained_and_late_workers(
     status = fetchmill.shared_jobs.status(JOB)
     assert (status.finished, status.ledger["fetched"], status.bytes_done) == (True, len(urls), status.bytes_of_list)
     assert status.dest == f"{JOB}/"
-    # Another folder stands for another machine.
+    # Another current folder, as on another machine.
     elsewhere = {"env": own, "cwd": tmp_path.parent}
     assert run("verify", JOB, **elsewhere).code == 0
     assert sorted(run("ls", JOB, **elsewhere).out.split()) == urls

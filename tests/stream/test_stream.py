@@ -219,7 +219,7 @@ def test_request_sends_method_headers_body_and_tag(methods: MethodsServer) -> No
 
 
 def test_request_encodes_parameters_and_json(methods: MethodsServer) -> None:
-    """The values are encoded as urllib and json would encode them."""
+    """Lists become repeated parameters, and `None` is left out. The method is then POST."""
     url = methods.url + "/x?a=1#part"
     params = {"q": "a b&c=\u00e9", "n": [1, 2], "none": None}
     sent = {"text": 'a "b" \u00e9', "number": 1.5}
@@ -477,7 +477,7 @@ print(*(reply.index for reply in fetchmill.stream(urls, limit=4, ordered=True)))
 
 
 def test_requests_in_flight_are_abandoned_when_loop_is_left(raw: Raw) -> None:
-    """This takes no time, even if a server never answers."""
+    """The requests end immediately, even if a server never answers."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
     items = itertools.chain([f"{server.url}/x"], itertools.repeat(f"{server.url}/never"))
     started = time.monotonic()

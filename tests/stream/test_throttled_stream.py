@@ -59,7 +59,7 @@ def test_endless_refusals_are_returned(server: Serve) -> None:
 
 @pytest.mark.timing
 @pytest.mark.parametrize("retry_after", [None, 1, 30])
-def test_goodput_is_near_rate_with_few_refusals(server: Serve, retry_after: int | None) -> None:
+def test_stream_goodput_is_near_rate_with_few_refusals(server: Serve, retry_after: int | None) -> None:
     """A single window of three is enough, because a busy machine may send fewer requests. They begin after 10 s."""
     served = server(synthetic=100_000, faults=[Fault("status", status=429, above=RATE, retry_after=retry_after)])
     began = time.monotonic()

@@ -271,7 +271,7 @@ def test_repair_does_not_use_custom_names_as_urls(server: Serve, dest: Path) -> 
 def test_each_object_is_compared_with_its_own_url(
     run: Run, server: Serve, raw: Callable[..., RawServer], dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """The objects are on several origins and behind redirects. Later changes are reported."""
+    """The objects are on several origins, some of them after redirects. Later changes are reported."""
     site = raw({"/moved": MOVED, "/there": THERE, "/x?a=b&c": THERE})
     folder = dest.with_name("served")
     folder.mkdir()
