@@ -23,7 +23,7 @@ class ConnectionServer:
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._wrong: list[BaseException] = []
+        self._errors: list[BaseException] = []
         self._listener = socket.create_server(address, backlog=256)
         self._threads = [threading.Thread(target=self._accept, name=type(self).__name__, daemon=True)]
         self._threads[0].start()
@@ -47,8 +47,8 @@ class ConnectionServer:
                     connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(STOP_SECONDS_MAX)
-        if self._wrong:
-            raise self._wrong[0]
+        if self._errors:
+            raise self._errors[0]
 
     def _serve(self, connection: socket.socket) -> None:
         """Serves one connection, which is closed afterwards."""
@@ -77,7 +77,7 @@ class ConnectionServer:
         except OSError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised when the block ends
-            self._wrong.append(error)
+            self._errors.append(error)
         finally:
             with self._lock:
                 self._open.discard(connection)
