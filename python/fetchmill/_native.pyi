@@ -1,8 +1,8 @@
 # Docstrings are written by `make generated` from the comments in crates/fetchmill-python/src: change those instead.
-"""The Rust core for Python. This module is private; `fetchmill` exports the public names.
+"""The Rust core for Python. This module is private, and `fetchmill` exports the public names.
 
-Options are passed as one JSON object. Counters are returned as dicts, batches as lists, so there is no call per
-object. All errors are classes of `fetchmill.errors`.
+Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so there is no call per
+object. All exceptions are classes of `fetchmill.errors`.
 """
 
 import os
@@ -18,65 +18,65 @@ __version__: str
 
 @final
 class Bucket:
-    """Small objects below a prefix of a bucket. Many threads may call the methods.
+    """Small objects below a prefix of a bucket. Several threads may call the methods at the same time.
 
-    Each method waits up to `seconds` without the GIL, and repeats failed requests meanwhile. Times are seconds since
-    1970 on the store's clock.
+    Each method waits for up to `seconds` without the GIL, and retries failed requests during that time. Times are
+    seconds since 1970 on the store's clock.
 
-    The constructor finds credentials. It does not send a request.
+    The constructor looks for credentials but sends no request.
 
     Args:
-        dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
+        dest: bucket and prefix, as `s3://BUCKET/PREFIX/`.
         options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 
     Raises:
-        UsageError: an option cannot be used, or (any method) the store refuses the request.
+        UsageError: an option is invalid, or (any method) the store refuses the request.
         TemporaryError: (any method) the store does not answer in time.
     """
 
     def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...
     def text(self) -> str:
-        """Returns the bucket and prefix in the form that users write."""
+        """Return the bucket and prefix in the form that users write."""
     def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
-        """Returns up to 8 MiB of an object, starting at an offset, and its modification time.
+        """Return up to 8 MiB of an object from offset `start`, and the object's modification time.
 
-        None if the object does not exist. The time is 0 if the store does not send it. At the end of the object, the
-        bytes are empty.
+        Return None if the object does not exist. The time is 0 if the store does not send one. Past the end of the
+        object, the bytes are empty.
         """
     def put(self, name: str, body: bytes, seconds: float) -> int:
-        """Writes an object and replaces any existing one with the same name. Returns the time."""
+        """Write an object, replacing any existing one with the same name. Return the time."""
     def create(self, name: str, body: bytes, seconds: float) -> bool | None:
-        """Sends one request that creates an object unless the name exists. Returns whether it was created.
+        """Create an object unless the name exists, with a single request. Return whether it was created.
 
-        None if the result is unknown. Read the object to find out.
+        Return None if the result is unknown. In that case, read the object to find out.
         """
     def list(
         self, begin: str, token: str | None, seconds: float
     ) -> tuple[list[tuple[str, int, str, int]], str | None, int]:
-        """Returns a page of names that start with `begin`, the token of the next page if any, and the time.
+        """Return a page of names that start with `begin`, the token of the next page (if any), and the time.
 
-        Each name has its size, ETag and modification time.
+        Each name comes with its size, ETag and modification time.
         """
     def delete(self, name: str, seconds: float) -> None:
-        """Deletes an object if it exists."""
+        """Delete an object if it exists."""
     def put_file(self, name: str, path: str | os.PathLike[str], seconds: float) -> None:
-        """Uploads a file under a new name, in parts if it is large."""
+        """Upload a file under a new name. A large file is uploaded in parts."""
     def abort_uploads(self, begin: str, seconds: float) -> None:
-        """Aborts the multipart uploads of all names that start with `begin`."""
+        """Abort all multipart uploads whose names start with `begin`."""
 
 @final
 class Job:
     """A job that runs on its own threads as soon as it is created.
 
-    It is aborted if it is dropped before it ends. The constructor starts or resumes it.
+    The constructor starts or resumes the job. A job that is dropped before its end is aborted.
 
     Args:
-        options: a JSON object from `to_json`, with the given options and the source of the job.
-        iterator: the targets, if the source is an iterator: URLs, or pairs of a URL and a name. A thread of the job
-            reads it.
+        options: a JSON object from `to_json` that contains the given options and the source of the job.
+        iterator: the targets, if the source is an iterator. Each item is a URL, or a pair of a URL and a name. A thread
+            of the job reads it.
 
     Raises:
-        UsageError: an option cannot be used, or the destination belongs to another job.
+        UsageError: an option is invalid, or the destination belongs to another job.
         BusyError: another process is running this job.
         JournalError: the journal is damaged.
         StorageError: the destination or the journal cannot be written.
@@ -84,71 +84,78 @@ class Job:
 
     def __new__(cls, options: str, iterator: Iterator[str | tuple[str, str]] | None = None) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for the job to end, without the GIL. Returns whether it has ended."""
+        """Wait for up to `seconds` for the job to end, without the GIL. Return whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
+        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
-        """Returns the samples after a time (seconds since 1970 UTC), oldest first, including those of earlier runs.
+        """Return the samples taken after a time (seconds since 1970 UTC), oldest first.
 
-        At first there is one sample per second. If there are more than 720, adjacent ones are merged.
+        The samples of earlier runs are included. At first there is one sample per second. Once there are more than 720,
+        adjacent samples are merged.
         """
 
     def stop(self) -> None:
-        """Asks the job to stop: no new requests, up to 3 s for those in flight, then a checkpoint.
+        """Ask the job to stop. It sends no new requests, waits up to 3 s for those in flight, and writes a checkpoint.
 
-        Returns immediately.
+        Return immediately.
         """
 
     def set_pace(self, per_second: float) -> None:
-        """Sets the requests per second to the only origin while it throttles (`pace` of a snapshot).
+        """Set the number of requests per second while the only origin throttles (`pace` in a snapshot).
 
-        The job adapts the number when the origin refuses requests.
+        The job adjusts this number whenever the origin refuses requests.
 
         Raises:
-            UsageError: the number is not above 0.
+            UsageError: the number is not greater than 0.
         """
 
     def allow_rows(self, rows: int) -> None:
-        """Sets how many rows of a range of a Parquet list the job may read in total. A page may exceed this."""
+        """Set the total number of rows that the job may read from a range of a Parquet list.
+
+        A page may exceed this limit.
+        """
     def end_list(self) -> None:
-        """Ends the list after the rows that were read. The job is finished when these targets have outcomes."""
+        """End the list after the rows read so far. The job finishes once their targets have outcomes."""
     def set_rate(self, per_second: float) -> None:
-        """Sets the maximum number of requests per second. A job that started without a rate stays without one.
+        """Set the maximum number of requests per second. This has no effect on a job that started without a rate.
 
         Raises:
-            UsageError: the number is not above 0.
+            UsageError: the number is not greater than 0.
         """
     def abort(self) -> None:
-        """Ends the job without a checkpoint, as if the process had been killed."""
+        """End the job without a checkpoint, as if the process had been killed."""
 
     def take_dispatcher(self, seconds: float) -> Dispatcher | None:
-        """Returns the dispatcher of an engine in this process, once. Waits up to `seconds` for it.
+        """Return the dispatcher of an engine in this process. Wait for up to `seconds` for it.
 
-        None if there is no dispatcher yet, if it was already taken, or if the job has ended without one.
+        Return None if there is no dispatcher yet, if it was already taken, or if the job ended without one.
         """
 
     def attach(self, worker: int, pid: int, turns: int, receipts: int) -> None:
-        """Attaches a worker process that has started.
+        """Attach a worker process that has started.
 
-        The job takes over its ends of two sockets, as returned by `socket.detach()`.
+        The job takes over its own ends of two sockets, given as results of `socket.detach()`.
         """
 
     def take_rows(self, seconds: float) -> bytes | None:
-        """Returns the next rows of a list that is written to the program, as lines of JSON. Waits up to `seconds`.
+        """Return the next rows of a list that is passed to the program, as lines of JSON. Wait for up to `seconds`.
 
-        The result is empty if no row arrives in that time, and None after the last row. Waits without the GIL.
+        Wait without the GIL. The result is empty if no row arrives in that time, and None after the last row.
         """
 
     def kept(self) -> list[tuple[str, str]] | None:
-        """Returns the names and types of a list's kept columns. None for a server. Worker processes need them."""
+        """Return the names and types of the columns that a list keeps. Worker processes need them.
+
+        Return None if the source is a server.
+        """
 
     def fail(self, message: str) -> None:
-        """Ends the job with this error, after a checkpoint."""
+        """Stop the job with this error, after a checkpoint."""
 
     def report(self) -> dict[str, Any]:
-        """Returns the final counters after the end: the fields of `fetchmill.Report`.
+        """Return the final counters of a job that has ended, as the fields of `fetchmill.Report`.
 
         Raises:
             FetchmillError: an error stopped the job. The class depends on the exit code.
@@ -156,19 +163,19 @@ class Job:
 
 @final
 class Dispatcher:
-    """Hands out targets to a worker of a Python engine and accepts the answers. Only one thread may use it.
+    """Dispatcher of a Python engine's worker: hands out targets and accepts answers. Only one thread may use it.
 
-    It handles planning, formats, durability and the results of answers. `Job.take_dispatcher` returns the dispatcher of
-    a job in this process. `join` returns the one for a worker's own process.
+    The dispatcher takes care of planning, formats, durability, and what follows from an answer. `Job.take_dispatcher`
+    returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker that has its own process.
     """
 
     @staticmethod
     def join(
         options: str, worker: int, kept: list[tuple[str, str]] | None, turns: int, receipts: int
     ) -> Dispatcher | None:
-        """Joins the job with these options from a worker process, over its ends of two sockets.
+        """Join the job with these options from a worker process, which passes its ends of two sockets.
 
-        Returns None if the job has no work left.
+        Return None if the job has no work left.
 
         Raises:
             UsageError: the options do not belong to an engine with worker processes.
@@ -176,13 +183,13 @@ class Dispatcher:
         """
 
     def next_batch(self, max: int, seconds: float) -> list[Target] | None:
-        """Returns up to `max` targets. Waits up to `seconds` for the first one. The list may be empty.
+        """Return up to `max` targets. Wait for up to `seconds` for the first one, so the list may be empty.
 
-        Waits without the GIL. Returns None if there are no more targets, or if the job was asked to stop.
+        Wait without the GIL. Return None if there are no more targets, or if the job was asked to stop.
         """
 
     def report(self, answers: list[Answer]) -> None:
-        """Accepts answers. Each target that was handed out must be answered once. Waits while the sink lags behind.
+        """Accept answers. Every target that was handed out must be answered once. This waits if the sink lags behind.
 
         Raises:
             UsageError: a target is not being fetched, or a failure kind does not exist.
@@ -190,21 +197,21 @@ class Dispatcher:
         """
 
     def observe_arrivals(self, replies: OriginReplies) -> None:
-        """From now on, takes facts about the origin from these replies as they arrive, not from the answers."""
+        """Take facts about the origin from `replies` as they arrive from now on, rather than from the answers."""
 
     def note_running(self, requests: int, waiting: int) -> None:
-        """Records how many requests are in flight, and how many handed-out targets wait for a free slot."""
+        """Record how many requests are in flight, and how many targets of this worker wait for a free slot."""
 
     @property
     def concurrency(self) -> int:
-        """Returns how many requests this worker may have in flight now. The number may change with every call."""
+        """Return how many requests this worker may have in flight. The number can change with every call."""
 
     @property
     def is_stopping(self) -> bool:
-        """Returns whether the job was asked to stop. Requests in flight may be finished."""
+        """Return whether the job was asked to stop. Requests in flight may still be finished."""
 
     def close(self) -> None:
-        """Ends the work: answered targets become durable, the others stay pending. A second call does nothing."""
+        """End the work. Answered targets become durable, and the others stay pending. A second call does nothing."""
 
 @final
 class Target:
@@ -212,7 +219,7 @@ class Target:
 
     @property
     def sequence(self) -> int:
-        """Sequence number in the job."""
+        """Sequence number of the target in the job."""
 
     @property
     def name(self) -> str:
@@ -227,69 +234,69 @@ class Target:
         """Number of the attempt, starting at 1."""
 
     def headers(self) -> list[tuple[str, str]]:
-        """Returns the fields of the request, except Host.
+        """Return the header fields of the request, except Host.
 
-        Fields that may be secrets are included only for their origin.
+        Fields that may contain secrets are included only if the request goes to the origin that they belong to.
         """
 
 FAILURE_KINDS: tuple[str, ...]  # the names of all failure kinds
 
 def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | None]]], object]) -> dict[str, Any]:
-    """Compares two results files. Returns the fields of `fetchmill.DiffReport`, without the changes.
+    """Compare two results files. Return the fields of `fetchmill.DiffReport`, without the changes.
 
     Args:
-        old: a results file.
-        new: another results file.
-        each: called with several changes at a time: site, answer before, answer after. An exception from it, or from a
-            signal handler, ends the comparison.
+        old: the earlier results file.
+        new: the later results file.
+        each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If it or a
+            signal handler raises an exception, the comparison ends.
 
     Raises:
-        UsageError: a file cannot be read, or is not a results file of a check.
+        UsageError: a file cannot be read, or is not the results file of a check.
     """
 
 @final
 class ListTargets:
-    """Reads the targets of a list without any request.
+    """Targets of a list, read without sending requests.
 
-    Opens the list.
+    The constructor opens the list.
 
     Args:
         options: as for `Job`.
 
     Raises:
-        UsageError: the list cannot be opened or an option cannot be used.
+        UsageError: the list cannot be opened, or an option is invalid.
     """
 
     def __new__(cls, options: str) -> Self: ...
     def next_page(self) -> tuple[list[tuple[str | None, str]], int] | None:
-        """Returns the next targets and the number of targets left out.
+        """Return the next targets, and the number of targets left out.
 
-        None at the end. Each target has a URL (None for a line without one) and a name.
+        Return None at the end. Each target is a pair of a URL and a name. The URL is None for a line without one.
 
         Raises:
             ListingError: the list cannot be read.
         """
 
 def list_files(options: str) -> list[tuple[str, str, bool, int | None, tuple[str, str] | None]]:
-    """Returns the files of a list, sorted by name: one file, the files of a folder, or the matches of a glob.
+    """Return the files of a list, sorted by name: a single file, the files in a folder, or the matches of a glob.
 
     Args:
         options: as for `Job`.
 
     Returns:
-        For each file: its path, the name of its format, whether it can be divided at line ends, and its number of rows
-        if it is Parquet. The files of an inventory are its data files. Each also has the `manifest.json` without data
-        files, and its MD5.
+        For each file: its path, the name of its format, whether it can be divided at line ends, its number of Parquet
+            rows, and its inventory. For an inventory, the files are its data files. The last item then holds the
+            `manifest.json` without the data files, and its MD5.
 
     Raises:
-        UsageError: a file cannot be opened or is a pipe, the formats of the files differ, or an option cannot be used.
+        UsageError: a file cannot be opened or is a pipe, the files have different formats, or an option is invalid.
     """
 
 @final
 class ListBytes:
-    """Reads the content of a list file, decompressed. The first bytes of the file determine the compression.
+    """Decompressed content of a list file. The first bytes of the file determine the compression.
 
-    Opens the file.
+    The constructor opens the file.
 
     Args:
         path: the file.
@@ -300,25 +307,25 @@ class ListBytes:
 
     def __new__(cls, path: str) -> Self: ...
     def read(self) -> bytes:
-        """Returns the next bytes. Empty at the end.
+        """Return the next bytes. They are empty at the end.
 
         Raises:
             ListingError: the file is damaged or cannot be read.
         """
 
 def split_parquet(lists: list[tuple[str, str]], parts: list[str]) -> list[int]:
-    """Writes each row of Parquet lists to one of several files, which have the same columns.
+    """Write each row of some Parquet lists to one of several files, which all have the same columns.
 
     Args:
-        lists: for each list its path, and the path of a file that contains one byte per row. The row is written to part
-            `byte % len(parts)`.
+        lists: for each list its path, and the path of a file that contains one byte per row. The row goes to
+            part `byte % len(parts)`.
         parts: paths of the parts.
 
     Returns:
-        The number of rows of each part.
+        The number of rows in each part.
 
     Raises:
-        UsageError: a list has other columns than the first one.
+        UsageError: a list does not have the same columns as the first one.
         ListingError: a list cannot be read.
         StorageError: a part cannot be written.
     """
@@ -327,32 +334,32 @@ def split_parquet(lists: list[tuple[str, str]], parts: list[str]) -> list[int]:
 class Export:
     """An export that runs on its own threads as soon as it is created.
 
-    It is aborted if it is dropped before it ends. The constructor starts or resumes it.
+    The constructor starts or resumes the export. An export that is dropped before its end is aborted.
 
     Args:
         options: a JSON object from `fetchmill.export`.
-        copies: object that copies the ranges of a shared job in a bucket, if the options name such ranges.
+        copies: an object that copies the ranges of a shared job in a bucket, if the options name such ranges.
 
     Raises:
-        UsageError: an option cannot be used, or the other destination belongs to another job.
+        UsageError: an option is invalid, or the other destination belongs to another job.
         BusyError: a process is working on one of the two destinations.
     """
 
     def __new__(cls, options: str, copies: RangeCopies | None = None) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for the export to end, without the GIL. Returns whether it has ended."""
+        """Wait for up to `seconds` for the export to end, without the GIL. Return whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Returns the current counters: the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
+        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
 
     def stop(self) -> None:
-        """Asks the export to stop after a checkpoint. Returns immediately."""
+        """Ask the export to stop after a checkpoint. Return immediately."""
 
     def abort(self) -> None:
-        """Ends the export without a checkpoint, as if the process had been killed."""
+        """End the export without a checkpoint, as if the process had been killed."""
 
     def report(self) -> dict[str, Any]:
-        """Returns the final counters after the end: the fields of `fetchmill.Report`.
+        """Return the final counters of an export that has ended, as the fields of `fetchmill.Report`.
 
         Raises:
             FetchmillError: an error stopped the export. The class depends on the exit code.
@@ -362,15 +369,15 @@ class Export:
 class Server:
     """A file server on its own threads.
 
-    Binds the address and starts to serve.
+    The constructor binds the address and starts to serve.
 
     Args:
         options: a JSON object from `fetchmill._server`.
         dest: the destination of a job, which is served instead of the options' content.
-        state: folder of the journal, if the job was started with one.
+        state: the folder of the journal, if the job was started with one.
 
     Raises:
-        UsageError: an option cannot be used, the address is taken, or the job does not store objects.
+        UsageError: an option is invalid, the address is taken, or the job does not store objects.
         JournalError: the journal cannot be read.
     """
 
@@ -381,31 +388,31 @@ class Server:
 
     @property
     def ca_pem(self) -> str | None:
-        """With TLS, the certificate of the authority that clients must trust, in PEM."""
+        """With TLS, the certificate of the authority that clients must trust, as PEM."""
 
     def stats(self) -> dict[str, Any]:
-        """Returns the counts of requests and replies by kind, as `GET /stats` does."""
+        """Return the numbers of requests and replies by kind, as `GET /stats` does."""
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
 
 @final
 class World:
-    """Hosts with every behaviour and their name server, on their own threads. All are on loopback.
+    """Test hosts for every behaviour, and their name server, on their own threads. All of them are on loopback.
 
-    Binds all addresses and starts to serve.
+    The constructor binds all addresses and starts to serve.
 
     Args:
         options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
 
     Raises:
-        UsageError: an option cannot be used, or an address is taken.
+        UsageError: an option is invalid, or an address is taken.
     """
 
     def __new__(cls, options: str) -> Self: ...
     @staticmethod
     def behaviours() -> list[str]:
-        """Returns the names of all behaviours."""
+        """Return the names of all behaviours."""
 
     @property
     def dns(self) -> str:
@@ -413,33 +420,33 @@ class World:
 
     @property
     def http_port(self) -> int:
-        """HTTP port, the same at all addresses."""
+        """HTTP port, which is the same at all addresses."""
 
     @property
     def https_port(self) -> int:
-        """HTTPS port, the same at all addresses."""
+        """HTTPS port, which is the same at all addresses."""
 
     @property
     def ca_pem(self) -> str:
         """Certificate of the authority that clients must trust."""
 
     def stats(self) -> dict[str, Any]:
-        """Returns the current counters, or the final ones after the end."""
+        """Return the current counters, or the final ones once the world has stopped."""
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
 
 @final
 class S3:
-    """An S3 store on its own threads, on loopback. After `stop`, most calls raise a UsageError.
+    """An S3 store on loopback that runs on its own threads. After `stop`, most calls raise a UsageError.
 
-    Binds the port and starts to serve, without buckets or credentials.
+    The constructor binds the port and starts to serve. At first there are no buckets and no credentials.
 
     Args:
-        options: a JSON object: port, threads, region, virtual_host_suffix.
+        options: a JSON object with port, threads, region and virtual_host_suffix.
 
     Raises:
-        UsageError: an option cannot be used, or the port is taken.
+        UsageError: an option is invalid, or the port is taken.
     """
 
     def __new__(cls, options: str) -> Self: ...
@@ -448,41 +455,42 @@ class S3:
         """Host and port, such as `127.0.0.1:8080`."""
 
     def add_bucket(self, options: str) -> None:
-        """Adds a bucket. `options` is a JSON object with name, region, public, synthetic, size, key_prefix."""
+        """Add a bucket. `options` is a JSON object with name, region, public, synthetic, size and key_prefix."""
 
     def put(self, bucket: str, key: str, body: bytes, modified: int | None = None) -> None:
-        """Puts an object. `modified` is its modification time in milliseconds since 1970."""
+        """Store an object. `modified` is its modification time in milliseconds since 1970."""
 
     def objects(self, bucket: str) -> dict[str, bytes]:
-        """Returns the objects that were put, sorted by key."""
+        """Return the objects that were stored, sorted by key."""
 
     def set_credentials(self, options: str) -> None:
-        """Adds credentials. `options` is a JSON object with access_key, secret_key, token, expires_in."""
+        """Add credentials. `options` is a JSON object with access_key, secret_key, token and expires_in."""
 
     def change(self, values: str) -> None:
-        """Changes the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`."""
+        """Change the behaviour. `values` is a JSON object with fields of `S3Behaviour`, except `changed`."""
 
     def set_changed(self, changed: dict[str, bytes]) -> None:
-        """Sets the bodies that a GET returns instead of the listed ones."""
+        """Set the bodies that GET requests return instead of the listed ones."""
 
     def stats(self) -> dict[str, int]:
-        """Returns the current counters, or the final ones after the end."""
+        """Return the current counters, or the final ones once the store has stopped."""
 
     def reset_stats(self) -> None:
-        """Resets the counters to 0."""
+        """Reset the counters to 0."""
 
     def stop(self) -> None:
-        """Closes all connections and ends the threads. A second call does nothing."""
+        """Close all connections and end the threads. A second call does nothing."""
 
 @final
 class Objects:
-    """Stored objects of a job, read in place. Many threads may call the methods at the same time.
+    """Stored objects of a job, read in place. Several threads may call the methods at the same time.
 
-    An object is a tuple: name (str with surrogates for bytes that are not UTF-8), body, status, content_type, etag,
-    last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
-    of the kept columns to their values), content_encoding. Unknown values are None.
+    An object is a tuple: name, body, status, content_type, etag, last_modified (seconds since 1970), fetched_at
+    (microseconds), sequence, crc32c, url, columns, content_encoding. The name is a str with surrogates for bytes that
+    are not UTF-8. The columns are a dict that maps the names of the kept columns to their values. Unknown values are
+    None.
 
-    Opens the journal and the files that it names.
+    The constructor opens the journal and the files that it names.
 
     Raises:
         UsageError: there is no job, or its format does not store objects.
@@ -491,42 +499,45 @@ class Objects:
 
     def __new__(cls, dest: str, state: str | None) -> Self: ...
     def format(self) -> str:
-        """Returns the format of the objects."""
+        """Return the format in which the objects are stored."""
 
     def close(self) -> None:
-        """Closes the files. Every later call of another method raises a UsageError."""
+        """Close the files. After this, every other method raises a UsageError."""
 
     def get(self, name: bytes) -> tuple[Any, ...] | None:
-        """Returns the object with this name. None if there is none.
+        """Return the object with this name, or None if there is none.
 
         Raises:
             JournalError: a manifest, the shard or the object is damaged.
         """
 
     def length(self, name: bytes) -> int | None:
-        """Returns the size of the object with this name in bytes, from the manifests alone. None if there is none."""
+        """Return the size in bytes of the object with this name, or None if there is none.
+
+        Only the manifests are read.
+        """
 
     def count(self) -> int:
-        """Returns the number of names."""
+        """Return the number of names."""
 
     def names(self, position: str | None, max: int, with_lengths: bool) -> tuple[list[Any], str | None]:
-        """Returns up to `max` names, starting at a position, and the next position if there is one.
+        """Return up to `max` names from a position on, and the next position if there is one.
 
-        With `with_lengths`, the names are tuples of name and length.
+        With `with_lengths`, each name is a tuple of name and length.
         """
 
     def batches(self) -> ObjectBatches:
-        """Returns all objects in storage order."""
+        """Return all objects, in storage order."""
 
     def arrow_stream(self) -> object:
-        """Returns all objects in storage order as an `arrow_array_stream` capsule."""
+        """Return all objects, in storage order, as an `arrow_array_stream` capsule."""
 
 @final
 class ObjectBatches:
     """Iterates over the objects in batches."""
 
     def next_batch(self) -> list[tuple[Any, ...]]:
-        """Returns the next objects. Empty at the end.
+        """Return the next objects. The list is empty at the end.
 
         Raises:
             JournalError: a manifest, a shard or an object is damaged.
@@ -534,14 +545,14 @@ class ObjectBatches:
 
 @final
 class SyncStore:
-    """Contents of a sync's destination, the plan of the current pass, and the lock against a second process.
+    """The contents of a sync's destination, the plan of the current pass, and a lock that keeps out other processes.
 
     Args:
-        dest: the destination, which is created if it is missing.
-        scratch: a folder for the plan of a dry run. `dest` is neither changed nor locked.
-        format: format in which objects are stored.
-        shard_size: size of a shard in bytes. None for the default of the format.
-        accept_foreign: whether `dest` may contain files that neither a job nor a sync has written.
+        dest: the destination. It is created if it is missing.
+        scratch: a folder for the plan of a dry run, in which `dest` is neither changed nor locked.
+        format: the format in which objects are stored.
+        shard_size: the size of a shard in bytes. None means the default of the format.
+        accept_foreign: whether `dest` may contain files that were not written by a job or a sync.
 
     Raises:
         UsageError: the destination contains something else.
@@ -560,58 +571,71 @@ class SyncStore:
         accept_foreign: bool = False,
     ) -> Self: ...
     def base(self) -> dict[str, Any] | None:
-        """Returns the state after the last pass. None before the first pass."""
+        """Return the state after the last pass. Return None before the first pass."""
 
     def has_job(self) -> bool:
-        """Returns whether the destination belongs to a `get` job."""
+        """Return whether the destination belongs to a `get` job."""
 
     def adopt(self, source: str, filters: str) -> int:
-        """Takes over the objects of a `get` job. Returns their number. With `scratch`, the job does not change."""
+        """Take over the objects of a `get` job and return their number. With `scratch`, the job stays unchanged."""
 
     def next_numbers(self) -> dict[str, Any] | None:
-        """Returns facts for the next pass's job (`first_sequence`, `has_url`). None if objects are files."""
+        """Return what the job of the next pass needs (`first_sequence`, `has_url`).
+
+        Return None if objects are stored as files.
+        """
 
     def has_plan(self) -> bool:
-        """Returns whether there is a plan of an unfinished pass."""
+        """Return whether there is a plan of an unfinished pass."""
 
     def plan(self, listing: str, options: str) -> dict[str, int]:
-        """Compares a listing with the destination. Returns the number of objects for each action."""
+        """Compare a listing with the destination. Return how many objects need each action."""
 
     def planned(self) -> dict[str, int]:
-        """Returns the number of objects for each action in the existing plan."""
+        """Return how many objects need each action, according to the existing plan."""
 
     def names(self, action: str, after: bytes | None, count: int) -> list[bytes]:
-        """Returns up to `count` names with an action (`fetch`, `ask`, `remove`, `leave`) in order, after `after`."""
+        """Return up to `count` names that need an action, in order, starting after `after`.
+
+        The action is `fetch`, `ask`, `remove` or `leave`.
+        """
 
     def write_requests(self, path: str) -> int:
-        """Writes the list of targets to request. Returns the number of rows."""
+        """Write the list of targets to request. Return the number of rows."""
 
     def prepare(self, fetched: str | None, seconds: float) -> bool:
-        """Prepares the changes for up to `seconds`. Returns whether all are ready. The destination stays unchanged."""
+        """Prepare the changes for up to `seconds`. Return whether all of them are ready.
+
+        The destination stays unchanged.
+        """
 
     def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
-        """Moves the objects of a finished job into place for up to `seconds`. Returns whether everything is done."""
+        """Move the objects of a finished job into place for up to `seconds`. Return whether all are in place."""
 
     def progress(self) -> dict[str, int]:
-        """Returns the number of planned objects (`total`) and of applied ones (`done`)."""
+        """Return the numbers of planned (`total`) and applied (`done`) objects."""
 
     def conclude(self) -> dict[str, Any]:
-        """Ends the pass. Returns its counters."""
+        """End the pass and return its counters."""
 
     def failures(self, after: bytes | None, count: int) -> list[tuple[bytes, str, str | None, str | None]]:
-        """Returns up to `count` failures of the last pass after `after`: name, outcome, failure kind and detail."""
+        """Return up to `count` failures of the last pass, starting after `after`.
+
+        Each failure is a tuple: name, outcome, failure kind and detail.
+        """
 
     def discard(self) -> None:
-        """Deletes the plan."""
+        """Delete the plan."""
 
     def close(self) -> None:
-        """Closes the store, so that another process can work on the destination."""
+        """Close the store, so that another process can work on the destination."""
 
 @final
 class Verify:
     """A verification that runs on its own threads as soon as it is created.
 
-    It ends if it is dropped early. The constructor locks the destination against jobs and starts the verification.
+    The constructor locks the destination against jobs and starts the verification. A verification that is dropped early
+    ends.
 
     Args:
         options: a JSON object from `fetchmill.verify`.
@@ -623,35 +647,38 @@ class Verify:
 
     def __new__(cls, options: str) -> Self: ...
     def wait(self, seconds: float) -> bool:
-        """Waits up to `seconds` for the verification to end, without the GIL.
+        """Wait for up to `seconds` for the verification to end, without the GIL.
 
-        Returns whether it has ended. The caller must keep taking findings while it runs.
+        Return whether it has ended. While it runs, the caller must keep taking findings.
         """
 
     def progress(self) -> dict[str, Any]:
-        """Returns the progress: the fields of `fetchmill._destination.verify.Progress`. Cheap at any time."""
+        """Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap at any time."""
 
     def findings(self, max: int) -> list[dict[str, Any]]:
-        """Returns up to `max` findings that were not taken yet: the fields of `fetchmill.Finding`."""
+        """Return up to `max` findings that were not taken yet, as the fields of `fetchmill.Finding`."""
 
     def abort(self) -> None:
-        """Asks the verification to end early. A repair ends after the current shard."""
+        """Ask the verification to end early. A repair ends after the current shard."""
 
     def report(self) -> dict[str, Any]:
-        """Returns the result after the end: the fields of `fetchmill.VerifyReport`.
+        """Return the result of a verification that has ended, as the fields of `fetchmill.VerifyReport`.
 
         Raises:
             FetchmillError: an error stopped the verification. The class depends on the exit code.
         """
 
     def next_sampled(self) -> dict[str, Any] | None:
-        """Returns the next sampled object: its name, the path of its request, its bytes. None after the last one."""
+        """Return the next sampled object: its name, the path to request, and its bytes.
+
+        Return None after the last one.
+        """
 
 @final
 class Failures:
-    """Reads the absent and failed targets of a job, in batches.
+    """Absent and failed targets of a job, read in batches.
 
-    Opens the journal for reading.
+    The constructor opens the journal for reading.
 
     Raises:
         UsageError: there is no job.
@@ -660,70 +687,71 @@ class Failures:
 
     def __new__(cls, dest: str, state: str | None) -> Self: ...
     def next_batch(self) -> list[dict[str, Any]]:
-        """Returns the next failures: the fields of `fetchmill.Failure`. Empty at the end."""
+        """Return the next failures, as the fields of `fetchmill.Failure`. The list is empty at the end."""
 
 @final
 class OriginReplies:
-    """Statistics of one worker's replies for the certainty rules. The worker's connections share them."""
+    """Statistics of one worker's replies, which the certainty rules need. The worker's connections share them."""
 
     def __new__(cls) -> Self: ...
     def note_reply(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> None:
-        """Records a complete reply with a body of `bytes` bytes to a request that was sent at `started`.
+        """Record a complete reply with a body of `bytes` bytes. The request was sent at `started`.
 
-        For callers that do not know the connection. Times are seconds on a monotonic clock.
+        For callers that do not know which connection was used. Times are seconds on a monotonic clock.
         """
 
     def note_break(self) -> None:
-        """Records that a connection broke."""
+        """Record that a connection broke."""
 
     def note_surplus(self) -> None:
-        """Records an unsolicited reply."""
+        """Record an unsolicited reply."""
 
 @final
 class ConnectionReplies:
-    """Replies of one connection since it was last known that no other reply was on its way.
+    """Replies received on a connection since it was last certain that no other reply could still arrive.
 
     Times are seconds on a monotonic clock.
     """
 
     def __new__(cls, origin: OriginReplies) -> Self: ...
     def note(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> bool:
-        """Records a reply with a body of `bytes` bytes to a request that was sent at `started`.
+        """Record a reply with a body of `bytes` bytes. The request was sent at `started`.
 
-        Returns whether it is certain immediately. The dispatcher that observes these replies gets the facts about the
-        origin.
+        Return whether the reply is certain immediately. The facts about the origin go to the dispatcher that observes
+        these replies.
         """
 
     def rest_seconds(self, is_full: bool, now: float) -> float | None:
-        """Returns how many seconds (up to 1) the connection must rest now.
+        """Return for how many seconds (up to 1) the connection must rest now.
 
-        None if it may continue. `is_full` means that the connection holds the maximum number of bytes.
+        Return None if the connection may continue. `is_full` means that the connection holds as many bytes as it may.
         """
 
     @property
     def is_ending(self) -> bool:
-        """Returns whether the next request asks the server to close the connection."""
+        """Return whether the next request asks the server to close the connection."""
 
     def silence(self, waiting: float) -> float:
-        """Returns after how many seconds without a request or a byte the connection's replies are certain.
+        """Return how many seconds of silence make the connection's replies certain.
 
-        `waiting` is the time in seconds for which the oldest request in flight on another connection has waited.
+        During the silence, no request is sent and no byte arrives. `waiting` is how many seconds the oldest request in
+        flight on any other connection has waited.
         """
 
     def rested(self) -> None:
-        """Records that the connection was silent for the required time."""
+        """Record that the connection was silent for the required time."""
 
 @final
 class Fetcher:
     """The thread that fetches for streams, with its connections. It ends when this object is dropped.
 
-    Starts the thread.
+    The constructor starts the thread.
 
     Args:
         options: a JSON object with the fields of `fetchmill.StreamOptions`. Missing fields have their defaults.
 
     Raises:
-        UsageError: an option cannot be used.
+        UsageError: an option is invalid.
     """
 
     def __new__(cls, options: str) -> Self: ...
@@ -737,24 +765,25 @@ class Fetcher:
         owns: bool,
         state: str | os.PathLike[str] | None = None,
     ) -> Stream:
-        """Opens a stream.
+        """Open a stream.
 
-        Without `items`, the caller adds them with `Stream.add`. With `owns`, the thread ends with the stream.
+        Without `items`, the caller adds the items with `Stream.add`. With `owns`, the thread ends together with the
+        stream.
         """
 
     def batches(self, items: Iterable[Any], batch_size: int, certain: bool, owns: bool) -> Batches:
-        """Opens a stream whose replies are rows of record batches."""
+        """Open a stream that returns replies as rows of record batches."""
 
     @property
     def concurrency(self) -> int:
-        """Returns the current maximum number of requests in flight."""
+        """Return how many requests may currently be in flight."""
 
     def close(self) -> None:
-        """Ends the thread. Open streams then raise an InternalError."""
+        """End the thread. Streams that are still open then raise an InternalError."""
 
 @final
 class Stream:
-    """The replies of one stream: an iterator for one thread, or both ends of an asynchronous iterator."""
+    """The replies of one stream. Serves as an iterator for one thread, or as both ends of an asynchronous iterator."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Reply: ...
@@ -763,37 +792,39 @@ class Stream:
         self, _class: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
     ) -> None: ...
     def ready(self) -> Reply | None:
-        """Returns the next reply if it is available. None if the caller must wait for it.
+        """Return the next reply if it is available.
+
+        Return None if the caller must wait for it.
 
         Raises:
             StopAsyncIteration: there are no more replies.
         """
 
     def room(self) -> int:
-        """Returns how many items can be added."""
+        """Return how many more items can be added."""
 
     def add(self, items: list[Any]) -> None:
-        """Adds items. The caller must not add more than there is room for."""
+        """Add items. There must be room for all of them."""
 
     def end(self) -> None:
-        """Ends the input. No more items are added."""
+        """End the input. After this, no more items may be added."""
 
     def is_open(self) -> bool:
-        """Returns whether the stream is neither at its end nor closed."""
+        """Return whether the stream is neither at its end nor closed."""
 
     def fileno(self) -> int:
-        """Returns a descriptor. After `arm`, it becomes readable when there are replies."""
+        """Return a descriptor. After a call of `arm`, it becomes readable as soon as there are replies."""
 
     def arm(self) -> bool:
-        """Requests a signal on the descriptor. Returns False if something is already available."""
+        """Request a signal on the descriptor. Return False if something is already available."""
 
     def clear(self) -> None:
-        """Makes the descriptor unreadable again."""
+        """Make the descriptor unreadable again."""
 
     def close(self) -> None:
-        """Abandons the requests in flight. With a state folder, the progress so far becomes durable.
+        """Abandon the requests in flight. With a state folder, make the progress so far durable.
 
-        Any thread may call it. A loop over the replies then ends.
+        Any thread may call this. A loop over the replies ends as a result.
 
         Raises:
             StorageError: the progress could not be made durable.
@@ -801,7 +832,7 @@ class Stream:
 
 @final
 class Batches:
-    """Record batches of replies. It is an iterator, and also a stream of Arrow's C data interface."""
+    """Record batches of replies. This is an iterator, and also a stream of Arrow's C data interface."""
 
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
@@ -811,11 +842,11 @@ class Batches:
     ) -> None: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
     def close(self) -> None:
-        """Abandons the requests in flight. Any thread may call it."""
+        """Abandon the requests in flight. Any thread may call this."""
 
 @final
 class Batch:
-    """One record batch, for consumers of Arrow's C data interface."""
+    """A record batch for consumers of Arrow's C data interface."""
 
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
@@ -823,7 +854,7 @@ class Batch:
 
 @final
 class BodyBuffer:
-    """Owner of the bytes behind the memoryview of a large body."""
+    """Owner of the bytes in the memoryview of a large body."""
 
 @final
 class Request:
@@ -837,8 +868,8 @@ class Request:
         tag: any object. The reply has the same tag.
         idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
             only GET and HEAD may be sent twice.
-        json: a value to send as JSON instead of `body`, with `Content-Type: application/json` unless `headers` has this
-            field.
+        json: a value to send as JSON instead of `body`. Adds `Content-Type: application/json` unless `headers` contains
+            this field.
         params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
             is repeated for each value. None adds nothing.
 
@@ -891,25 +922,25 @@ class Timings:
 
     @property
     def queue(self) -> float:
-        """Time from when the request was taken from the input to the start of its last attempt."""
+        """Time between taking the request from the input and starting its last attempt."""
 
     @property
     def connect(self) -> float:
-        """Time to open the connection, unless an existing one was used."""
+        """Time to open the connection. Zero if an existing connection was used."""
 
     @property
     def first_byte(self) -> float:
-        """Time from the start of the last attempt to the first bytes of the reply."""
+        """Time between the start of the last attempt and the first bytes of the reply."""
 
     @property
     def total(self) -> float:
-        """Time from when the request was taken from the input to the end of the reply."""
+        """Time between taking the request from the input and the end of the reply."""
 
 @final
 class Headers(Mapping[str, str]):
-    """Header fields by name. The case of names is ignored.
+    """Header fields by name, ignoring case.
 
-    Repeated fields are joined by commas. `get_all` returns them separately.
+    The values of repeated fields are joined by commas. `get_all` returns them separately.
     """
 
     def __getitem__(self, name: str, /) -> str: ...
@@ -917,23 +948,23 @@ class Headers(Mapping[str, str]):
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any type
-        """Returns the value of a field, or the default."""
+        """Return the value of a field, or the default."""
 
     def get_all(self, name: str) -> list[str]:
-        """Returns all values of a field, in the order of the reply."""
+        """Return all values of a field, in the order in which they appear in the reply."""
 
     def keys(self) -> list[str]:  # type: ignore[override]
-        """Returns the names, each once."""
+        """Return the names, each one once."""
 
     def values(self) -> list[str]:  # type: ignore[override]
-        """Returns the values, in the order of the names."""
+        """Return the values, in the order of the names."""
 
     def items(self) -> list[tuple[str, str]]:  # type: ignore[override]
-        """Returns pairs of name and value."""
+        """Return pairs of name and value."""
 
 @final
 class Reply:
-    """Result of a request: a complete reply with any status, or the error that occurred instead."""
+    """Result of a request: a complete reply with any status, or the error that prevented one."""
 
     @property
     def status(self) -> int | None:
@@ -945,7 +976,7 @@ class Reply:
 
     @property
     def body(self) -> bytes | memoryview:
-        """Body as bytes. From 64 KiB it is a read-only memoryview, which is not copied."""
+        """Body as bytes. From 64 KiB on, it is a read-only memoryview, which avoids a copy."""
 
     @property
     def headers(self) -> Headers:
@@ -957,7 +988,7 @@ class Reply:
 
     @property
     def final_url(self) -> str:
-        """URL of the reply. It differs from the requested URL after a redirect."""
+        """URL that the reply came from. After a redirect, it differs from the requested URL."""
 
     @property
     def tag(self) -> Any:  # noqa: ANN401 - whatever the program gave
@@ -969,7 +1000,7 @@ class Reply:
 
     @property
     def error(self) -> ReplyError | None:
-        """Why there is no reply: a `ReplyError` with a `kind`, which may be `opted-out`. None if there is a reply."""
+        """Reason for a missing reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply."""
 
     @property
     def timings(self) -> Timings:
@@ -977,31 +1008,32 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """Body as text, decoded with the charset of the reply or, by default, UTF-8. Malformed bytes are replaced."""
+        """Body as text, decoded with the charset of the reply or with UTF-8. Malformed bytes are replaced."""
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the body has
-        """Returns the body parsed as JSON."""
+        """Return the body parsed as JSON."""
 
     def raise_for_status(self) -> None:
-        """Raises a `StatusError` unless the status is 2xx. Raises the error if there is no complete reply."""
+        """Raise a `StatusError` if the status is not 2xx. Raise the reply's error if there is no complete reply."""
 
 def answer_matches(pattern: str, kind: str | None, status: int | None) -> bool:
-    """Returns whether a pattern of `--fail-on` or `--retry-failed` matches a failure kind, a status, or both."""
+    """Return whether a pattern of `--fail-on` or `--retry-failed` matches a failure kind, a status, or both."""
 
 def options() -> dict[str, list[dict[str, Any]]]:
-    """Returns all options of the core: for jobs (`job`), checks and streams.
+    """Return all options of the core: those of jobs (`job`), checks and streams.
 
-    Each option has a name, type, unit and default. Numbers also have a minimum and a maximum. A missing value is None.
+    Each option has a name, a type, a unit and a default. Numbers also have a minimum and a maximum. Missing values are
+    None.
     """
 
 def column_value(text: str, kind: str) -> str | int | float | bool:
-    """Returns a kept value with the type of its column. Text that does not have this type stays text."""
+    """Convert a kept value to the type of its column. Text that cannot be converted stays text."""
 
 def hide_secrets(text: str) -> str:
-    """Returns a text in which signatures, tokens and passwords in URLs are redacted."""
+    """Return the text with signatures, tokens and passwords in URLs redacted."""
 
 def status(dest: str, state: str | None) -> dict[str, Any]:
-    """Returns the counters from the journal of a destination: the fields of `fetchmill.Status`.
+    """Return the counters from a destination's journal, as the fields of `fetchmill.Status`.
 
     Raises:
         UsageError: there is no job.
@@ -1009,7 +1041,9 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
     """
 
 def job_command(dest: str, state: str | None) -> str | None:
-    """Returns the options of a destination's job, in the form of `to_json`. None if the job did not store them.
+    """Return the options of a destination's job in the form of `to_json`.
+
+    Return None if the job did not store its options.
 
     Raises:
         UsageError: there is no job.
@@ -1017,7 +1051,7 @@ def job_command(dest: str, state: str | None) -> str | None:
     """
 
 def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
-    """Returns the samples of a destination's job, oldest first, in the form of `Job.samples`.
+    """Return the samples of a destination's job, oldest first, in the form of `Job.samples`.
 
     The job may be running.
 
@@ -1027,18 +1061,18 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
     """
 
 def no_proxy_covers(entries: list[str], host: str, port: int) -> bool:
-    """Returns whether the entries of no_proxy exclude a host (without brackets) from the proxy."""
+    """Return whether the entries of no_proxy exclude a host from the proxy. The host has no brackets."""
 
 def skipped(dest: str, state: str | None) -> list[tuple[str, int, list[bytes]]]:
-    """Returns the skipped targets: each reason, the number of targets, and the names of the first 100."""
+    """Return each reason for skipped targets, the number of targets, and the names of the first 100 of them."""
 
 def name_text(name: bytes) -> str:
-    """Returns the text of a name as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
+    """Return a name as it appears in a manifest: unchanged, or as `%bytes:` and the percent-encoded name."""
 
 def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
-    """Returns up to `count` paths of folders that could not be listed, in order, starting after `after`.
+    """Return up to `count` paths of folders that could not be listed, in order, starting after `after`.
 
-    `dest` may also be the results file of a list.
+    `dest` may also be the results file of a `list` run.
 
     Raises:
         UsageError: there is no job.
@@ -1046,16 +1080,16 @@ def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
     """
 
 def is_public(address: str) -> bool:
-    """Returns whether an address is known to belong to the public internet.
+    """Return whether an address is known to be on the public internet.
 
     Args:
-        address: as text, without brackets and scope.
+        address: the address as text, without brackets or a scope.
     """
 
 def synthetic_body(name: str, size: int) -> bytes:
-    """Returns the body that a synthetic server sends for a name.
+    """Return the body that a synthetic server sends for a name.
 
     Args:
         name: the name, as listed.
-        size: its size in bytes.
+        size: the size of the body in bytes.
     """

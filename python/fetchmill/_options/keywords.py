@@ -25,47 +25,47 @@ from fetchmill._transform.reply import Function
 
 
 class OfFormat(TypedDict, total=False):
-    """Options of `get` and `sync` for the format of stored objects."""
+    """Options of `get` and `sync` for the storage format."""
 
     format: Format
     """Store one object per file, or many per shard; null stores nothing."""
     shard_size: int | None
     """Shard size. Default: 128 MiB for parquet, 1 GiB for other formats."""
     keep_failed: bool
-    """Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the reason but no
-    body. With warc, redirects and error pages are stored."""
+    """Also record failed, absent and skipped targets. With parquet and jsonl, each of these targets gets a row with the
+    reason but no body. With warc, redirects and error pages are stored."""
 
 
 class Storing(TypedDict, total=False):
-    """Options of `get` for object names, the engine, transforms, and failed targets."""
+    """Options of `get` for object names, the engine, transforms and failed targets."""
 
     seal_after: float
-    """Seal Parquet shards at this age, because readers see only sealed shards."""
+    """Seal Parquet shards at this age; readers see only sealed shards."""
     names: str
-    """How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source means the value of --key-column
-    if given, otherwise the URL. seq means the object's number, without an extension. In a template, {id} is the value
-    of the column id, {index} the row number from 0 with nine digits, and {ext} the extension for the type of the reply
-    or of the converted image."""
+    """How to name objects from a list: source (URL), seq (number) or a template ('{id}.{ext}'). source uses the value
+    of --key-column if given, otherwise the URL. seq uses the object's number without an extension. In a template, {id}
+    is the value of the column id. {index} is the row number, counted from 0, with nine digits. {ext} is the extension
+    for the type of the reply or the converted image."""
     strip_prefix: str | None
     """Remove this leading path from stored names, for example a/b/. Names without it are stored unchanged."""
     engine: EngineName
-    """HTTP engine; native is the fastest. The Python engines are sync, threads and processes (with requests), and
-    asyncio and combo (with aiohttp). combo uses several processes."""
+    """HTTP engine; native is the fastest. The Python engines are sync, threads and processes (using requests), and
+    asyncio and combo (using aiohttp). combo runs several processes."""
     pipeline: int
-    """Number of requests to pipeline per connection; --concurrency then counts connections. See `fetchmill help
+    """Pipeline up to N requests per connection; with N above 1, --concurrency counts connections. See `fetchmill help
     http-support`."""
     server_times: bool
     """Set each file's modification time to Last-Modified instead of the current time."""
     sidecar: Sequence[str] | None
-    """Store values next to each object in tar shards (webdataset): json stores the URL and all columns in one file, and
-    EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable. Columns must be in --keep-columns or
+    """Store column values next to each object in tar shards (webdataset); repeatable. json stores the URL and all
+    columns in one file. EXTENSION=COLUMN (such as txt=caption) stores one column. Columns must be in --keep-columns or
     --transform-columns."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body (parquet and jsonl)."""
     store: Stored
-    """Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. The Parquet
-    columns are the fields of the items on the first page. A value that does not fit its column becomes null. Each row
-    also contains the whole item."""
+    """Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. Parquet columns
+    are taken from the fields of the items on the first page. A value that does not fit its column becomes null. Each
+    row also contains the whole item."""
     cdxj: bool | None
     """Write a CDXJ index next to each WARC shard. Default: on in a folder, off in a bucket and in shared jobs."""
     transform: Function | str | None
@@ -78,16 +78,16 @@ class Storing(TypedDict, total=False):
     """Allow N targets (or P%) to fail or be absent; beyond that, stop early with exit code 8. Up to this limit, the
     exit code is 0."""
     allow_absent: bool
-    """Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets."""
+    """Do not count absent targets as failures, in the exit code or for --max-failed."""
     restart: bool
-    """Start over: first remove the job's files from DEST, and nothing else."""
+    """Start over after removing the job's files, and no others, from DEST."""
     retry_failed: bool | Sequence[str]
-    """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with these failure
+    """Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only targets with these failure
     kinds or statuses, for example '404,5xx,dns*'."""
 
 
 class OfFirst(TypedDict, total=False):
-    """Options of `get` and `check` for the number of targets that a run fetches."""
+    """Options of `get` and `check` that limit the number of targets."""
 
     first: int | None
     """Fetch only the first N targets. To continue the job, increase N or omit the option."""
@@ -97,10 +97,10 @@ class OfImages(TypedDict, total=False):
     """Options of `get` that determine how images are checked and shrunk before they are stored."""
 
     image_max_side: int | None
-    """Shrink larger images so that neither width nor height exceeds this, in pixels; proportions are kept; needs pip
-    install 'fetchmill[images]'."""
+    """Shrink images to at most this width and height in pixels, keeping proportions; needs pip install
+    'fetchmill[images]'."""
     image_min_side: int | None
-    """Skip images whose width or height is below this, in pixels."""
+    """Skip images whose width or height is below this many pixels."""
     image_format: ImageFormat | None
     """Store images in this format. Default: the original format."""
     image_quality: int
@@ -118,15 +118,15 @@ class Rows(TypedDict, total=False):
     """Options of `check` and `list` for the rows that they write."""
 
     format: RowsFormat | None
-    """Format of the rows. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst."""
+    """Row format. Default: from the file extension; .csv and .jsonl can be followed by .gz or .zst."""
 
 
 class OfServer(TypedDict, total=False):
-    """Options of `get` and `list` that determine how a server lists its objects, and when to give up."""
+    """Options of `get` and `list` that determine how a server lists its objects, and when the job gives up."""
 
     listing: Listing
     """How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx JSON) and
-    html (index pages) walk folders. links follows all HTML links that lead below SOURCE. sitemap reads sitemaps. json
+    html (index pages) walk folders. links follows all HTML links to URLs below SOURCE. sitemap reads sitemaps. json
     reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
     """Path to append to SOURCE for listing requests (api listings)."""
@@ -135,7 +135,7 @@ class OfServer(TypedDict, total=False):
     marker_field: str
     """Page field with the next page's marker (api listings); use dots for nested fields."""
     total_field: str
-    """Page field with the total number of objects, if there is one (api listings); use dots for nested fields."""
+    """Page field with the total object count, if any (api listings); use dots for nested fields."""
     marker_param: str
     """Query parameter for the marker or cursor (api and json listings)."""
     get_path: str
@@ -150,8 +150,8 @@ class OfJsonPages(TypedDict, total=False):
     items_field: str
     """JSON page field with the array of items; use dots for nested fields. `.` is the page itself."""
     url_field: str | None
-    """Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item itself is
-    the URL. Cannot be combined with --store items."""
+    """Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item itself.
+    Cannot be combined with --store items."""
     name_field: str | None
     """Item field with the object's name; use dots for nested fields. Default: the object's URL."""
     size_field: str | None
@@ -179,22 +179,23 @@ class OfList(TypedDict, total=False):
     list_format: ListFormat | None
     """Format of the list. Default: from the file extension, otherwise txt."""
     column: str | None
-    """Column with the URL, by name or number. Default: the column url if there is one, otherwise the first."""
+    """Column with the URL, by name or number. Default: the column named url if there is one, otherwise the first
+    column."""
     template: str | None
-    """Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. Other
-    columns are inserted by name, such as {name}."""
+    """Build URLs from columns, such as 'https://{}/{name}'; {} is the value of --column, or the line of a txt list.
+    Other columns are inserted by name, such as {name}."""
     csv_header: CsvHeader
     """Whether the first row of a csv or tsv list contains the column names."""
     delimiter: str | None
-    """Separator of CSV fields, or `tab`. Default: detected."""
+    """CSV field separator, or `tab`. Default: detected."""
     quote: str | None
-    """Quote character of CSV and TSV fields, or `none`."""
+    """Quote character for CSV and TSV fields, or `none`."""
     key_column: str | None
     """Column with the object names. Default: the URLs."""
 
 
 class OfRows(TypedDict, total=False):
-    """Options of `get`, `check` and `list` for a sample of the list, and the columns to store."""
+    """Options of `get`, `check` and `list` that sample a list and select the columns to store."""
 
     keep_columns: Sequence[str] | None
     """Columns from the list to store in the rows, comma-separated."""
@@ -202,24 +203,24 @@ class OfRows(TypedDict, total=False):
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
     the types of a Parquet list, otherwise string."""
     sample: int | None
-    """Select only N random targets from the list."""
+    """Select N random targets from the list."""
 
 
 class OfFilters(TypedDict, total=False):
-    """Options of `get`, `check`, `list` and `sync` for filters for names."""
+    """Options of `get`, `check`, `list` and `sync` that filter names."""
 
     include: Sequence[str] | None
-    """Select only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys in a bucket,
-    whole URLs in a list, and paths below SOURCE on a server."""
+    """Select only names that match a glob (* also matches /) or re:REGEX; repeatable. A name is the whole key in a
+    bucket, the whole URL in a list, or the path below SOURCE on a server."""
     exclude: Sequence[str] | None
     """Exclude names that match a glob (* also matches /) or re:REGEX; repeatable."""
 
 
 class OfTargetRequests(TypedDict, total=False):
-    """Options of `get` for the requests for the targets in a list."""
+    """Options of `get` for requesting the targets in a list."""
 
     method: str | None
-    """HTTP method for the targets in a list. Default: POST with a body, otherwise GET."""
+    """HTTP method for the targets in a list. Default: POST if there is a request body, otherwise GET."""
     data: str | None
     """Send a form body with each request: 'q={column}&n=1'; values are percent-encoded."""
     data_json: str | None
@@ -231,15 +232,15 @@ class OfTargetRequests(TypedDict, total=False):
     length_column: str | None
     """Column with the number of bytes to fetch; needs --offset-column."""
     coalesce: int | None
-    """Fetch neighbouring parts of an object in one request if the gaps between them are at most this size (for example
-    4k)."""
+    """Fetch neighbouring parts of an object in one request if the gaps between them are no larger than this, for
+    example 4k."""
     hash_column: str | None
     """Column with the expected hash of each object: SHA-256 or MD5, hexadecimal or Base64. Objects with a different
     hash fail (checksum)."""
 
 
 class OfRequests(TypedDict, total=False):
-    """Options of all functions for header fields, certificates, proxies and name servers."""
+    """Options of all functions for headers, certificates, proxies and DNS servers."""
 
     headers: Mapping[str, str] | None
     """Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. Sent only to
@@ -248,7 +249,7 @@ class OfRequests(TypedDict, total=False):
     """User-Agent for all requests. Give your program's name and a way to contact you."""
     credentials_for: str | None
     """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
-    --template if it names a host. If SOURCE is a list without such a template, this option is required for secrets."""
+    --template if it names a host. Required for sending secrets if SOURCE is a list without such a template."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None
@@ -265,14 +266,14 @@ class OfRequests(TypedDict, total=False):
     """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the variables
     http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """DNS server to query, ADDRESS[:PORT]; repeatable. The value system means the machine's own resolver."""
+    """DNS server to query, ADDRESS[:PORT]; repeatable. Use `system` for the machine's own resolver."""
 
 
 class OfRates(TypedDict, total=False):
-    """Options of all functions that make requests for request rates."""
+    """Options that limit request rates, for all functions that make requests."""
 
     rate: float | None
-    """Maximum requests per second to all hosts together; listing pages and retries count."""
+    """Maximum requests per second across all hosts. Listing pages and retries count."""
     rate_per_host: float | None
     """Maximum requests per second to each host; 0 means no limit. Default: 50 if a list has several hosts, otherwise no
     limit."""
@@ -289,7 +290,7 @@ class OfFetching(TypedDict, total=False):
     """Maximum redirects to follow per request. Default: 5, but 0 for objects listed by a server, a sitemap or a
     bucket."""
     attempts: int
-    """Attempts per target before it fails."""
+    """Maximum attempts per target."""
     public_only: bool
     """Refuse private addresses for all targets, including a SOURCE given on the command line."""
     http2: bool
@@ -297,7 +298,7 @@ class OfFetching(TypedDict, total=False):
 
 
 class OfTrying(TypedDict, total=False):
-    """Options of `get` and streams for the maximum for `concurrency="auto"`."""
+    """Options of `get` and streams that limit `concurrency="auto"`."""
 
     concurrency_max: int | None
     """Upper limit for --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, otherwise
@@ -305,7 +306,7 @@ class OfTrying(TypedDict, total=False):
 
 
 class OfHosts(TypedDict, total=False):
-    """Options of `get` and `check` for requests in flight to each host, private addresses, and threads."""
+    """Options of `get` and `check` for per-host limits, private addresses and threads."""
 
     limit_per_host: int | None
     """Maximum requests in flight to each host; 0 means no limit. Default: 4 if a list has several hosts, otherwise no
@@ -317,7 +318,7 @@ class OfHosts(TypedDict, total=False):
 
 
 class OfRuns(TypedDict, total=False):
-    """Options of `get` and `check` for limits that end a run. The same command resumes the job."""
+    """Options of `get` and `check` for limits that end a run. Repeating the command resumes the job."""
 
     max_duration: float | None
     """Stop the run at a checkpoint after this time (exit code 8)."""
@@ -326,52 +327,52 @@ class OfRuns(TypedDict, total=False):
 
 
 class OfBandwidth(TypedDict, total=False):
-    """Options of `get`, `check` and `sync` for the bandwidth limit."""
+    """Options of `get`, `check` and `sync` that limit bandwidth."""
 
     bwlimit: float | None
-    """Maximum body bytes per second for all requests together."""
+    """Maximum body bytes per second across all requests."""
 
 
 class OfCommits(TypedDict, total=False):
-    """Options of `get`, `check`, `list` and `sync` that determine when outcomes are made durable."""
+    """Options of `get`, `check`, `list` and `sync` that determine when and how outcomes are made durable."""
 
     commit_window: float
     """Time between commits; after a crash, at most this much work plus 1 s is repeated."""
     durability: Durability
-    """What a commit survives: power loss, or only a killed process (no fsync)."""
+    """What a commit survives: power loss, or only a crash of the process (no fsync)."""
 
 
 class OfState(TypedDict, total=False):
-    """Options of `get`, `check` and `list` for the folder of the journal."""
+    """Options of `get`, `check` and `list` for the journal folder."""
 
     state: PathText | None
     """Journal folder, on a local disk. Default: DEST/.fetchmill, or ./NAME.fetchmill for a bucket."""
 
 
 class OfDashboards(TypedDict, total=False):
-    """Options of `get`, `check` and `list` for the dashboard (a web page and metrics of the running job)."""
+    """Options of `get`, `check` and `list` for the dashboard: a web page with metrics of the running job."""
 
     dashboard: bool | str
-    """Serve a web page with charts during the job; its address is printed at the start. The page also serves Prometheus
-    metrics; see `fetchmill help dashboard`."""
+    """Serve a web page with charts while the job runs; its address is printed at the start. Prometheus metrics are also
+    served; see `fetchmill help dashboard`."""
     dashboard_addr: str | None
     """Address of the dashboard; a token is required if other machines can reach it. Default: 127.0.0.1 and a free
     port."""
     dashboard_token: str | None
     """File with the dashboard's access token (at least 16 characters); in Python, pass the token itself."""
     dashboard_host: Sequence[str] | None
-    """Extra host name that browsers may use for the dashboard; repeatable."""
+    """Additional host name that browsers can use for the dashboard; repeatable."""
 
 
 class OfTokens(TypedDict, total=False):
     """Options of `get`, `list` and `sync` for a bearer token that expires."""
 
     bearer_command: str | None
-    """Shell command that prints a bearer token; it runs again after a 401."""
+    """Shell command that prints a bearer token; it is run again after a 401 reply."""
 
 
 class OfOrigins(TypedDict, total=False):
-    """Options of `get`, `list` and streams for credentials, timeouts, and access to buckets."""
+    """Options of `get`, `list` and streams for credentials, timeouts and bucket access."""
 
     auth: str | tuple[str, str] | None
     """User name and password for basic authentication, USER:PASSWORD."""
@@ -417,11 +418,11 @@ class OfEncodings(TypedDict, total=False):
 
 
 class OfRobots(TypedDict, total=False):
-    """Whether functions that read index pages or fetch URLs from a list obey robots.txt."""
+    """Options of `get`, `check`, `list` and `sync` for robots.txt."""
 
     robots: bool | None
-    """Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for lists; see
-    `fetchmill help opt-out`."""
+    """Obey robots.txt (for a list, on each host). Default: on for a server's index pages, off for lists; see `fetchmill
+    help opt-out`."""
 
 
 class OfOptOuts(TypedDict, total=False):
@@ -432,7 +433,7 @@ class OfOptOuts(TypedDict, total=False):
 
 
 class OfBodies(TypedDict, total=False):
-    """Options of `get` and streams for limits for a body, and its checksums."""
+    """Options of `get` and streams for body limits and checksums."""
 
     total_timeout: float
     """Maximum time per attempt, plus 1 s per 64 KiB of the body."""
@@ -447,7 +448,7 @@ class OfBodies(TypedDict, total=False):
 
 
 class OfTypes(TypedDict, total=False):
-    """Options of all functions that fetch bodies for the accepted types."""
+    """Options that restrict body types, for all functions that fetch bodies."""
 
     accept: Sequence[str] | None
     """Accept only bodies of this type, such as image/* or application/pdf; repeatable. The type is detected from the
@@ -460,7 +461,7 @@ class OfKeys(TypedDict, total=False):
     size_from: int | None
     """Select only objects of at least this size."""
     size_to: int | None
-    """Select only objects smaller than this size; an object of exactly this size is left out."""
+    """Select only objects smaller than this size; objects of exactly this size are left out."""
     modified_from: str | date | None
     """Select only objects written at or after this time, for example 2026-11-22 (00:00 UTC) or 2026-11-22T08:30:00Z."""
     modified_to: str | date | None
@@ -470,7 +471,7 @@ class OfKeys(TypedDict, total=False):
 
 
 class Planning(TypedDict, total=False):
-    """Options of `plan` for the duration of the probe, the number of objects, and the price of requests."""
+    """Options of `plan` for the probe duration, the object count and the prices."""
 
     probe_seconds: float
     """Duration of the probe; longer probes are more precise."""
@@ -490,24 +491,24 @@ class Checking(TypedDict, total=False):
     timeout: float
     """Maximum time per attempt, from connecting to the last byte."""
     second_look: bool
-    """Recheck transient failures once at the end; the better answer is kept."""
+    """Recheck transient failures once at the end, and keep the better result."""
 
 
 class Syncing(TypedDict, total=False):
-    """Options of `sync` that determine what is compared and what may be removed."""
+    """Options of `sync` that determine what is compared, replaced and removed."""
 
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""
     max_delete: int | str
-    """Refuse a pass that would remove more than N objects, or P% of those in DEST; a refused pass also fetches nothing
-    (exit code 11)."""
+    """Refuse a pass that would remove more than N objects, or more than P% of the objects in DEST; a refused pass
+    fetches nothing and exits with code 11."""
     refetch: bool
     """Fetch every object again, even if it is unchanged."""
     overwrite_local: bool
-    """Replace files that were changed in DEST or have the name of an object; also accept a DEST with other files, which
-    stay."""
+    """Replace files in DEST that were changed, or that share an object's name; other files in DEST are accepted and
+    kept."""
     check_local: bool
-    """Also check the files in DEST; missing files are fetched, and changed files are reported."""
+    """Also check the files in DEST: fetch missing files and report changed ones."""
 
 
 class GetKeywords(
@@ -542,7 +543,7 @@ class GetKeywords(
     OfDashboards,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.get`: the options of GetOptions."""
+    """Keyword arguments of `fetchmill.get`, which correspond to GetOptions."""
 
 
 class PlanKeywords(
@@ -575,7 +576,7 @@ class PlanKeywords(
     Planning,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.plan`: most options of `fetchmill.get`, and those of the probe."""
+    """Keyword arguments of `fetchmill.plan`: most options of `fetchmill.get`, plus the probe options."""
 
 
 class CheckKeywords(
@@ -599,7 +600,7 @@ class CheckKeywords(
     OfDashboards,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.check`: the options of CheckOptions."""
+    """Keyword arguments of `fetchmill.check`, which correspond to CheckOptions."""
 
 
 class ListKeywords(
@@ -620,7 +621,7 @@ class ListKeywords(
     OfDashboards,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.list`: the options of ListOptions."""
+    """Keyword arguments of `fetchmill.list`, which correspond to ListOptions."""
 
 
 class SyncKeywords(
@@ -646,10 +647,10 @@ class SyncKeywords(
     OfKeys,
     total=False,
 ):
-    """The keyword arguments of `fetchmill.sync` that correspond to SyncOptions."""
+    """Keyword arguments of `fetchmill.sync` that correspond to SyncOptions."""
 
 
 class StreamKeywords(
     OfFetching, OfRates, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
 ):
-    """The keyword arguments of streams and Client that correspond to StreamOptions."""
+    """Keyword arguments of streams and Client that correspond to StreamOptions."""

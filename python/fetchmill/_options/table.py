@@ -190,28 +190,24 @@ _OF_FORMAT = {
         "flag",
         bool,
         False,
-        "Also record failed, absent and skipped targets. With parquet and jsonl, each gets a row with the "
-        "reason but no body. With warc, redirects and error pages are stored.",
+        "Also record failed, absent and skipped targets. With parquet and jsonl, each of these targets gets a "
+        "row with the reason but no body. With warc, redirects and error pages are stored.",
         heading="Output",
     ),
 }
 
 _STORING = {
     "seal_after": Option(
-        "seconds",
-        float,
-        15.0,
-        "Seal Parquet shards at this age, because readers see only sealed shards.",
-        heading="Expert",
+        "seconds", float, 15.0, "Seal Parquet shards at this age; readers see only sealed shards.", heading="Expert"
     ),
     "names": Option(
         "text",
         str,
         "source",
-        "How to name a list's objects: source (URL), seq (number) or '{id}.{ext}'. source means the value of "
-        "--key-column if given, otherwise the URL. seq means the object's number, without an extension. In a "
-        "template, {id} is the value of the column id, {index} the row number from 0 with nine digits, and "
-        "{ext} the extension for the type of the reply or of the converted image.",
+        "How to name objects from a list: source (URL), seq (number) or a template ('{id}.{ext}'). source uses "
+        "the value of --key-column if given, otherwise the URL. seq uses the object's number without an "
+        "extension. In a template, {id} is the value of the column id. {index} is the row number, counted from "
+        "0, with nine digits. {ext} is the extension for the type of the reply or the converted image.",
         heading="Output",
     ),
     "strip_prefix": Option(
@@ -225,8 +221,8 @@ _STORING = {
         "choice",
         EngineName,
         "native",
-        "HTTP engine; native is the fastest. The Python engines are sync, threads and processes (with "
-        "requests), and asyncio and combo (with aiohttp). combo uses several processes.",
+        "HTTP engine; native is the fastest. The Python engines are sync, threads and processes (using "
+        "requests), and asyncio and combo (using aiohttp). combo runs several processes.",
         choices=("native", "sync", "threads", "processes", "asyncio", "combo"),
         heading="Expert",
         is_core=False,
@@ -235,8 +231,8 @@ _STORING = {
         "count",
         int,
         1,
-        "Number of requests to pipeline per connection; --concurrency then counts connections. See `fetchmill "
-        "help http-support`.",
+        "Pipeline up to N requests per connection; with N above 1, --concurrency counts connections. See "
+        "`fetchmill help http-support`.",
         heading="Expert",
     ),
     "server_times": Option(
@@ -250,9 +246,9 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Store values next to each object in tar shards (webdataset): json stores the URL and all columns in "
-        "one file, and EXTENSION=COLUMN (such as txt=caption) stores one column; repeatable. Columns must be "
-        "in --keep-columns or --transform-columns.",
+        "Store column values next to each object in tar shards (webdataset); repeatable. json stores the URL "
+        "and all columns in one file. EXTENSION=COLUMN (such as txt=caption) stores one column. Columns must "
+        "be in --keep-columns or --transform-columns.",
         heading="Output",
     ),
     "hash": Option(
@@ -267,9 +263,9 @@ _STORING = {
         "choice",
         Stored,
         "objects",
-        "Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. The "
-        "Parquet columns are the fields of the items on the first page. A value that does not fit its column "
-        "becomes null. Each row also contains the whole item.",
+        "Store the objects themselves, or (with --listing json) the listed items as parquet or jsonl rows. "
+        "Parquet columns are taken from the fields of the items on the first page. A value that does not fit "
+        "its column becomes null. Each row also contains the whole item.",
         choices=("objects", "items"),
         heading="Output",
     ),
@@ -310,21 +306,21 @@ _STORING = {
         "flag",
         bool,
         False,
-        "Exit with 0 if targets were absent but none failed; --max-failed then ignores absent targets.",
+        "Do not count absent targets as failures, in the exit code or for --max-failed.",
         heading="Run control",
     ),
     "restart": Option(
         "flag",
         bool,
         False,
-        "Start over: first remove the job's files from DEST, and nothing else.",
+        "Start over after removing the job's files, and no others, from DEST.",
         heading="Run control",
     ),
     "retry_failed": Option(
         "answers",
         bool | Sequence[str],
         False,
-        "Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only those with "
+        "Fetch failed and absent targets again, like `fetchmill retry`. With =KINDS, fetch only targets with "
         "these failure kinds or statuses, for example '404,5xx,dns*'.",
         heading="Run control",
     ),
@@ -345,8 +341,8 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Shrink larger images so that neither width nor height exceeds this, in pixels; proportions are kept; "
-        "needs pip install 'fetchmill[images]'.",
+        "Shrink images to at most this width and height in pixels, keeping proportions; needs pip install "
+        "'fetchmill[images]'.",
         heading="Images",
         is_core=False,
     ),
@@ -354,7 +350,7 @@ _OF_IMAGES = {
         "count",
         int | None,
         None,
-        "Skip images whose width or height is below this, in pixels.",
+        "Skip images whose width or height is below this many pixels.",
         heading="Images",
         is_core=False,
     ),
@@ -385,7 +381,7 @@ _ROWS = {
         "choice",
         RowsFormat | None,
         None,
-        "Format of the rows. Default: from the file extension; .csv and .jsonl may be followed by .gz or .zst.",
+        "Row format. Default: from the file extension; .csv and .jsonl can be followed by .gz or .zst.",
         choices=("parquet", "csv", "jsonl"),
         heading="Output",
         is_core=False,
@@ -398,9 +394,9 @@ _OF_SERVER = {
         Listing,
         "auto",
         "How the server lists its objects; auto detects it. api reads the pages of GET /list. autoindex (nginx "
-        "JSON) and html (index pages) walk folders. links follows all HTML links that lead below SOURCE. "
-        "sitemap reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See "
-        "`fetchmill help listings`.",
+        "JSON) and html (index pages) walk folders. links follows all HTML links to URLs below SOURCE. sitemap "
+        "reads sitemaps. json reads the pages of any JSON API. object fetches SOURCE itself. See `fetchmill "
+        "help listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
         heading="Listing",
     ),
@@ -425,7 +421,7 @@ _OF_SERVER = {
         "text",
         str,
         "Total",
-        "Page field with the total number of objects, if there is one (api listings); use dots for nested fields.",
+        "Page field with the total object count, if any (api listings); use dots for nested fields.",
         heading="Listing",
     ),
     "marker_param": Option(
@@ -460,7 +456,7 @@ _OF_JSON_PAGES = {
         str | None,
         None,
         "Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item "
-        "itself is the URL. Cannot be combined with --store items.",
+        "itself. Cannot be combined with --store items.",
         heading="Listing",
     ),
     "name_field": Option(
@@ -533,15 +529,16 @@ _OF_LIST = {
         "text",
         str | None,
         None,
-        "Column with the URL, by name or number. Default: the column url if there is one, otherwise the first.",
+        "Column with the URL, by name or number. Default: the column named url if there is one, otherwise the "
+        "first column.",
         heading="Lists",
     ),
     "template": Option(
         "text",
         str | None,
         None,
-        "Build URLs from columns: 'https://{}/{name}'; {} is the value of --column, or the line of a txt list. "
-        "Other columns are inserted by name, such as {name}.",
+        "Build URLs from columns, such as 'https://{}/{name}'; {} is the value of --column, or the line of a "
+        "txt list. Other columns are inserted by name, such as {name}.",
         heading="Lists",
     ),
     "csv_header": Option(
@@ -552,10 +549,8 @@ _OF_LIST = {
         choices=("auto", "yes", "no"),
         heading="Lists",
     ),
-    "delimiter": Option(
-        "text", str | None, None, "Separator of CSV fields, or `tab`. Default: detected.", heading="Lists"
-    ),
-    "quote": Option("text", str | None, None, "Quote character of CSV and TSV fields, or `none`.", heading="Lists"),
+    "delimiter": Option("text", str | None, None, "CSV field separator, or `tab`. Default: detected.", heading="Lists"),
+    "quote": Option("text", str | None, None, "Quote character for CSV and TSV fields, or `none`.", heading="Lists"),
     "key_column": Option("text", str | None, None, "Column with the object names. Default: the URLs.", heading="Lists"),
 }
 
@@ -576,7 +571,7 @@ _OF_ROWS = {
         "on the first page.",
         heading="Output",
     ),
-    "sample": Option("count", int | None, None, "Select only N random targets from the list.", heading="Selection"),
+    "sample": Option("count", int | None, None, "Select N random targets from the list.", heading="Selection"),
 }
 
 _OF_FILTERS = {
@@ -584,8 +579,8 @@ _OF_FILTERS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Select only names that match a glob (* also matches /) or re:REGEX; repeatable. Names are whole keys "
-        "in a bucket, whole URLs in a list, and paths below SOURCE on a server.",
+        "Select only names that match a glob (* also matches /) or re:REGEX; repeatable. A name is the whole "
+        "key in a bucket, the whole URL in a list, or the path below SOURCE on a server.",
         heading="Selection",
     ),
     "exclude": Option(
@@ -602,7 +597,7 @@ _OF_TARGET_REQUESTS = {
         "text",
         str | None,
         None,
-        "HTTP method for the targets in a list. Default: POST with a body, otherwise GET.",
+        "HTTP method for the targets in a list. Default: POST if there is a request body, otherwise GET.",
         heading="Requests",
     ),
     "data": Option(
@@ -640,8 +635,8 @@ _OF_TARGET_REQUESTS = {
         "bytes",
         int | None,
         None,
-        "Fetch neighbouring parts of an object in one request if the gaps between them are at most this size "
-        "(for example 4k).",
+        "Fetch neighbouring parts of an object in one request if the gaps between them are no larger than "
+        "this, for example 4k.",
         heading="Lists",
     ),
     "hash_column": Option(
@@ -677,8 +672,8 @@ _OF_REQUESTS = {
         str | None,
         None,
         "The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of "
-        "SOURCE, or of --template if it names a host. If SOURCE is a list without such a template, this option "
-        "is required for secrets.",
+        "SOURCE, or of --template if it names a host. Required for sending secrets if SOURCE is a list without "
+        "such a template.",
         heading="Credentials",
     ),
     "ca_file": Option(
@@ -732,7 +727,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server to query, ADDRESS[:PORT]; repeatable. The value system means the machine's own resolver.",
+        "DNS server to query, ADDRESS[:PORT]; repeatable. Use `system` for the machine's own resolver.",
         heading="Requests",
     ),
 }
@@ -742,8 +737,8 @@ _OF_RATES = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; listing pages and retries count. In a shared job, "
-        "the limit applies to all workers together.",
+        "Maximum requests per second across all hosts. Listing pages and retries count. In a shared job, the "
+        "limit applies to all workers together.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -783,7 +778,7 @@ _OF_FETCHING = {
         "or a bucket.",
         heading="Requests",
     ),
-    "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
+    "attempts": Option("count", int, 5, "Maximum attempts per target.", heading="Timeouts and retries"),
     "public_only": Option(
         "flag",
         bool,
@@ -845,7 +840,7 @@ _OF_RUNS = {
 
 _OF_BANDWIDTH = {
     "bwlimit": Option(
-        "bandwidth", float | None, None, "Maximum body bytes per second for all requests together.", heading="Limits"
+        "bandwidth", float | None, None, "Maximum body bytes per second across all requests.", heading="Limits"
     ),
 }
 
@@ -861,7 +856,7 @@ _OF_COMMITS = {
         "choice",
         Durability,
         "power",
-        "What a commit survives: power loss, or only a killed process (no fsync).",
+        "What a commit survives: power loss, or only a crash of the process (no fsync).",
         choices=("power", "process"),
         heading="Expert",
     ),
@@ -882,8 +877,8 @@ _OF_DASHBOARDS = {
         "dashboard",
         bool | str,
         False,
-        "Serve a web page with charts during the job; its address is printed at the start. The page also "
-        "serves Prometheus metrics; see `fetchmill help dashboard`.",
+        "Serve a web page with charts while the job runs; its address is printed at the start. Prometheus "
+        "metrics are also served; see `fetchmill help dashboard`.",
         heading="Dashboard and logs",
         is_core=False,
     ),
@@ -909,7 +904,7 @@ _OF_DASHBOARDS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Extra host name that browsers may use for the dashboard; repeatable.",
+        "Additional host name that browsers can use for the dashboard; repeatable.",
         heading="Dashboard and logs",
         is_core=False,
     ),
@@ -920,7 +915,7 @@ _OF_TOKENS = {
         "text",
         str | None,
         None,
-        "Shell command that prints a bearer token; it runs again after a 401.",
+        "Shell command that prints a bearer token; it is run again after a 401 reply.",
         heading="Credentials",
     ),
 }
@@ -1020,8 +1015,8 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey robots.txt (for a list, that of each host). Default: on for a server's index pages, off for "
-        "lists; see `fetchmill help opt-out`.",
+        "Obey robots.txt (for a list, on each host). Default: on for a server's index pages, off for lists; "
+        "see `fetchmill help opt-out`.",
         heading="Selection",
     ),
 }
@@ -1089,7 +1084,7 @@ _OF_KEYS = {
         "size",
         int | None,
         None,
-        "Select only objects smaller than this size; an object of exactly this size is left out.",
+        "Select only objects smaller than this size; objects of exactly this size are left out.",
         heading="S3",
     ),
     "modified_from": Option(
@@ -1145,7 +1140,7 @@ _CHECKING = {
         "flag",
         bool,
         False,
-        "Recheck transient failures once at the end; the better answer is kept.",
+        "Recheck transient failures once at the end, and keep the better result.",
         heading="Timeouts and retries",
     ),
 }
@@ -1158,8 +1153,8 @@ _SYNCING = {
         "share",
         int | str,
         "10%",
-        "Refuse a pass that would remove more than N objects, or P% of those in DEST; a refused pass also "
-        "fetches nothing (exit code 11).",
+        "Refuse a pass that would remove more than N objects, or more than P% of the objects in DEST; a "
+        "refused pass fetches nothing and exits with code 11.",
         heading="Changes",
         is_core=False,
     ),
@@ -1170,8 +1165,8 @@ _SYNCING = {
         "flag",
         bool,
         False,
-        "Replace files that were changed in DEST or have the name of an object; also accept a DEST with other "
-        "files, which stay.",
+        "Replace files in DEST that were changed, or that share an object's name; other files in DEST are "
+        "accepted and kept.",
         heading="Changes",
         is_core=False,
     ),
@@ -1179,7 +1174,7 @@ _SYNCING = {
         "flag",
         bool,
         False,
-        "Also check the files in DEST; missing files are fetched, and changed files are reported.",
+        "Also check the files in DEST: fetch missing files and report changed ones.",
         heading="Changes",
         is_core=False,
     ),
@@ -1277,7 +1272,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "Column with a name for each target, which `diff` uses to match rows. Default: the URLs.",
+        "Column with the target names by which `diff` matches rows. Default: the URLs.",
         heading="Lists",
     ),
     "keep_columns": Option(
@@ -1307,7 +1302,7 @@ CHECK: Final[Mapping[str, Option]] = {
     ),
     "redirects": Option("whole", int | None, None, "Maximum redirects to follow. Default: 5.", heading="Requests"),
     "attempts": Option(
-        "count", int, 1, "Attempts per target before its failure is reported.", heading="Timeouts and retries"
+        "count", int, 1, "Maximum attempts per target before a failure is reported.", heading="Timeouts and retries"
     ),
     "public_only": Option(
         "flag",
@@ -1321,7 +1316,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; listing pages and retries count.",
+        "Maximum requests per second across all hosts. Listing pages and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -1401,7 +1396,7 @@ LIST: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; listing pages and retries count.",
+        "Maximum requests per second across all hosts. Listing pages and retries count.",
         heading="Limits",
     ),
     "headers": Option(
@@ -1468,7 +1463,7 @@ SYNC: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; listing pages and retries count.",
+        "Maximum requests per second across all hosts. Listing pages and retries count.",
         heading="Limits",
     ),
     "concurrency_max": Option(
@@ -1514,7 +1509,11 @@ STREAM: Final[Mapping[str, Option]] = {
         heading="Requests",
     ),
     "attempts": Option(
-        "count", int, 5, "Attempts per request, if it is safe to repeat (idempotent).", heading="Timeouts and retries"
+        "count",
+        int,
+        5,
+        "Maximum attempts per request, if the request is safe to repeat (idempotent).",
+        heading="Timeouts and retries",
     ),
     "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
     "http2": Option("flag", bool, True, "Use HTTP/2 if an https server offers it.", heading="Requests"),
@@ -1522,7 +1521,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "number",
         float | None,
         None,
-        "Maximum requests per second to all hosts together; listing pages and retries count.",
+        "Maximum requests per second across all hosts. Listing pages and retries count.",
         heading="Limits",
     ),
     "rate_per_host": Option(
@@ -1551,8 +1550,8 @@ STREAM: Final[Mapping[str, Option]] = {
         "flag",
         bool,
         False,
-        "If X-Robots-Tag, TDM-Reservation or an HTML meta tag opts a reply out, return an `opted-out` error "
-        "with the evidence.",
+        "Return an `opted-out` error with the evidence for replies reserved by X-Robots-Tag, TDM-Reservation "
+        "or an HTML meta tag.",
         heading="Selection",
     ),
     "headers": Option(
@@ -1589,7 +1588,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "statuses",
         Sequence[int] | None,
         None,
-        "Statuses to retry like 503, for example 403 from a rate-limiting server.",
+        "Additional statuses to retry, for example 403 from a rate-limiting server. 503 is always retried.",
         heading="Timeouts and retries",
     ),
 }

@@ -35,7 +35,7 @@ stored.
 
 \b
 LIST is one of:
-  FILE     a list of URLs: txt, csv, tsv, jsonl or parquet, optionally .gz or .zst
+  FILE     a list of URLs: txt, csv, tsv, jsonl or parquet; also .gz and .zst
   -        a list on standard input
 
 RESULTS is a .parquet, .csv or .jsonl file with one row per target. It appears when the check is complete. To resume

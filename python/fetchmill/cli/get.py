@@ -53,15 +53,14 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
 """
 
 _HELP = """Fetch every object listed by SOURCE into the folder or bucket DEST. To resume, run the same command again.
-Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`. For S3 stores other than AWS,
-use --endpoint-url.
+Bodies over 64 MiB fail (--max-size). To keep a folder up to date, use `fetchmill sync`. S3 stores: --endpoint-url.
 
 \b
 SOURCE is one of:
   http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
   s3://BUCKET[/PREFIX]       a bucket
   FILE                       a list of URLs: txt, csv, tsv, jsonl or parquet,
-                             optionally .gz or .zst
+                             also .gz and .zst
   -                          a list on standard input
 
 DEST must be new, empty, or the destination of the same job. If a job is killed, resuming repeats at most the last

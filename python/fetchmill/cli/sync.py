@@ -41,8 +41,8 @@ fetchmill sync https://example.org/data/ mirror/ --format parquet
 fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_HELP = """Mirror SOURCE into the folder DEST: fetch new and changed objects and, with --delete, remove objects that
-SOURCE no longer lists. DEST can be a folder created by `fetchmill get`.
+_HELP = """Mirror SOURCE into the folder DEST: fetch new and changed objects, and remove objects that SOURCE no longer
+lists (only with --delete). DEST can be a folder created by `fetchmill get`.
 
 \b
 SOURCE is one of:
