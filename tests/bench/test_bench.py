@@ -1,4 +1,4 @@
-"""The benchmark's own code, with runs that are too short for meaningful figures; no figure is asserted."""
+"""The benchmark's own code, with runs too short for meaningful figures; no figure is asserted."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     folder = tmp_path_factory.mktemp("bench")
     root = Path(__file__).resolve().parents[2]
     example("bare_files")
-    # The kernel counts processor time in steps of 10 ms, so a server must work for several of them.
+    # The kernel counts CPU time in steps of 10 ms, so a server must work for several of them.
     short = ("--rounds", "1", "--seconds", "0.3", "--levels", "4", "--files", "500", "--replies", "8000", "--no-mount")
     places = ("--folder", folder / "work", "--output", folder / "latest.json")
     command = (sys.executable, "-m", "own_bench.run", *short, *places)
@@ -45,8 +45,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     return json.loads((folder / "latest.json").read_text()), ended.stdout
 
 
-def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
-    """Each scenario has its bars, the CPU time of both sides, and commands that anyone can repeat."""
+def test_each_scenario_reports_bars_and_cpu_time(measured: tuple[dict[str, Any], str]) -> None:
+    """Each scenario also has commands that anyone can repeat."""
     results, shown = measured
     scenarios = results["scenarios"]
 
@@ -59,13 +59,13 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     assert shown.count("| CPU per object /") == 2
     assert scenarios["stream"]["clients"].keys() == {"wrk", "null", *STREAMERS}
     assert [found["version"] for found in scenarios["https"]["versions"]] == ["HTTP/1.1", "HTTP/2"]
-    # Next to other tests, a server may work for less than one of these steps.
+    # While other tests run, a server may work for less than one of these steps.
     assert all(found[client]["server_us"] >= 0 for found in scenarios["https"]["versions"] for client in CLIENTS)
     assert scenarios["packs"]["disk"].keys() == {"parquet", "tar", "jsonl", "warc"}
 
 
-def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str], root: Path) -> None:
-    """The committed results name neither a host nor a path."""
+def test_committed_results_name_no_host_or_path(measured: tuple[dict[str, Any], str], root: Path) -> None:
+    """The committed results do not identify the machine that was measured."""
     results, _ = measured
     text = json.dumps(results)
 
@@ -76,8 +76,8 @@ def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str]
     assert all(number >= 0 for number in numbers(results))
 
 
-def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
-    """Tables between the markers are replaced. A second run changes nothing, and missing measurements are marked."""
+def test_tables_between_page_markers_are_replaced(measured: tuple[dict[str, Any], str]) -> None:
+    """A second run changes nothing, and missing measurements are marked."""
     results, _ = measured
     page = "a\n<!-- bench:null -->\nold\n<!-- /bench:null -->\nb\n<!-- bench:scale -->\n<!-- /bench:scale -->\n"
 
@@ -89,7 +89,7 @@ def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
     assert report.filled(once, results) == once
 
 
-def test_the_readme_compares_with_what_people_use(measured: tuple[dict[str, Any], str]) -> None:
+def test_readme_comparison_covers_each_way_and_s3_client(measured: tuple[dict[str, Any], str]) -> None:
     """Each way has its row, and each named S3 client is one that `fetchmill bench s3` runs."""
     figures = {
         "limit": 50,
@@ -108,6 +108,6 @@ def test_the_readme_compares_with_what_people_use(measured: tuple[dict[str, Any]
 
 
 @pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
-def test_the_committed_pages_have_tables_that_exist(page: Path) -> None:
-    """Every marker on the committed pages names an existing table; any other marker would never be filled."""
+def test_committed_page_markers_name_existing_tables(page: Path) -> None:
+    """A marker with any other name would never be filled."""
     assert "Not measured yet." in report.filled(page.read_text(), {"scenarios": {}})

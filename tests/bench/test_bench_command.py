@@ -1,4 +1,4 @@
-"""`fetchmill bench`: real runs of real programs against real servers, short ones: no figure is asserted."""
+"""`fetchmill bench`: short runs of real programs against real servers; no figure is asserted."""
 
 import json
 import os
@@ -42,7 +42,7 @@ QUICK: dict[str, Any] = {"seconds": 0.6, "warm_up": False}
 
 
 def python(program: str, *arguments: str) -> str:
-    """A contender's command line: a program of some words in this Python."""
+    """Returns a contender's command line: a short program in this Python."""
     return shlex.join([sys.executable, "-c", program, *arguments])
 
 
@@ -50,19 +50,19 @@ OWN_COMMAND = python(OWN, "{urls}", "{count}")
 
 
 def bench(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of BenchOptions
-    """A comparison of half a second for each contender, without a warm-up."""
+    """Compares contenders for half a second each, without a warm-up."""
     return run_bench(BenchOptions(**{**QUICK, **options}))
 
 
 def only_run(document: dict[str, Any]) -> dict[str, Any]:
-    """Of a document with one."""
+    """Returns the run of a document with a single run."""
     (run,) = document["runs"]
     found: dict[str, Any] = run
     return found
 
 
 def row(**values: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A run as the document has it."""
+    """Returns a run in the form of the document."""
     usual = {"scenario": "billion", "contender": "one", "way": "w", "row": None, "requests": 100, "limit": 8}
     ended = {"sites": None, "repeat": 1, "status": "ok", "reason": None, "done": 100, "failures": 0, "seconds": 1.0}
     took = {"requests_per_second": 100.0, "steady_per_second": None, "cpu_seconds": 0.5, "peak_mib": 10.0}
@@ -70,7 +70,7 @@ def row(**values: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def commands_with(*texts: str) -> list[str]:
-    """Command lines of processes that have all of these texts in them."""
+    """Returns the command lines of running processes that contain all of these texts."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
@@ -84,12 +84,12 @@ def commands_with(*texts: str) -> list[str]:
 
 
 def own_count() -> str:
-    """A number of objects that no test beside this one asks for, by which a server's command line is known."""
+    """Returns a number of objects that no concurrent test uses, which identifies a server's command line."""
     return str(10_000 + os.getpid() % 10_000)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 200.0) -> bool:
-    """Whether it came true in time."""
+    """Returns whether the condition became true in time."""
     ends = time.monotonic() + seconds
     while not condition() and time.monotonic() < ends:
         time.sleep(0.05)
@@ -98,13 +98,13 @@ def wait_until(condition: Callable[[], bool], seconds: float = 200.0) -> bool:
 
 @pytest.fixture
 def sites() -> Iterator[World]:
-    """A world of sites in this process."""
+    """Yields a world of sites in this process."""
     with world() as started:
         yield started
 
 
-def test_the_command_compares_engines_published_ways_and_own_programs(run: Callable[..., Any]) -> None:
-    """A table on standard output, how it goes on standard error."""
+def test_bench_compares_engines_published_ways_and_programs(run: Callable[..., Any]) -> None:
+    """The table goes to standard output, and progress to standard error."""
     own = ("--contender", OWN_COMMAND, "--only", "native,a_asyncio", "--count", "200")
     ended = run("bench", *own, "--seconds", "20s", "--repeat", "2")
 
@@ -118,8 +118,8 @@ def test_the_command_compares_engines_published_ways_and_own_programs(run: Calla
     assert len(re.findall(r"^\d/6 billion: .+: 200 requests in .+ requests/s$", ended.err, re.MULTILINE)) == 6
 
 
-def test_json_is_one_document_with_all_that_a_report_needs(run: Callable[..., Any]) -> None:
-    """On standard output, and nothing else there."""
+def test_bench_json_output_is_one_complete_document(run: Callable[..., Any]) -> None:
+    """Nothing else is on standard output, and the document has all data for a report."""
     options = ("--only", "native", "--count", "300", "--seconds", "20", "--no-warm-up", "--json")
     ended = run("bench", "--contender", OWN_COMMAND, *options)
     document = json.loads(ended.out)
@@ -140,8 +140,8 @@ def test_json_is_one_document_with_all_that_a_report_needs(run: Callable[..., An
     assert document["results"][0].keys() == results_of([row()], by_requests=False)[0].keys()
 
 
-def test_the_document_holds_every_published_row() -> None:
-    """With its figures, also when its contender does not run."""
+def test_bench_document_contains_all_published_rows() -> None:
+    """Each row has its figures, even if its contender does not run."""
     document = bench(only=["native"], count=10)
 
     assert len(document["published"]) == len(PUBLISHED)
@@ -149,9 +149,9 @@ def test_the_document_holds_every_published_row() -> None:
     assert all(found["figures"] for found in document["published"])
 
 
-def test_a_contender_whose_time_is_over_counts_with_what_it_has_done() -> None:
-    """An engine, a published way, and a program of which only the server can tell."""
-    # Half a second may be over before a program has begun, where others run beside it.
+def test_contender_stopped_at_time_limit_counts_finished_work() -> None:
+    """This holds for an engine, a published way, and a program whose progress only the server knows."""
+    # On a busy machine, half a second may pass before a program has begun.
     count = 1_000_000
     document = bench(only=["native", "a_sync"], contender=[OWN_COMMAND], count=count, seconds=3)
 
@@ -161,8 +161,8 @@ def test_a_contender_whose_time_is_over_counts_with_what_it_has_done() -> None:
     assert document["runs"][0]["done"] > 0
 
 
-def test_an_engine_is_ended_at_its_time() -> None:
-    """It drains what is in flight; the rest of the listing is not fetched."""
+def test_engine_stops_at_time_limit() -> None:
+    """Requests in flight are drained; the rest of the listing is not fetched."""
     found = only_run(bench(only=["native"]))
 
     assert found["status"] == "stopped"
@@ -180,8 +180,8 @@ def test_an_engine_is_ended_at_its_time() -> None:
     ],
     ids=["fails", "dies", "missing", "hangs"],
 )
-def test_a_contender_that_breaks_shows_as_failed_and_the_others_go_on(command: str, reason: str) -> None:
-    """With its reason; it has no rate, and no ratio."""
+def test_broken_contender_fails_and_others_continue(command: str, reason: str) -> None:
+    """The failed contender has a reason, but neither a rate nor a ratio."""
     document = bench(contender=[command, OWN_COMMAND], only=[], count=20, seconds=3 if "sleep" in command else 5)
 
     broken, good = document["results"]
@@ -191,8 +191,8 @@ def test_a_contender_that_breaks_shows_as_failed_and_the_others_go_on(command: s
     assert good["ratio_to_best"] == 1.0
 
 
-def test_a_program_that_ignores_the_signal_is_killed_with_its_children(tmp_path: Path) -> None:
-    """Also a child that has left the group."""
+def test_program_ignoring_signal_is_killed_with_children(tmp_path: Path) -> None:
+    """Children that have left the process group are killed as well."""
     mark = f"fetchmill-bench-mark-{os.getpid()}"
     child = f"import time; time.sleep(600)  # {mark}"
     program = (
@@ -209,8 +209,8 @@ def test_a_program_that_ignores_the_signal_is_killed_with_its_children(tmp_path:
     assert wait_until(lambda: commands_with(mark) == [])
 
 
-def test_what_a_program_leaves_behind_is_ended_when_it_ends(tmp_path: Path) -> None:
-    """And its open end of standard output delays nothing."""
+def test_leftover_child_processes_end_with_program(tmp_path: Path) -> None:
+    """A child that keeps standard output open does not delay the measurement."""
     mark = f"fetchmill-bench-left-{os.getpid()}"
     child = f"import time; time.sleep(600)  # {mark}"
     program = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(0.5)"
@@ -223,8 +223,8 @@ def test_what_a_program_leaves_behind_is_ended_when_it_ends(tmp_path: Path) -> N
 
 
 @pytest.mark.timing
-def test_memory_and_time_are_those_of_all_processes_together(tmp_path: Path) -> None:
-    """Two processes of 60 MiB and half a second of work each, one of which nobody waits for."""
+def test_memory_and_cpu_time_cover_all_processes(tmp_path: Path) -> None:
+    """Two processes use 60 MiB and half a second of CPU time each, and the parent does not wait for its child."""
     work = "import time\nkept = b'x' * (60 << 20)\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.5)\n"
     program = f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {work!r}])\n{work}"
     command = [sys.executable, "-c", program]
@@ -236,16 +236,16 @@ def test_memory_and_time_are_those_of_all_processes_together(tmp_path: Path) -> 
 
 
 @pytest.mark.timing
-def test_memory_that_processes_share_is_counted_once(tmp_path: Path) -> None:
-    """A process of 100 MiB that has forked into four is no 400 MiB."""
+def test_shared_memory_of_processes_is_counted_once(tmp_path: Path) -> None:
+    """A process of 100 MiB that forks into four does not count as 400 MiB."""
     program = "import os, time\nkept = b'x' * (100 << 20)\nfor _ in range(2): os.fork()\ntime.sleep(1)"
     found = measure([sys.executable, "-c", program], Bounds(seconds=60), folder=tmp_path, environment=os.environ)
 
     assert 100 < found.peak_mib < 200
 
 
-def test_of_a_long_output_the_end_is_kept(tmp_path: Path) -> None:
-    """And a program that writes much does not wait for a reader."""
+def test_long_program_output_keeps_only_its_end(tmp_path: Path) -> None:
+    """A program that writes a lot does not wait for a reader."""
     program = (
         "import sys\nfor n in range(400_000): print('x' * 100, file=(sys.stdout, sys.stderr)[n % 2])\nprint('last')"
     )
@@ -257,8 +257,8 @@ def test_of_a_long_output_the_end_is_kept(tmp_path: Path) -> None:
     assert len(found.errors) <= 64 << 10
 
 
-def test_what_is_filled_into_a_command_is_what_was_asked_for(server: Callable[..., Server]) -> None:
-    """Other braces are the program's own."""
+def test_command_placeholders_are_replaced_with_run_values(server: Callable[..., Server]) -> None:
+    """Other texts in braces stay unchanged."""
     check = "import sys; sys.exit(' '.join(sys.argv[1:]))"
     own = server(synthetic=30)
     command = python(check, "{count}", "{url}", "{limit}", "{other}", "a{count}b")
@@ -267,8 +267,8 @@ def test_what_is_filled_into_a_command_is_what_was_asked_for(server: Callable[..
     assert found["reason"] == f"exit code 1: 20 {own.url} 7 {{other}} a20b"
 
 
-def test_the_users_own_server_is_asked_and_none_is_started(server: Callable[..., Server]) -> None:
-    """For as many objects as it has."""
+def test_given_url_is_measured_and_no_server_is_started(server: Callable[..., Server]) -> None:
+    """If the server has fewer objects than requested, all of them are fetched."""
     own = server(synthetic=30)
     document = bench(url=own.url, only=["native", "a_sync", "callback_as_completed"], count=1000, seconds=5)
 
@@ -277,18 +277,16 @@ def test_the_users_own_server_is_asked_and_none_is_started(server: Callable[...,
     assert own.stats()["get"] == 90
 
 
-def test_a_server_that_does_not_list_is_an_error_of_one_line(run: Callable[..., Any]) -> None:
-    """Nothing can be measured then."""
+def test_unreachable_server_is_reported_as_listing_error(run: Callable[..., Any]) -> None:
+    """The error names the listing's URL, and nothing is measured."""
     ended = run("bench", "--url", "http://127.0.0.1:1", "--only", "native", "--no-warm-up")
 
     assert ended.code == ListingError.exit_code
     assert "fetchmill: error: http://127.0.0.1:1/list cannot be read" in ended.err
 
 
-def test_files_are_stored_where_that_is_asked_for_and_removed_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is left of a comparison."""
+def test_stored_files_are_removed_after_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison with `format="files"` leaves nothing in the temporary folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     document = bench(only=["native", "a_sync"], count=50, seconds=5, format="files", warm_up=True)
 
@@ -297,10 +295,8 @@ def test_files_are_stored_where_that_is_asked_for_and_removed_afterwards(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_contender_and_the_server(
-    number: signal.Signals, start: Callable[..., subprocess.Popen[str]]
-) -> None:
-    """With the exit code of that signal."""
+def test_signal_ends_contender_and_server(number: signal.Signals, start: Callable[..., subprocess.Popen[str]]) -> None:
+    """The exit code is that of the signal."""
     mark = f"fetchmill-bench-{number.name}-{os.getpid()}"
     command = python(f"import time; time.sleep(600)  # {mark}")
     bench = start(
@@ -317,8 +313,8 @@ def test_a_signal_ends_the_contender_and_the_server(
     assert wait_until(lambda: not commands_with(f'"synthetic": {own_count()},'))
 
 
-def test_a_signal_while_a_process_is_started_comes_when_it_can_be_ended() -> None:
-    """Nobody would know of the process otherwise."""
+def test_signal_is_deferred_while_process_starts() -> None:
+    """Otherwise, the new process would be unknown and could not be ended."""
     reached = []
     with pytest.raises(KeyboardInterrupt), defer_signals():  # noqa: PT012 - the end of the block raises
         signal.raise_signal(signal.SIGINT)
@@ -328,10 +324,10 @@ def test_a_signal_while_a_process_is_started_comes_when_it_can_be_ended() -> Non
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_comparison_that_is_interrupted_shows_what_it_has_measured(
+def test_interrupted_comparison_shows_finished_runs(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """And exits with 130."""
+    """The exit code is 130."""
     begun = tmp_path / "begun"
     command = python("import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)", str(begun))
     options = ("--count", "10", "--seconds", "60", "--no-warm-up", "--json")
@@ -348,8 +344,8 @@ def test_a_comparison_that_is_interrupted_shows_what_it_has_measured(
     assert [found["contender"] for found in document["results"]] == ["native"]
 
 
-def test_a_job_that_could_not_drain_in_time_counts_with_its_last_progress() -> None:
-    """A slow disk: there is no report then."""
+def test_undrained_job_counts_with_last_progress_event() -> None:
+    """On a slow disk, a job may be stopped before it writes its report."""
     (run,) = plan_runs(BenchOptions(only=["native"]))
     counts = {"absent": 1, "failed": 2}
     lines = [{"event": "progress", "seconds": 1.0 * n, "fetched": 100 * n, **counts} for n in (1, 2)]
@@ -369,8 +365,8 @@ def test_a_job_that_could_not_drain_in_time_counts_with_its_last_progress() -> N
     assert (broken.status, broken.reason) == ("failed", "exit code 130")
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_runs(run: Callable[..., Any], tmp_path: Path) -> None:
-    """Not after an hour."""
+def test_unwritable_report_is_refused_before_first_run(run: Callable[..., Any], tmp_path: Path) -> None:
+    """The error comes immediately, not after an hour of measurements."""
     for place in (tmp_path / "nowhere" / "report.html", tmp_path):
         ended = run("bench", "--html", place)
 
@@ -378,10 +374,10 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_runs(run: Calla
         assert re.fullmatch(r"fetchmill: error: --html: .* cannot be written .*\n", ended.err)
 
 
-def test_a_bench_that_is_killed_leaves_no_server(
+def test_killed_bench_leaves_no_server(
     start: Callable[..., subprocess.Popen[str]], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """It ends with its standard input; what stays is a temporary folder."""
+    """The server ends when its standard input is closed; only a temporary folder is left."""
     options = ("--only", "a_sync", "--seconds", "3", "--no-warm-up", "--count", own_count())
     contender = ("fetchmill_bench.contender_entry a_sync", f'"count": {own_count()},')
     bench = start("bench", *options, env=environment | {"TMPDIR": str(tmp_path)})
@@ -394,8 +390,8 @@ def test_a_bench_that_is_killed_leaves_no_server(
 
 
 @pytest.mark.timing
-def test_slow_tells_the_steady_rate_and_the_ceiling(run: Callable[..., Any]) -> None:
-    """The first and the last 3 s left out; Little's law says what cannot be surpassed."""
+def test_slow_scenario_reports_steady_rate_and_ceiling(run: Callable[..., Any]) -> None:
+    """The steady rate excludes the first and the last 3 s; the ceiling follows from Little's law."""
     options = ("--only", "callback_as_completed,native", "--limit", "50", "--seconds", "8", "--no-warm-up", "--json")
     ended = run("bench", "slow", *options)
     document = json.loads(ended.out)
@@ -406,10 +402,10 @@ def test_slow_tells_the_steady_rate_and_the_ceiling(run: Callable[..., Any]) -> 
         assert 10 < found["steady_per_second"] < 60
 
 
-def test_sites_are_classed_as_the_check_does() -> None:
-    """Good and dead hosts, refusing ones, redirects: no row differs in a way that follows none."""
-    # The hosts have addresses in a file only: other programs in Python find them there.
-    # The one that does not exist raises: of twelve there are eleven.
+def test_sites_scenario_classifies_hosts_like_check() -> None:
+    """The hosts are good, dead, refusing or redirecting. Only ways that do not follow redirects may differ."""
+    # The addresses of hosts are only in a file, where other Python programs find them. One of the twelve hosts does not
+    # exist, and raises.
     program = (
         "import contextlib, socket, sys, urllib.parse\n"
         "found = []\n"
@@ -433,8 +429,8 @@ def test_sites_are_classed_as_the_check_does() -> None:
 
 
 @pytest.mark.parametrize("store", ["replay", "versitygw"])
-def test_clients_of_s3_are_compared_over_a_store(store: Store) -> None:
-    """Each reads the whole bucket; what making its clients took is told, where it can be, and the server's time."""
+def test_s3_scenario_compares_clients_over_local_store(store: Store) -> None:
+    """Each client reads the whole bucket. The results have the server's time and, if known, the set-up time."""
     document = run_bench(
         BenchOptions(
             scenario="s3",
@@ -443,7 +439,7 @@ def test_clients_of_s3_are_compared_over_a_store(store: Store) -> None:
             contender=["sh -c 'test -n \"$AWS_ACCESS_KEY_ID\" && test {bucket}-{count} = bucket-120'"],
             count=120,
             limit=10,
-            # Enough for a machine on which clients take long to start.
+            # Enough for a machine where clients start slowly.
             seconds=120,
             warm_up=False,
         )
@@ -458,8 +454,8 @@ def test_clients_of_s3_are_compared_over_a_store(store: Store) -> None:
     assert all(result["server_cpu_us_a_request"] is not None for result in document["results"])
 
 
-def test_a_store_that_is_not_installed_is_told(run: Callable[..., Any], environment: dict[str, str]) -> None:
-    """With what installs it."""
+def test_missing_s3_store_error_names_install_script(run: Callable[..., Any], environment: dict[str, str]) -> None:
+    """The error says which script builds the store."""
     environment["PATH"] = "/usr/bin:/bin"
 
     ended = run("bench", "s3", "--store", "versitygw", "--only", "s5cmd", "--count", "10")
@@ -468,16 +464,16 @@ def test_a_store_that_is_not_installed_is_told(run: Callable[..., Any], environm
     assert "versitygw is missing; build it with scripts/install-versitygw" in ended.err
 
 
-def test_differences_are_counted_among_sites_that_both_have() -> None:
-    """With examples: the site, what the check says, what the way says."""
+def test_differences_are_counted_among_common_sites() -> None:
+    """Each example has the site, the answer of the check, and that of the way."""
     answers = {"a.test": "200", "b.test": "timeout", "c.test": "200"}
     checked = {"a.test": "200", "b.test": "200", "d.test": "404"}
 
     assert differences(answers, checked) == {"rows": 1, "examples": [["https://b.test", "200", "timeout"]]}
 
 
-def test_hosts_are_looked_up_as_the_world_answers(sites: World) -> None:
-    """Through aliases and over TCP; names without an address are left out."""
+def test_resolver_follows_aliases_and_omits_missing_hosts(sites: World) -> None:
+    """Hosts are also looked up over TCP; names without an address are left out."""
     behaviours = ("good", "cname", "many", "tc", "dual", "dead", "slowdns", "nxdomain", "servfail", "nodata", "nodns")
     found = resolve(sites.dns, [f"{behaviour}-000001.test" for behaviour in behaviours])
 
@@ -485,8 +481,8 @@ def test_hosts_are_looked_up_as_the_world_answers(sites: World) -> None:
     assert all(address.startswith("127.77.") for address in found.values())
 
 
-def test_medians_spreads_and_ratios_are_those_of_the_repeats() -> None:
-    """A run that failed is no measurement, but shows."""
+def test_results_have_median_spread_and_ratio_of_repeats() -> None:
+    """A failed run is shown, but does not count as a measurement."""
     runs = [
         row(requests_per_second=rate, cpu_seconds=0.1 * number) for number, rate in enumerate((300.0, 100.0, 200.0), 1)
     ]
@@ -503,8 +499,8 @@ def test_medians_spreads_and_ratios_are_those_of_the_repeats() -> None:
     assert spread([3.0, 1.0]) == {"median": 2.0, "least": 1.0, "most": 3.0}
 
 
-def test_ratios_are_within_a_number_of_requests_where_the_texts_compare_so() -> None:
-    """A way that is best with ten requests need not be the best with a million."""
+def test_ratio_compares_equal_request_counts_when_grouped() -> None:
+    """A way that is the best with ten requests may not be the best with a million."""
     runs = [row(requests=count, requests_per_second=rate) for count, rate in ((10, 5.0), (1000, 50.0))]
     runs += [row(contender="two", requests=10, requests_per_second=10.0)]
 
@@ -512,8 +508,8 @@ def test_ratios_are_within_a_number_of_requests_where_the_texts_compare_so() -> 
     assert [found["ratio_to_best"] for found in results_of(runs, by_requests=False)] == [10.0, 1.0, 5.0]
 
 
-def test_the_steady_rate_leaves_out_both_ends() -> None:
-    """Of a run of ten seconds that begins and ends slowly."""
+def test_steady_rate_excludes_start_and_end() -> None:
+    """The run takes ten seconds, and begins and ends slowly."""
     (run,) = plan_runs(BenchOptions(scenario="slow", only=["native"], seconds=10))
     points = [(0.0, 0.0), (3.0, 30.0), (7.0, 430.0), (10.0, 440.0)]
 
@@ -521,8 +517,8 @@ def test_the_steady_rate_leaves_out_both_ends() -> None:
     assert ContenderResult(status="ok", done=440, seconds=6.5, points=points).steady_rate(run) is None
 
 
-def test_the_list_names_every_contender_its_scenarios_and_its_row(run: Callable[..., Any]) -> None:
-    """And a contender for each module there is."""
+def test_bench_list_shows_scenarios_and_row_of_contenders(run: Callable[..., Any]) -> None:
+    """Each contender module has its contender in the list."""
     ended = run("bench", "--list")
 
     assert ended.code == 0
@@ -534,8 +530,8 @@ def test_the_list_names_every_contender_its_scenarios_and_its_row(run: Callable[
     assert re.search(r"^boto3_threads .* s3 +B: threads$", ended.out, re.MULTILINE)
 
 
-def test_every_contender_of_a_published_row_has_its_figure_in_published_mode() -> None:
-    """And the counts and limits of the texts are among the runs."""
+def test_published_mode_runs_all_published_contenders() -> None:
+    """The runs include the counts and limits of the published texts."""
     runs = plan_runs(BenchOptions(published=True))
 
     def has(contender: str, **wanted: int) -> bool:
@@ -553,8 +549,8 @@ def test_every_contender_of_a_published_row_has_its_figure_in_published_mode() -
     assert any(run.requests == 1_000_000 and run.contender.name == "semaphore_gather" for run in full)
 
 
-def test_without_arguments_it_ends_within_two_minutes() -> None:
-    """At most five seconds a contender, all of the scenario `billion`, once."""
+def test_default_bench_is_planned_within_two_minutes() -> None:
+    """Each contender of the scenario `billion` runs once, for at most five seconds."""
     runs = plan_runs(BenchOptions())
 
     _, most = duration(runs, warm_up=True)
@@ -564,8 +560,8 @@ def test_without_arguments_it_ends_within_two_minutes() -> None:
     assert names[:6] == ["native", "sync", "threads", "processes", "asyncio", "combo"]
 
 
-def test_buckets_are_read_at_every_count_and_limit_when_all_is_wanted() -> None:
-    """As the text did, or three counts at one limit."""
+def test_full_s3_plan_has_all_counts_and_limits() -> None:
+    """Without `full`, the plan has three counts at one limit; published mode has those of the text."""
     usual = plan_runs(BenchOptions(scenario="s3", only=["native", "s5cmd"]))
     full = plan_runs(BenchOptions(scenario="s3", only=["native", "s5cmd"], full=True))
     published = plan_runs(BenchOptions(scenario="s3", published=True))
@@ -580,8 +576,8 @@ def test_buckets_are_read_at_every_count_and_limit_when_all_is_wanted() -> None:
     }
 
 
-def test_contenders_take_turns() -> None:
-    """A machine that gets slower does so for all."""
+def test_repeats_alternate_between_contenders() -> None:
+    """A machine that becomes slower thus affects all contenders equally."""
     runs = plan_runs(BenchOptions(only=["native", "a_sync"], repeat=2))
 
     assert [(run.contender.name, run.repeat) for run in runs] == [
@@ -611,14 +607,14 @@ def test_contenders_take_turns() -> None:
         ({"format": "tar"}, "format must be one of files, null"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], message: str) -> None:
-    """Before anything runs."""
+def test_invalid_bench_options_are_refused(options: dict[str, Any], message: str) -> None:
+    """The error comes before anything runs."""
     with pytest.raises(UsageError, match=re.escape(message)):
         BenchOptions(**options)
 
 
-def test_a_command_that_cannot_be_read_is_refused_before_anything_runs() -> None:
-    """An open quotation mark."""
+def test_unparsable_contender_command_is_refused() -> None:
+    """The command has an unclosed quotation mark."""
     with pytest.raises(UsageError, match=r"contender .* cannot be read"):
         BenchOptions(contender=["python 'my.py"])
 
@@ -626,13 +622,13 @@ def test_a_command_that_cannot_be_read_is_refused_before_anything_runs() -> None
 @pytest.mark.parametrize(
     ("seconds", "text"), [(12.34e-6, "12.3 us"), (0.004563, "4.56 ms"), (1.2, "1.20 s"), (None, "-")]
 )
-def test_a_time_a_request_has_its_unit(seconds: float | None, text: str) -> None:
-    """Three figures or so."""
+def test_time_per_request_is_formatted_with_unit(seconds: float | None, text: str) -> None:
+    """Times have three significant digits."""
     assert format_duration(seconds) == text
 
 
-def test_a_run_of_slow_is_expected_to_take_what_its_requests_wait() -> None:
-    """Little's law, and the last reply."""
+def test_slow_run_duration_is_estimated_from_delays() -> None:
+    """The estimate follows from Little's law, and includes the last reply."""
     (run,) = plan_runs(BenchOptions(scenario="slow", only=["native"], seconds=60))
 
     assert isinstance(run, Run)

@@ -40,7 +40,7 @@ BY_URLS = (
 )
 BY_SITES = ("e_sync", "e_pool", "e_threads", "e_gather")
 BY_BUCKET = ("boto3_threads", "aiobotocore", "aiobotocore_all", "obstore")
-# They must not end by themselves earlier.
+# Time limit in seconds that no test reaches.
 FOREVER = 200.0
 # Time limit in seconds for events that take a few seconds on a quiet machine.
 PATIENCE = 150.0
@@ -125,7 +125,7 @@ def runs_on(found: Contended) -> bool:
 
 
 @pytest.mark.parametrize("name", BY_LISTING)
-def test_every_object_is_listed_and_stored_once(
+def test_listing_contender_stores_each_object_once(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
     """Pages are listed until the requested number of objects is reached."""
@@ -146,8 +146,8 @@ def test_every_object_is_listed_and_stored_once(
 
 
 @pytest.mark.parametrize("name", BY_LISTING)
-def test_a_listing_that_ends_earlier_ends_the_way(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """A way ends with a listing that is shorter than the requested number. Without a folder, nothing is stored."""
+def test_contender_ends_with_short_listing(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """The listing has fewer objects than requested."""
     source = server(synthetic=150, page_size=PAGE)
 
     found = contend(name, url=source.url, count=COUNT)
@@ -156,8 +156,8 @@ def test_a_listing_that_ends_earlier_ends_the_way(contend: Callable[..., Contend
 
 
 @pytest.mark.parametrize("name", BY_LISTING)
-def test_objects_that_do_not_come_are_counted(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """Failed objects count as done, and leave no file."""
+def test_failed_objects_count_as_done(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """Truncated bodies count as failed, too."""
     faults = [Fault("status", status=500, match="file-00000000000*"), Fault("truncate", match="file-00000000001*")]
     source = server(synthetic=50, faults=faults)
 
@@ -167,10 +167,10 @@ def test_objects_that_do_not_come_are_counted(contend: Callable[..., Contended],
 
 
 @pytest.mark.parametrize("name", BY_LISTING)
-def test_no_name_leads_out_of_the_folder(
+def test_object_name_or_redirect_cannot_escape_folder(
     contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
 ) -> None:
-    """Neither a name nor a redirect leads out of the folder."""
+    """Such names are percent-encoded or refused, and redirects are not followed."""
     wicked = ["../out", "..", "a/b", "moved", "good"]
     moved = bare_reply("Location: /get/good", "Content-Length: 0", status="302 Found")
     behind = {f"/{part}": reply(b"x") for part in ("out", "get/../out", "get/..", "", "get/a/b", "get/good")}
@@ -187,8 +187,8 @@ def test_no_name_leads_out_of_the_folder(
 
 
 @pytest.mark.parametrize("name", BY_LISTING)
-def test_a_listing_that_fails_is_told(contend: Callable[..., Contended], server: Serve, name: str) -> None:
-    """The result has the error that ended the way, and what was done before it."""
+def test_contender_result_has_listing_error(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """The error ends the way, and no process is left."""
     source = server(synthetic=1000, page_size=PAGE, faults=[Fault("status", status=500, on="list", times=1)])
 
     found = contend(name, url=source.url, count=COUNT, seconds=5.0)
@@ -199,11 +199,8 @@ def test_a_listing_that_fails_is_told(contend: Callable[..., Contended], server:
     assert not runs_on(found)
 
 
-def test_without_a_session_every_request_has_its_connection(contend: Callable[..., Contended], server: Serve) -> None:
-    """Without a session, each request opens a connection, as in the published program.
-
-    With one, each process has one.
-    """
+def test_each_request_opens_connection_without_session(contend: Callable[..., Contended], server: Serve) -> None:
+    """The published program does the same. With a session, each process has one connection."""
     source = server(synthetic=50)
     contend("a_sync", url=source.url, count=50)
     without = source.stats()["connections"]
@@ -217,10 +214,10 @@ def test_without_a_session_every_request_has_its_connection(contend: Callable[..
 
 
 @pytest.mark.parametrize("name", BY_URLS)
-def test_every_url_is_asked_for_once(
+def test_contender_requests_each_url_once(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
-    """Each URL of the file is requested once, up to the requested number."""
+    """URLs of the file are requested up to the requested number."""
     source = server(synthetic=1000)
     urls = written(tmp_path, [url_of(source, index) for index in range(COUNT + 10)])
 
@@ -234,10 +231,8 @@ def test_every_url_is_asked_for_once(
 
 
 @pytest.mark.parametrize("name", BY_URLS)
-def test_urls_that_do_not_come_are_counted(
-    contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
-) -> None:
-    """Failed URLs are counted and do not end the way."""
+def test_failed_urls_are_counted(contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str) -> None:
+    """Failed URLs do not end the way."""
     source = server(synthetic=30, faults=[Fault("reset", match="file-00000000000*")])
     urls = written(tmp_path, [url_of(source, index) for index in range(40)])
 
@@ -251,7 +246,7 @@ def test_urls_that_do_not_come_are_counted(
 
 @dataclass(frozen=True)
 class Sites:
-    """A small world as it is described to a contender, and the correct classes."""
+    """A small world in the form that contenders get, and the correct classes."""
 
     task: dict[str, Any]
     classes: dict[str, str]
@@ -290,7 +285,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 
 @pytest.mark.parametrize("name", BY_SITES)
-def test_every_site_has_its_class(contend: Callable[..., Contended], small: Sites, tmp_path: Path, name: str) -> None:
+def test_each_site_gets_status_or_error_class(
+    contend: Callable[..., Contended], small: Sites, tmp_path: Path, name: str
+) -> None:
     """Each site has a status, `timeout` or `connection-error`; sites without a status count as failed."""
     answers = tmp_path / "answers"
 
@@ -303,7 +300,7 @@ def test_every_site_has_its_class(contend: Callable[..., Contended], small: Site
     assert dict(lines) == small.classes
 
 
-def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_names_resolve_only_from_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only names of the file are found, in any case and with several addresses; no name server is queried."""
     path = tmp_path / "hosts"
     path.write_text("127.0.0.2 One.test\n127.0.0.3 one.test\n::1 one.test\n")
@@ -326,14 +323,14 @@ def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", BY_BUCKET)
-def test_every_object_of_a_bucket_is_read_and_stored_once(
+def test_bucket_contender_stores_each_object_once(
     contend: Callable[..., Contended],
     versitygw: Versitygw,
     environment: dict[str, str],
     tmp_path: Path,
     name: str,
 ) -> None:
-    """Objects of several pages are read. The time to create the clients is reported and included in the total."""
+    """Objects are on several pages. The time to create the clients is reported and included in the total."""
     objects = bodies(1001)
     fill(versitygw, objects)
     folder = tmp_path / "files"
@@ -352,10 +349,10 @@ def test_every_object_of_a_bucket_is_read_and_stored_once(
 
 
 @pytest.mark.parametrize("name", BY_BUCKET)
-def test_of_a_larger_bucket_as_many_are_read_as_were_asked_for(
+def test_bucket_contender_stops_at_requested_count(
     contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
 ) -> None:
-    """Only the first objects are read, up to the requested number."""
+    """Only the first objects of a larger bucket are read."""
     fill(versitygw, bodies(50))
     environment |= versitygw.environment()
 
@@ -365,10 +362,10 @@ def test_of_a_larger_bucket_as_many_are_read_as_were_asked_for(
 
 
 @pytest.mark.parametrize("name", BY_BUCKET)
-def test_objects_of_a_bucket_that_do_not_come_are_counted(
+def test_failed_bucket_objects_count_as_done(
     contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
 ) -> None:
-    """Failed objects of a bucket count as done."""
+    """The result also has the number of failed objects."""
     refused = {f"/bucket/bad-{number}": bare_reply("Content-Length: 0", status="403 Forbidden") for number in range(5)}
     source = raw({"/bucket": bucket_listing(10, 5), **objects_of(10), **refused})
     environment |= ENVIRONMENT
@@ -379,10 +376,10 @@ def test_objects_of_a_bucket_that_do_not_come_are_counted(
 
 
 @pytest.mark.parametrize("name", BY_BUCKET)
-def test_a_bucket_that_cannot_be_listed_is_told(
+def test_contender_result_has_bucket_listing_error(
     contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
 ) -> None:
-    """The result has the error that ended the way."""
+    """The error ends the way."""
     environment |= versitygw.environment()
     versitygw.bucket = "elsewhere"
 
@@ -394,7 +391,7 @@ def test_a_bucket_that_cannot_be_listed_is_told(
 
 
 @pytest.mark.parametrize("name", BY_BUCKET)
-def test_a_deadline_ends_the_reading_of_a_bucket(
+def test_bucket_contender_stops_at_deadline(
     contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
 ) -> None:
     """Objects that were read before the deadline count."""
@@ -409,7 +406,7 @@ def test_a_deadline_ends_the_reading_of_a_bucket(
 
 
 @pytest.mark.parametrize(("name", "is_refused"), [("aiobotocore", False), ("aiobotocore_all", True)])
-def test_requests_that_are_signed_long_before_they_are_sent_are_refused(
+def test_request_with_expired_signature_is_refused(
     contend: Callable[..., Contended], environment: dict[str, str], name: str, is_refused: bool
 ) -> None:
     """A store refuses old signatures: reading takes six seconds here, and signatures expire after three."""
@@ -448,7 +445,7 @@ def objects_of(count: int) -> dict[str, bytes]:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*BY_LISTING, *BY_URLS])
-def test_a_deadline_ends_a_way_with_what_it_has_done(
+def test_deadline_ends_contender_and_its_processes(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
 ) -> None:
     """No child process outlives the deadline."""
@@ -466,7 +463,7 @@ def test_a_deadline_ends_a_way_with_what_it_has_done(
 
 
 @pytest.mark.parametrize("name", BY_SITES)
-def test_a_deadline_ends_the_asking_of_sites(
+def test_site_results_before_deadline_are_kept(
     contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
 ) -> None:
     """Earlier answers are known, even from a pool that was not finished."""
@@ -481,7 +478,7 @@ def test_a_deadline_ends_the_asking_of_sites(
     assert not runs_on(found)
 
 
-def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended], tmp_path: Path) -> None:
+def test_contender_reports_missing_library_in_json(contend: Callable[..., Contended], tmp_path: Path) -> None:
     """The message is in its line of JSON, without a traceback."""
     (tmp_path / "pypeln.py").write_text("raise ImportError('no such library')")
 
@@ -490,9 +487,7 @@ def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended
     assert (found.done, found.error) == (0, "ImportError: no such library")
 
 
-def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
-    contend: Callable[..., Contended], tmp_path: Path
-) -> None:
+def test_missing_library_error_names_install_command(contend: Callable[..., Contended], tmp_path: Path) -> None:
     """The error names the library and the command that installs it, whether it was never installed or was removed."""
     (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError('No module named boto3', name='boto3')")
 
@@ -501,7 +496,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
     assert (found.done, found.error) == (0, "boto3 is missing: pip install boto3")
 
 
-def test_a_proxy_of_the_person_s_is_not_in_the_way(
+def test_contenders_ignore_user_proxy(
     contend: Callable[..., Contended], server: Serve, environment: dict[str, str]
 ) -> None:
     """The user's proxy is ignored, because it would be measured instead."""
@@ -515,8 +510,8 @@ def test_a_proxy_of_the_person_s_is_not_in_the_way(
 # Published figures
 
 
-def test_every_contender_stands_for_a_row() -> None:
-    """Each published row has its contender, built as its docstring says, and each contender has a row."""
+def test_each_contender_matches_published_row() -> None:
+    """The docstring of each contender names the tables of its rows."""
     named = {row.contender for row in PUBLISHED if row.contender is not None}
 
     assert named == {*BY_LISTING, *BY_URLS, *BY_SITES, "boto3_threads", "aiobotocore_all"}
@@ -527,8 +522,8 @@ def test_every_contender_stands_for_a_row() -> None:
         assert tables <= set((way.__doc__ or "").partition(",")[0].replace(" and ", " ").split())
 
 
-def test_every_table_is_there_with_its_figures() -> None:
-    """Rows are distinct and can be written as JSON."""
+def test_published_rows_are_distinct_and_json_serializable() -> None:
+    """All tables are there, and their rows have figures."""
     counts = {letter: sum(row.table == letter for row in PUBLISHED) for letter in "ABCDE"}
 
     assert counts == {"A": 6, "B": 6, "C": 4, "D": 5, "E": 4}

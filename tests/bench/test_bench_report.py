@@ -1,4 +1,4 @@
-"""The report of the bench in a real browser: plots, tables, and text from other people that stays text."""
+"""The report of the bench in a real browser: plots, tables, and untrusted text that is shown verbatim."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ CONSOLE_PAGE = '<title>t</title><script>nothing()</script><img src="http://fetch
 
 
 def result(scenario: str, contender: str, requests: int, limit: int, **known: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A result as the bench writes it; without a rate, it has failed."""
+    """Returns a result as the bench writes it; without a rate, it has failed."""
     rate, peak = known.pop("rate", 0.0), known.pop("peak", 0.0)
     return {
         "scenario": scenario,
@@ -51,7 +51,7 @@ def result(scenario: str, contender: str, requests: int, limit: int, **known: An
 
 
 def published(table: str, way: str, contender: str | None, counts: tuple[int, ...], **known: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A published row as the bench writes it."""
+    """Returns a published row as the bench writes it."""
     figures_of = known.pop("figures")
     row = {"table": table, "title": f"The text {table}", "way": way, "contender": contender, "counts": counts}
     return {**row, "figures": figures_of, "limit": known.get("limit")}
@@ -117,12 +117,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(report: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, Sequence[str], Sequence[str]]:
-    """The page in the browser, its console, and its network requests."""
+    """Returns the page in the browser, its console, and its network requests."""
     found = open_page(report, tmp_path_factory.mktemp("browser"))
     return Page(found.dom), found.console, found.asked
 
 
-def test_the_browser_tells_of_errors_and_of_what_a_page_fetches(tmp_path: Path) -> None:
+def test_browser_fixture_reports_errors_and_requests(tmp_path: Path) -> None:
     """The browser reports errors and requests; without this, the next tests would prove nothing."""
     page = tmp_path / "page.html"
     page.write_text(CONSOLE_PAGE)
@@ -133,12 +133,12 @@ def test_the_browser_tells_of_errors_and_of_what_a_page_fetches(tmp_path: Path) 
     assert any("fetched.test" in line for line in found.asked)
 
 
-def test_the_console_stays_empty(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """The console has no messages, and the page's policy has nothing to refuse."""
+def test_report_page_logs_nothing_to_console(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+    """The page's content security policy has nothing to refuse."""
     assert opened[1] == []
 
 
-def test_nothing_is_fetched(report: Path, opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+def test_report_page_sends_no_requests(report: Path, opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
     """The report is a single file, and its links lead only to itself."""
     page, _, asked = opened
     links = [value for _, attributes in page.elements for name, value in attributes.items() if name in ("src", "href")]
@@ -148,7 +148,7 @@ def test_nothing_is_fetched(report: Path, opened: tuple[Page, Sequence[str], Seq
     assert set(re.findall(r"url\((.*?)\)", report.read_text(encoding="utf-8"))) == {"#hatch"}
 
 
-def test_what_others_wrote_stays_text(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+def test_report_shows_untrusted_text_verbatim(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
     """Names, reasons, settings and addresses are shown verbatim, except for characters that HTML cannot represent."""
     page = opened[0]
     shown = HOSTILE.replace("\x00", "\ufffd").replace("\udcff", "\ufffd")
@@ -164,8 +164,8 @@ def test_what_others_wrote_stays_text(opened: tuple[Page, Sequence[str], Sequenc
         assert text in page.text
 
 
-def test_each_way_has_its_marks(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Each way has a bar at the largest common size, a hatched published bar, and a mark per size and limit."""
+def test_report_plot_has_bars_and_marks_of_each_way(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+    """Bars show the largest common size, and hatched bars published figures. Each size and limit has a mark."""
     marks = opened[0].marks
 
     assert marks["Time per request by way, 100,000 requests"] == {
@@ -177,8 +177,8 @@ def test_each_way_has_its_marks(opened: tuple[Page, Sequence[str], Sequence[str]
     assert marks["Requests per second by concurrency"] == {"a_threads": 2, **dict.fromkeys(WAYS, 3)}
 
 
-def test_figures_stand_in_the_tables(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """The tables have the figures of results, sites and texts, including texts without a contender."""
+def test_report_tables_contain_all_figures(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+    """The figures are those of results, sites and published texts, including texts without a contender."""
     text = opened[0].text
 
     for shown in ("2026-11-22 01:02:03 UTC", "24,105 MiB", "fetchmill 0.1.0, Python 3.11.9", "extrapolated", "stopped"):
@@ -195,8 +195,8 @@ def test_figures_stand_in_the_tables(opened: tuple[Page, Sequence[str], Sequence
         assert shown in text
 
 
-def test_pictures_say_what_they_show(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
-    """Each picture that is not decoration has a title and a description."""
+def test_report_pictures_have_title_and_description(opened: tuple[Page, Sequence[str], Sequence[str]]) -> None:
+    """Pictures that are only decoration are exceptions."""
     elements = opened[0].elements
     pictures = [place for place, (name, attributes) in enumerate(elements) if name == "svg" and "role" in attributes]
 
@@ -205,18 +205,18 @@ def test_pictures_say_what_they_show(opened: tuple[Page, Sequence[str], Sequence
 
 
 @pytest.mark.parametrize(("is_dark", "shade"), [(False, (255, 255, 255)), (True, (21, 24, 28))])
-def test_the_page_is_as_light_or_dark_as_the_reader_wants(
+def test_report_page_follows_colour_scheme_and_fits_phone(
     report: Path, tmp_path: Path, is_dark: bool, shade: tuple[int, int, int]
 ) -> None:
-    """The page follows the system's colour scheme and fits on a telephone; nothing is cut off at its right edge."""
+    """On a phone, nothing is cut off at the right edge."""
     with Image.open(picture_of(report, tmp_path, width=400, is_dark=is_dark)) as picture:
         edge = {picture.convert("RGB").getpixel((397, y)) for y in range(picture.height)}
 
     assert edge == {shade}
 
 
-def test_a_document_without_results_is_a_page(tmp_path: Path) -> None:
-    """A report can be written even if every contender failed."""
+def test_report_is_written_when_all_contenders_failed(tmp_path: Path) -> None:
+    """The report has the reason of the failure, and empty plots."""
     failed = result("billion", "native", 100, 64, reason="it hangs")
     write_report({**document(), "results": [failed], "published": []}, tmp_path / "report.html")
 
@@ -226,8 +226,8 @@ def test_a_document_without_results_is_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_an_interrupted_comparison_says_so(tmp_path: Path, interrupted: bool) -> None:
-    """Runs that are missing are marked as not run."""
+def test_report_says_when_comparison_was_interrupted(tmp_path: Path, interrupted: bool) -> None:
+    """The report of a complete comparison does not say so."""
     write_report({**document(), "interrupted": interrupted}, tmp_path / "report.html")
 
     text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
@@ -249,9 +249,7 @@ def test_an_interrupted_comparison_says_so(tmp_path: Path, interrupted: bool) ->
         (result("slow", "native", 10, 1, rate=1.0), None),
     ],
 )
-def test_a_published_figure_belongs_to_the_same_way_number_and_limit(
-    asked: dict[str, Any], seconds: float | None
-) -> None:
+def test_published_figure_matches_way_count_and_limit(asked: dict[str, Any], seconds: float | None) -> None:
     """Processes and rates are exceptions.
 
     The number of processes depends on the machine, and rates hold for any number.
@@ -277,14 +275,16 @@ def test_a_published_figure_belongs_to_the_same_way_number_and_limit(
         (figures.tick_duration, 1e-5, "10 us"),
     ],
 )
-def test_a_figure_has_three_digits_and_a_unit(write: Callable[[float | None], str], value: float, text: str) -> None:
+def test_report_figures_have_three_digits_and_unit(
+    write: Callable[[float | None], str], value: float, text: str
+) -> None:
     """Values of any size are formatted in this way."""
     assert write(value) == text
 
 
 @pytest.mark.parametrize("values", [[7.0], [38.0, 41.0], [1e-6, 3.0], [10, 50, 100, 1000], [1e-9, 1e9]])
-def test_an_axis_has_room_for_all_values_and_two_to_seven_labels(values: list[float]) -> None:
-    """An axis fits one value and many, over half a decade and over eighteen."""
+def test_axis_fits_values_and_has_two_to_seven_labels(values: list[float]) -> None:
+    """There may be one value or many, over less than one decade or over eighteen."""
     for scale in (Scale.around(values, 0, 100), Scale.of_bars(values, 0, 100)):
         assert all(0 <= scale.at(value) <= 100 for value in values)
         assert 2 <= len(scale.ticks()) <= 7

@@ -27,8 +27,8 @@ def rows(*indexes: int) -> list[Any]:
     return [np.array([[*value] for value in of], np.uint8) for of in values]
 
 
-def test_names_and_bodies_are_made_as_the_server_makes_them() -> None:
-    """The result equals bodies from the server itself."""
+def test_generated_rows_equal_server_objects() -> None:
+    """The names and bodies are compared with those from the server itself."""
     indexes = [0, 1, 999_999_999, 123_456_789_012]
 
     found, right = check_batch(*rows(*indexes))
@@ -37,7 +37,7 @@ def test_names_and_bodies_are_made_as_the_server_makes_them() -> None:
     assert right.all()
 
 
-def test_one_changed_byte_is_seen_wherever_it_is() -> None:
+def test_changed_byte_in_name_or_body_is_detected() -> None:
     """The changed byte may be in the name or in the body."""
     for part, length in ((0, 17), (1, SIZE)):
         for at in range(length):
@@ -49,8 +49,8 @@ def test_one_changed_byte_is_seen_wherever_it_is() -> None:
             assert right.tolist() == [True, False], (part, at)
 
 
-def test_a_body_of_another_name_is_wrong() -> None:
-    """A swapped body is wrong for its name."""
+def test_swapped_body_is_detected() -> None:
+    """A body that belongs to another name is wrong."""
     names, bodies = rows(7, 8)
 
     assert not check_batch(names, bodies[::-1])[1].any()
@@ -58,14 +58,14 @@ def test_a_body_of_another_name_is_wrong() -> None:
 
 @pytest.fixture(scope="module")
 def dest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job of 3,000 objects."""
+    """Returns the destination of a job with 3,000 objects."""
     dest = tmp_path_factory.mktemp("rows") / "out"
     with serve(synthetic=3_000) as server:
         fetchmill.get(server.url, dest, format="parquet")
     return dest
 
 
-def test_a_job_is_right_and_what_is_missing_is_seen(dest: Path) -> None:
+def test_missing_objects_of_job_are_detected(dest: Path) -> None:
     """The counts are compared with the expected number of objects."""
     assert check_rows(dest, 3_000) == {"rows": 3_000, "right": 3_000, "names": 3_000}
     assert check_rows(dest, 3_001)["names"] == 3_000
@@ -73,8 +73,8 @@ def test_a_job_is_right_and_what_is_missing_is_seen(dest: Path) -> None:
     assert check_rows(dest, 2_999) == {"rows": 3_000, "right": 2_999, "names": 2_999}
 
 
-def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> None:
-    """Doubled objects show as more rows than names."""
+def test_duplicate_objects_are_detected(dest: Path, tmp_path: Path) -> None:
+    """There are more rows than names."""
     other = shutil.copytree(dest, tmp_path / "out")
     shutil.copy(min(other.glob("shard-*.parquet")), other / "shard-999999.parquet")
 
@@ -83,8 +83,8 @@ def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> No
     assert found["names"] == 3_000 < found["rows"] == found["right"]
 
 
-def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> None:
-    """Errors of the child processes are raised."""
+def test_body_with_wrong_length_ends_row_check(dest: Path, tmp_path: Path) -> None:
+    """The error of the child process is raised."""
     other = shutil.copytree(dest, tmp_path / "out")
     path = min(other.glob("shard-*.parquet"))
     shard = pq.read_table(path, columns=["name", "body"])
@@ -95,7 +95,7 @@ def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> 
         check_rows(other, 3_000)
 
 
-def test_rows_that_cannot_be_checked_are_refused_before_they_are_fetched() -> None:
+def test_uncheckable_rows_are_refused_before_job_starts() -> None:
     """The error comes before the job starts, not after hours."""
     command = (sys.executable, "-m", "own_bench.scale", "--count", "10", "--format", "parquet", "--size", "200")
 

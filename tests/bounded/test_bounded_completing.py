@@ -14,8 +14,8 @@ from fetchmill import bounded
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100, None])
-def test_a_plain_loop_gives_every_result_within_the_limit(limit: int | None) -> None:
-    """A plain loop gives every result with any limit."""
+def test_plain_loop_yields_all_results_within_limit(limit: int | None) -> None:
+    """The limit makes no difference to the results."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -27,8 +27,8 @@ def test_a_plain_loop_gives_every_result_within_the_limit(limit: int | None) -> 
 
 @pytest.mark.parametrize("limit", [1, 3, 100, None])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_an_async_loop_gives_finished_tasks(limit: int | None, is_async: bool) -> None:
-    """The input is a generator or an async generator."""
+def test_async_loop_yields_finished_tasks(limit: int | None, is_async: bool) -> None:
+    """The input may be a generator or an async generator."""
     gauge = Gauge()
 
     async def made() -> AsyncIterator[Coroutine[Any, Any, int]]:
@@ -48,8 +48,8 @@ def test_an_async_loop_gives_finished_tasks(limit: int | None, is_async: bool) -
     assert gauge.most <= (limit or 20)
 
 
-def test_results_come_as_they_are_done() -> None:
-    """Results do not come in the order of the input."""
+def test_as_completed_yields_results_in_completion_order() -> None:
+    """The order of the input makes no difference."""
 
     async def main() -> list[float]:
         sleepers = [asyncio.sleep(seconds, seconds) for seconds in (0.06, 0.02, 0.04)]
@@ -58,7 +58,7 @@ def test_results_come_as_they_are_done() -> None:
     assert asyncio.run(main()) == [0.02, 0.04, 0.06]
 
 
-def test_an_input_without_end_is_read_as_far_as_there_are_places() -> None:
+def test_as_completed_reads_endless_input_up_to_free_slots() -> None:
     """A slow loop slows down the reading of the input."""
     gauge = Gauge()
     read = itertools.count()
@@ -78,7 +78,7 @@ def test_an_input_without_end_is_read_as_far_as_there_are_places() -> None:
     assert next(read) <= 20 + 2 * 5
 
 
-def test_futures_that_were_given_come_back_themselves() -> None:
+def test_async_loop_yields_given_futures_themselves() -> None:
     """Futures that the caller passed in are returned themselves, so the caller can identify them."""
 
     async def main() -> None:
@@ -88,7 +88,7 @@ def test_futures_that_were_given_come_back_themselves() -> None:
     asyncio.run(main())
 
 
-def test_asking_for_the_next_before_the_last_is_awaited_starts_no_more() -> None:
+def test_unawaited_awaitables_do_not_exceed_limit() -> None:
     """Requested awaitables are read from the input, but wait for a free slot."""
     gauge = Gauge()
 
@@ -103,7 +103,7 @@ def test_asking_for_the_next_before_the_last_is_awaited_starts_no_more() -> None
     assert gauge.most == 2
 
 
-def test_awaitables_may_be_awaited_together() -> None:
+def test_awaitables_can_be_awaited_concurrently() -> None:
     """Each awaitable takes a separate result."""
     gauge = Gauge()
 
@@ -114,8 +114,8 @@ def test_awaitables_may_be_awaited_together() -> None:
     assert gauge.most == 3
 
 
-def test_an_error_is_raised_where_it_is_awaited_and_the_loop_can_go_on() -> None:
-    """The error does not remove any other result."""
+def test_loop_continues_after_error_of_one_awaitable() -> None:
+    """The error is raised by its awaitable, and no other result is lost."""
 
     async def work(number: int) -> int:
         if number % 3 == 0:
@@ -136,7 +136,7 @@ def test_an_error_is_raised_where_it_is_awaited_and_the_loop_can_go_on() -> None
 
 @pytest.mark.parametrize("read_before", [0, 1, 2, 7])
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int, is_plain: bool) -> None:
+def test_as_completed_raises_input_error_after_results(read_before: int, is_plain: bool) -> None:
     """Results before the error are not lost."""
     gauge = Gauge()
 
@@ -163,8 +163,8 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
     assert sorted(asyncio.run(main())) == list(range(read_before))
 
 
-def test_an_async_input_that_raises_is_heard_behind_the_results_before_it() -> None:
-    """An async input that raises ends the loop after the earlier results, and is closed."""
+def test_as_completed_raises_async_input_error_after_results() -> None:
+    """The error ends the loop, and the input is closed."""
     gauge = Gauge()
     closed = []
 
@@ -185,7 +185,7 @@ def test_an_async_input_that_raises_is_heard_behind_the_results_before_it() -> N
     assert closed == [True]
 
 
-def test_what_is_no_awaitable_is_an_error_of_the_input() -> None:
+def test_non_awaitable_item_raises_after_earlier_results() -> None:
     """The error comes after the results of earlier items."""
 
     async def main() -> None:
@@ -199,7 +199,7 @@ def test_what_is_no_awaitable_is_an_error_of_the_input() -> None:
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_break_cancels_what_was_started_and_reads_no_more(is_plain: bool) -> None:
+def test_break_cancels_started_tasks_and_stops_reading(is_plain: bool) -> None:
     """Tasks are cancelled as soon as no reference to the iterator is left."""
     gauge = Gauge()
     read = itertools.count()
@@ -224,7 +224,7 @@ def test_break_cancels_what_was_started_and_reads_no_more(is_plain: bool) -> Non
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
-def test_an_error_that_ends_the_loop_cancels_the_rest(is_plain: bool) -> None:
+def test_error_ending_loop_cancels_remaining_tasks(is_plain: bool) -> None:
     """Remaining tasks are cancelled even while the error, and with it its frames, is still referenced."""
     gauge = Gauge()
 
@@ -255,7 +255,7 @@ def test_an_error_that_ends_the_loop_cancels_the_rest(is_plain: bool) -> None:
     assert gauge.cancelled == gauge.begun
 
 
-def test_break_ends_an_async_input_too() -> None:
+def test_break_closes_async_input() -> None:
     """The input's generator is closed, even in the middle of a wait."""
     closed = []
 
@@ -277,7 +277,7 @@ def test_break_ends_an_async_input_too() -> None:
     assert closed == [True]
 
 
-def test_futures_that_were_given_are_left_alone() -> None:
+def test_break_does_not_cancel_given_futures() -> None:
     """Futures that the caller passed in belong to the caller."""
 
     async def main() -> None:
@@ -290,8 +290,8 @@ def test_futures_that_were_given_are_left_alone() -> None:
     asyncio.run(main())
 
 
-def test_an_awaitable_keeps_the_rest_alive() -> None:
-    """A single awaitable keeps the others alive, as in one expression with many of them."""
+def test_single_awaitable_keeps_other_tasks_alive() -> None:
+    """In `await next(as_completed(...))`, only the awaitable keeps the tasks alive."""
     gauge = Gauge()
 
     async def main() -> int:
@@ -304,7 +304,7 @@ def test_an_awaitable_keeps_the_rest_alive() -> None:
     assert asyncio.run(main()) in range(3)
 
 
-def test_aclose_waits_until_all_is_cancelled() -> None:
+def test_aclose_waits_until_tasks_are_cancelled() -> None:
     """Tasks that have not begun never begin, and cause no warning."""
     gauge = Gauge()
 
@@ -323,7 +323,7 @@ def test_aclose_waits_until_all_is_cancelled() -> None:
     assert (gauge.begun, gauge.cancelled) == (2, 2)
 
 
-def test_a_cancelled_wait_loses_no_result() -> None:
+def test_as_completed_keeps_result_when_wait_is_cancelled() -> None:
     """A result whose wait was cancelled goes to the next wait."""
     gauge = Gauge()
 
@@ -337,8 +337,8 @@ def test_a_cancelled_wait_loses_no_result() -> None:
     assert asyncio.run(main()) == [0, 1, 2]
 
 
-def test_cancellation_ends_the_loop_and_all_it_started() -> None:
-    """Cancelling the looping task ends the loop and everything that it started."""
+def test_cancellation_ends_loop_and_started_tasks() -> None:
+    """Cancelling the task that runs the loop ends everything that the loop started."""
     gauge = Gauge()
 
     async def loop() -> None:
@@ -360,8 +360,8 @@ def test_cancellation_ends_the_loop_and_all_it_started() -> None:
 
 
 @pytest.mark.parametrize("limit", [2, None])
-def test_the_timeout_is_raised_for_what_is_not_done(limit: int | None) -> None:
-    """Every waiting awaitable raises it; with a limit, running tasks are cancelled."""
+def test_timeout_is_raised_by_unfinished_awaitables(limit: int | None) -> None:
+    """Every waiting awaitable raises the timeout; with a limit, running tasks are cancelled."""
     gauge = Gauge()
 
     async def main() -> tuple[list[int], int]:
@@ -384,8 +384,8 @@ def test_the_timeout_is_raised_for_what_is_not_done(limit: int | None) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_the_timeout_ends_an_async_loop(is_async: bool) -> None:
-    """The timeout ends the loop even if all items that were read are done and the input continues."""
+def test_timeout_ends_async_loop(is_async: bool) -> None:
+    """The timeout applies even if all items that were read are done and the input continues."""
 
     async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
         yield asyncio.sleep(0)
@@ -401,8 +401,8 @@ def test_the_timeout_ends_an_async_loop(is_async: bool) -> None:
     asyncio.run(main())
 
 
-def test_a_timeout_that_is_not_needed_does_no_harm() -> None:
-    """An unused timeout is removed with the last result."""
+def test_unreached_timeout_has_no_effect() -> None:
+    """All results arrive before the timeout, and no error is raised."""
 
     async def main() -> list[None]:
         sleepers = (asyncio.sleep(0) for _ in range(5))
@@ -411,8 +411,8 @@ def test_a_timeout_that_is_not_needed_does_no_harm() -> None:
     assert len(asyncio.run(main())) == 5
 
 
-def test_it_can_be_gone_on_with() -> None:
-    """A second loop over the same iterator continues."""
+def test_loop_over_started_iterator_yields_remaining_results() -> None:
+    """No result is lost between `next` calls and a later loop."""
     gauge = Gauge()
 
     async def main() -> list[int]:
@@ -423,7 +423,7 @@ def test_it_can_be_gone_on_with() -> None:
     assert sorted(asyncio.run(main())) == list(range(6))
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_as_completed_refuses_invalid_arguments() -> None:
     """The limit is checked immediately, and the input at the first step."""
     with pytest.raises(ValueError, match="limit must be a whole number of at least 1"):
         bounded.as_completed([], 0)

@@ -68,7 +68,7 @@ def group_is_gone(group: int) -> bool:
     return False
 
 
-def test_an_interrupt_cancels_tasks_and_puts_things_away(program: Start) -> None:
+def test_interrupt_cancels_tasks_and_closes_resources(program: Start) -> None:
     """The exception is raised where the program's main function runs."""
     running = program(
         """
@@ -92,8 +92,8 @@ def test_an_interrupt_cancels_tasks_and_puts_things_away(program: Start) -> None
 
 
 @pytest.mark.parametrize("how", ["for", "async for", "held", "pool"])
-def test_an_interrupt_cancels_what_was_started(program: Start, how: str) -> None:
-    """An interrupt cancels everything that any of the other functions has started."""
+def test_interrupt_cancels_loops_and_task_pools(program: Start, how: str) -> None:
+    """An interrupt cancels every task that a loop or a pool has started."""
     loop = "await task" if how == "for" else "pass"
     body = f"{how} task in bounded.as_completed(sleepers, 3):\n        {loop}"
     if how == "held":
@@ -128,7 +128,7 @@ except KeyboardInterrupt:
     assert interrupted(running) == (0, "cancelled\n" * 3 + "interrupted\n", "")
 
 
-def test_an_interrupt_lets_threads_come_to_their_ends(program: Start) -> None:
+def test_interrupt_waits_for_running_threads(program: Start) -> None:
     """No other item begins, and `each` waits for the running ones."""
     running = program(
         """
@@ -163,7 +163,7 @@ def test_an_interrupt_lets_threads_come_to_their_ends(program: Start) -> None:
     assert interrupted(running) == (0, "put away\n" * 2 + "interrupted 2 []\n", "")
 
 
-def test_an_interrupt_means_nothing_to_processes_that_wait(program: Start) -> None:
+def test_idle_processes_ignore_interrupt(program: Start) -> None:
     """Waiting processes ignore the signal and end when they are told to."""
     running = program(
         """
@@ -182,8 +182,8 @@ def test_an_interrupt_means_nothing_to_processes_that_wait(program: Start) -> No
     assert interrupted(running) == (0, "interrupted\n", "")
 
 
-def test_an_interrupt_ends_processes(program: Start) -> None:
-    """Processes that are working also end, and none of them prints anything."""
+def test_interrupt_ends_busy_processes_silently(program: Start) -> None:
+    """Processes that are working end, and print nothing."""
     running = program(
         """
         if __name__ == "__main__":
@@ -200,8 +200,8 @@ def test_an_interrupt_ends_processes(program: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: str) -> None:
-    """The program has not closed it, and still holds a reference."""
+def test_program_exit_ends_unclosed_workers(program: Start, kind: str) -> None:
+    """The program has not closed the results, and still holds a reference to them."""
     running = program(
         f"""
         if __name__ == "__main__":
@@ -215,12 +215,12 @@ def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: st
     assert wait_for(lambda: group_is_gone(running.pid))
 
 
-def test_workers_end_when_their_program_is_killed(program: Start) -> None:
+def test_worker_processes_end_when_program_is_killed(program: Start) -> None:
     """Workers notice that their program is gone."""
     running = program(
         """
         if __name__ == "__main__":
-            # One, so that none is just being started.
+            # A single worker, so that no other one is being started.
             results = bounded.processes.map(abs, itertools.count(), limit=1)
             next(results), next(results)
             print("ready", flush=True)
@@ -237,8 +237,8 @@ def test_workers_end_when_their_program_is_killed(program: Start) -> None:
     assert err == ""
 
 
-def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
-    """A main module without its guard is reported, because spawn imports it in every worker."""
+def test_main_module_without_guard_is_reported(program: Start) -> None:
+    """Spawn imports the main module in every worker, so the error asks for the guard."""
     running = program("print(list(bounded.processes.map(abs, [1, 2], limit=2)))")
 
     _, err = running.communicate(timeout=120)
@@ -248,7 +248,7 @@ def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
     assert wait_for(lambda: group_is_gone(running.pid))
 
 
-def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
+def test_break_in_ending_task_leaves_no_tasks(program: Start) -> None:
     """`break` leaves nothing, even if the event loop is closed immediately afterwards."""
     running = program(
         """
@@ -256,7 +256,7 @@ def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
             await asyncio.sleep(0 if number == 0 else 60)
 
         async def main():
-            # Beside other tests a step may take long, and debug mode would say so.
+            # While other tests run, a step may take long, and debug mode would report it.
             asyncio.get_running_loop().slow_callback_duration = 60
             async for _ in bounded.map(work, itertools.count(), limit=3, on_done=lambda own: print("put away")):
                 break
@@ -269,7 +269,7 @@ def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
     assert running.returncode == 0
 
 
-def test_importing_it_loads_nothing_else_of_the_package(program: Start) -> None:
+def test_bounded_import_loads_no_other_module(program: Start) -> None:
     """Importing the module loads no HTTP code, and does not slow down the import of the package."""
     running = program(
         """

@@ -40,8 +40,8 @@ def idle_mib() -> float:
 @pytest.mark.parametrize(
     "program", ["as_completed", "as_completed_plain", "as_completed_async_input", "task_pool", "mapped", "threads"]
 )
-def test_memory_is_flat(program: str) -> None:
-    """The number of items does not matter, with limit 1000 (threads: 10)."""
+def test_bounded_memory_is_independent_of_item_count(program: str) -> None:
+    """The limit is 1000, or 10 for threads."""
     few, many = peak_mib(program, COUNT // 10), peak_mib(program, COUNT)
 
     assert many - idle_mib() < ADDED_MIB_MAX

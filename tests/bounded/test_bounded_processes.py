@@ -31,22 +31,22 @@ def _nothing_is_left() -> Iterator[None]:
 
 @pytest.mark.parametrize("chunksize", [1, 7, 100])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_every_item_has_its_result(chunksize: int, ordered: bool) -> None:
-    """Results are in the order of the input if requested, and no process is left at the end."""
+def test_processes_return_result_of_each_item(chunksize: int, ordered: bool) -> None:
+    """Results are in input order if requested, and no process is left at the end."""
     found = list(processes.map(abs, iter(range(40)), limit=2, ordered=ordered, chunksize=chunksize))
 
     assert not multiprocessing.active_children()
     assert (found if ordered else sorted(found)) == list(range(40))
 
 
-def test_it_is_another_process_that_works() -> None:
+def test_function_runs_in_spawned_process() -> None:
     """The process was started by spawn and has imported only what it needs."""
     assert os.getpid() not in set(processes.map(functions.own_pid, range(4), limit=2))
     assert list(processes.map(functions.is_loaded, ["fetchmill._native", "asyncio", "pytest"], limit=1)) == [False] * 3
 
 
-def test_a_lambda_and_a_function_in_a_function_are_taken_along() -> None:
-    """Lambdas and nested functions are sent by value, with their dependencies."""
+def test_lambdas_and_nested_functions_are_sent_by_value() -> None:
+    """The functions and values that they use are sent with them."""
     factor = 3
 
     def times(number: int) -> int:
@@ -56,7 +56,7 @@ def test_a_lambda_and_a_function_in_a_function_are_taken_along() -> None:
     assert list(processes.map(lambda number: -number, [1], limit=1)) == [-1]
 
 
-def test_an_input_without_end_is_read_within_the_window() -> None:
+def test_processes_read_endless_input_within_window() -> None:
     """An endless input is read up to twice the limit, in chunks."""
     read = itertools.count()
 
@@ -67,13 +67,13 @@ def test_an_input_without_end_is_read_within_the_window() -> None:
     assert next(read) <= 30 + 2 * 2 * 3 + 3
 
 
-def test_workers_start_on_demand() -> None:
+def test_processes_start_on_demand() -> None:
     """Two items do not start a hundred workers."""
     assert len(set(processes.map(functions.own_pid, range(2), limit=100))) <= 2
 
 
-def test_what_a_worker_opens_goes_to_its_items_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker's resource is passed to its items and its end; `on_start` runs once per process."""
+def test_process_resource_is_passed_to_items_and_on_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's resource is passed to its items and to `on_done`; `on_start` runs once per process."""
     monkeypatch.setenv("NOTES", str(tmp_path))
 
     tally = processes.each(
@@ -86,8 +86,8 @@ def test_what_a_worker_opens_goes_to_its_items_and_its_end(tmp_path: Path, monke
     assert sorted(int(line) for lines in notes for line in lines[1:-1]) == list(range(20))
 
 
-def test_an_error_has_the_trace_of_its_process_as_cause() -> None:
-    """An error keeps its class, and has the trace of its process as cause."""
+def test_process_error_has_worker_traceback_as_cause() -> None:
+    """An error keeps its class, and its cause has the traceback of the process."""
     found, error = taken(processes.map(functions.fail_at_two, range(9), limit=1))
 
     assert found == [0, 1]
@@ -96,7 +96,7 @@ def test_an_error_has_the_trace_of_its_process_as_cause() -> None:
 
 
 @pytest.mark.parametrize("chunksize", [1, 3])
-def test_errors_can_be_returned(chunksize: int) -> None:
+def test_processes_return_errors_on_request(chunksize: int) -> None:
     """Each item has a separate error, also inside a chunk."""
     options = {"limit": 2, "ordered": True, "chunksize": chunksize}
     found = list(processes.map(functions.fail_at_two, range(5), on_error="return", **options))  # type: ignore[call-overload]
@@ -106,7 +106,7 @@ def test_errors_can_be_returned(chunksize: int) -> None:
     assert found[:2] + found[3:] == [0, 1, 3, 4]
 
 
-def test_what_cannot_be_pickled_fails_alone() -> None:
+def test_unpicklable_value_fails_only_its_item() -> None:
     """An item, a result or an error that cannot be pickled fails alone."""
     items = [1, lambda: None, 3]
     found = list(processes.map(repr, items, limit=1, ordered=True, chunksize=3, on_error="return"))
@@ -121,7 +121,7 @@ def test_what_cannot_be_pickled_fails_alone() -> None:
     assert str(error) == "process_functions.Fussy: 1"
 
 
-def test_items_of_a_chunk_are_separate() -> None:
+def test_items_of_chunk_are_isolated() -> None:
     """A call cannot change the argument or the value of another one, and values of all types arrive in order."""
     box = [0]
     mixed = [1, (2, "x"), [3], None, b"4", (5, [6]), 7.5, True]
@@ -134,8 +134,8 @@ def test_items_of_a_chunk_are_separate() -> None:
     assert list(processes.map(lambda item: [item], mixed, **options)) == [[item] for item in mixed]  # type: ignore[call-overload]
 
 
-def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
-    """A function that cannot be pickled ends the call, whatever `on_error` is."""
+def test_unpicklable_function_ends_call() -> None:
+    """The value of `on_error` makes no difference."""
     lock = threading.Lock()
 
     _, error = taken(processes.map(lambda _: lock.locked(), [1], limit=1, on_error="return"))
@@ -143,8 +143,8 @@ def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
     assert "cloudpickle failed (TypeError: cannot pickle" in str(error)
 
 
-def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
-    """A worker's death is an error that names the item, and no other item begins."""
+def test_worker_death_raises_error_naming_item() -> None:
+    """After the death of a worker, no other item begins."""
     found, error = taken(processes.map(functions.die_at_three, range(9), limit=1, ordered=True))
 
     assert found == [0, 1, 2]
@@ -152,7 +152,7 @@ def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
     assert re.fullmatch(r"worker process \d+ was ended by SIGKILL while processing item 3", str(error))
 
 
-def test_another_takes_the_place_of_one_that_died() -> None:
+def test_dead_worker_is_replaced_when_errors_are_returned() -> None:
     """Another worker takes over with `on_error="return"`; all items of a chunk fail together."""
     found = list(processes.map(functions.die_at_three, range(6), limit=1, ordered=True, on_error="return"))
     assert isinstance(found[3], bounded.Failed)
@@ -165,8 +165,8 @@ def test_another_takes_the_place_of_one_that_died() -> None:
     assert all("while processing 2 items, starting with 2" in str(one.error) for one in failed)
 
 
-def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None:
-    """The pipe has no end of file until the child dies, too."""
+def test_worker_death_is_detected_when_child_holds_pipe(tmp_path: Path) -> None:
+    """The pipe does not report an end of file until the child dies, too."""
     noted = tmp_path / "child"
 
     _, error = taken(processes.map(functions.die_before_child, [str(noted)], limit=1, timeout=30))
@@ -175,8 +175,8 @@ def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None
     assert "ended with exit code 7 while processing item" in str(error)
 
 
-def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:
-    """A worker that dies before it is ready ends the call; its successors would die as well."""
+def test_worker_death_during_startup_ends_call() -> None:
+    """A worker is not replaced if it dies before it is ready, because its successors would die as well."""
     _, error = taken(processes.map(abs, range(5), limit=2, on_start=functions.leave, on_error="return"))
 
     assert isinstance(error, bounded.WorkerDiedError)
@@ -186,7 +186,7 @@ def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:
     )
 
 
-def test_a_start_that_fails_ends_everything() -> None:
+def test_process_on_start_error_ends_call() -> None:
     """An error in `on_start` ends the call and is raised."""
     _, error = taken(processes.map(abs, range(5), limit=2, on_start=functions.refuse, on_error="return"))
 
@@ -194,7 +194,7 @@ def test_a_start_that_fails_ends_everything() -> None:
     assert "in refuse" in str(error.__cause__)
 
 
-def test_an_end_that_fails_is_heard_behind_the_results() -> None:
+def test_process_on_done_error_is_raised_after_results() -> None:
     """An error in `on_done` is raised after the results."""
     found, error = taken(processes.map(abs, [1], limit=1, on_done=functions.fail_fussily))
 
@@ -202,7 +202,7 @@ def test_an_end_that_fails_is_heard_behind_the_results() -> None:
     assert str(error) == "process_functions.Fussy: 1"
 
 
-def test_break_ends_calls_that_run() -> None:
+def test_break_kills_busy_processes() -> None:
     """`break` kills the processes of running calls; an idle process runs `on_done`."""
     for number in processes.map(functions.sleep_long, itertools.count(), limit=2):
         assert number == 0
@@ -211,21 +211,21 @@ def test_break_ends_calls_that_run() -> None:
     assert wait_for(lambda: not multiprocessing.active_children())
 
 
-def test_leaving_the_block_waits_for_the_end() -> None:
-    """Leaving the block returns as soon as the workers have ended, which is immediate here."""
+def test_process_block_exit_waits_for_workers() -> None:
+    """Leaving the block kills running calls, and returns as soon as the workers have ended."""
     with processes.map(functions.sleep_long, itertools.count(), limit=2) as results:
         assert next(results) == 0
 
     assert not multiprocessing.active_children()
 
 
-def test_one_that_does_nothing_puts_things_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_process_runs_on_done_after_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle process is told to end, not killed, even if the results are abandoned."""
     monkeypatch.setenv("NOTES", str(tmp_path))
 
     def numbers() -> Iterator[int]:
         yield 0
-        # Wait until the worker has done that and is idle.
+        # Wait until the worker has processed the item and is idle.
         assert wait_for(lambda: "0" in "".join(path.read_text() for path in tmp_path.iterdir()))
         time.sleep(0.2)
         raise KeyboardInterrupt
@@ -238,7 +238,7 @@ def test_one_that_does_nothing_puts_things_away(tmp_path: Path, monkeypatch: pyt
     assert [path.read_text().split() for path in tmp_path.iterdir()] == [["start", "0", "end"]]
 
 
-def test_the_timeout_ends_calls_that_run() -> None:
+def test_timeout_kills_busy_processes() -> None:
     """The timeout kills running calls; earlier results are returned."""
     found, error = taken(processes.map(functions.sleep_long, itertools.count(), limit=2, timeout=3))
 

@@ -43,8 +43,8 @@ of_all = pytest.mark.parametrize("call", [with_tasks, with_threads, with_process
 
 
 @of_all
-def test_an_item_that_fails_is_tried_again(call: Call, tmp_path: Path) -> None:
-    """A failed item is tried up to `attempts` times, and its last error counts."""
+def test_failed_item_is_retried_up_to_attempts(call: Call, tmp_path: Path) -> None:
+    """The last error of a failed item counts."""
     items = [(str(tmp_path / f"{fails}"), fails) for fails in range(4)]
 
     found = call(functions.fail_so_often, items, attempts=3, retry_wait=0.001, on_error="return")
@@ -55,13 +55,13 @@ def test_an_item_that_fails_is_tried_again(call: Call, tmp_path: Path) -> None:
 
 
 @of_all
-def test_only_some_errors_are_tried_again(call: Call, tmp_path: Path) -> None:
-    """Errors outside `retry_on` are raised immediately."""
+def test_error_outside_retry_on_is_raised_immediately(call: Call, tmp_path: Path) -> None:
+    """Only errors in `retry_on` are retried."""
     with pytest.raises(ValueError, match="attempt 1"):
         call(functions.fail_so_often, [(str(tmp_path / "a"), 1)], attempts=3, retry_on=(OSError, KeyError))
 
 
-def test_waits_double_up_to_a_bound_and_are_shortened_at_random() -> None:
+def test_retry_wait_doubles_up_to_bound_with_jitter() -> None:
     """Waits double up to 30 s and are shortened at random by up to a half."""
     policy = RetryPolicy(attempts=100, retry_wait=1.0)
 
@@ -71,8 +71,8 @@ def test_waits_double_up_to_a_bound_and_are_shortened_at_random() -> None:
         assert longest / 2 <= min(waits) <= max(waits) <= longest
 
 
-def test_a_coroutine_has_its_time_for_each_attempt() -> None:
-    """After that time, the coroutine is cancelled and may be tried again."""
+def test_item_timeout_applies_to_each_coroutine_attempt() -> None:
+    """A coroutine that takes longer is cancelled and may be retried."""
     began: list[float] = []
 
     async def hang(seconds: float) -> float:
@@ -91,7 +91,7 @@ def test_a_coroutine_has_its_time_for_each_attempt() -> None:
     assert began == [0.0, 60.0, 60.0]
 
 
-def test_a_process_that_takes_too_long_is_killed_and_replaced() -> None:
+def test_process_over_item_timeout_is_killed_and_replaced() -> None:
     """The item of the killed process fails, and all others are done."""
     began = time.monotonic()
 
@@ -115,13 +115,13 @@ def test_a_process_that_takes_too_long_is_killed_and_replaced() -> None:
         ({"limit": 1.5}, "limit must be a whole number of at least 1, not 1.5"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_retry_options_are_refused(options: dict[str, Any], message: str) -> None:
     """Impossible values are refused before anything begins."""
     with pytest.raises(ValueError, match=message):
         processes.map(abs, [1], **{"limit": 1, **options})
 
 
-def test_a_thread_has_no_time_limit() -> None:
+def test_item_timeout_is_refused_for_threads() -> None:
     """A thread has no time limit, because a call in a thread cannot be stopped."""
     with pytest.raises(TypeError, match="item_timeout"):
         threads.map(abs, [1], limit=1, item_timeout=1)  # type: ignore[call-overload]

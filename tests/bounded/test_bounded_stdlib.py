@@ -51,7 +51,7 @@ def run(cases: Iterable[unittest.TestCase]) -> int:
     return result.testsRun
 
 
-def test_as_completed_passes_those_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_completed_passes_asyncio_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """All test classes of the standard library pass, with all kinds of tasks and loops."""
     module = stdlib_tests("test_asyncio.test_tasks", monkeypatch)
     calls = []
@@ -104,7 +104,7 @@ class ProcessMap(MapOnly):
 
 
 @pytest.mark.parametrize("executor", [ThreadMap, ProcessMap])
-def test_map_passes_those_of_executors(executor: type[MapOnly], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_passes_executor_tests(executor: type[MapOnly], monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests for any executor and for this kind pass."""
     module = stdlib_tests("test_concurrent_futures", monkeypatch)
     shared, own = classes_of(module, executor)

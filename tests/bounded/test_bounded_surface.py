@@ -1,4 +1,4 @@
-"""The surface of `fetchmill.bounded`: names, docs and consistent signatures; and its small parts that need no clock."""
+"""The public interface of `fetchmill.bounded`, and its small parts that need no clock."""
 
 import doctest
 import importlib
@@ -19,7 +19,7 @@ MODULES = [f"fetchmill.bounded.{module.name}" for module in pkgutil.iter_modules
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "bounded.md"
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_public_names_are_exported_and_documented() -> None:
     """`__all__`, `dir()`, the module and the page agree."""
     page = PAGE.read_text()
 
@@ -32,7 +32,7 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 @pytest.mark.parametrize("name", ["each", "map"])
-def test_coroutines_threads_and_processes_have_the_same_signatures(name: str) -> None:
+def test_tasks_threads_and_processes_share_signatures(name: str) -> None:
     """Chunks are the exception, because tasks do not have them."""
     signatures = [inspect.signature(getattr(module, name)) for module in (bounded, bounded.threads, bounded.processes)]
     options = [
@@ -44,22 +44,22 @@ def test_coroutines_threads_and_processes_have_the_same_signatures(name: str) ->
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings_run(name: str) -> None:
-    """Examples in docstrings run unchanged."""
+def test_docstring_examples_run(name: str) -> None:
+    """The examples run unchanged."""
     failed, _ = doctest.testmod(importlib.import_module(name))
 
     assert failed == 0
 
 
-def test_there_is_an_example_of_every_function() -> None:
-    """Every function has an example in its docstring."""
+def test_each_function_has_docstring_example() -> None:
+    """This includes the class `TaskPool`, and the functions for threads and processes."""
     functions = [bounded.as_completed, bounded.TaskPool, bounded.each, bounded.map]
     functions += [getattr(module, name) for module in (bounded.threads, bounded.processes) for name in ("each", "map")]
 
     assert [function for function in functions if ">>> " not in (function.__doc__ or "")] == []
 
 
-def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guide_page_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example runs separately."""
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -69,8 +69,8 @@ def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         exec(compile(example, "docs/guide/bounded.md", "exec"), {"__name__": "example"})  # noqa: S102 - our own page
 
 
-def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
-    """Delays are made up for, up to the slack."""
+def test_pace_is_even_and_compensates_delays() -> None:
+    """Delays are compensated up to the slack."""
     rate_limiter = RateLimiter(10)
 
     assert [round(rate_limiter.reserve(0.0), 3) for _ in range(3)] == [0, 0.1, 0.2]
@@ -81,14 +81,14 @@ def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
-def test_a_rate_is_a_number_above_zero(rate: float) -> None:
-    """With any other value, items would never begin, or never wait."""
+def test_rate_must_be_number_above_zero(rate: float) -> None:
+    """With other values, items would never begin, or never wait."""
     with pytest.raises(ValueError, match="must be a number of items per second above 0"):
         RateLimiter(rate)
 
 
-def test_workers_are_hired_when_more_waits_than_are_idle() -> None:
-    """Workers start when more items wait than workers are idle, up to the limit."""
+def test_worker_starts_when_more_items_wait_than_workers_idle() -> None:
+    """The number of workers stays within the limit."""
     scaler = Scaler(4, is_slow=False, is_paced=False)
 
     assert scaler.scale_up(3, is_ended=False) == 3
@@ -101,7 +101,7 @@ def test_workers_are_hired_when_more_waits_than_are_idle() -> None:
     assert scaler.scale_up(9, is_ended=False) == 1
 
 
-def test_slow_starts_grow_with_those_that_are_ready() -> None:
+def test_slow_worker_starts_double_with_ready_workers() -> None:
     """One worker starts first, then twice as many each time."""
     scaler = Scaler(100, is_slow=True, is_paced=False)
     begun = []
@@ -115,8 +115,8 @@ def test_slow_starts_grow_with_those_that_are_ready() -> None:
     assert begun == [1, 2, 4, 8, 16, 32]
 
 
-def test_no_slow_start_is_made_that_comes_too_late() -> None:
-    """No slow worker is started too late to help, once the input has ended."""
+def test_slow_worker_is_not_started_too_late_to_help() -> None:
+    """Once the input has ended, workers start only if enough items are left for them."""
     scaler = Scaler(100, is_slow=True, is_paced=False)
     scaler.scale_up(100, is_ended=True)
     scaler.on_started(0.05)
@@ -128,8 +128,8 @@ def test_no_slow_start_is_made_that_comes_too_late() -> None:
     assert scaler.scale_up(110, is_ended=True) > 0
 
 
-def test_with_a_rate_one_idle_worker_is_enough() -> None:
-    """With a rate, one idle worker is enough for any number of waiting items."""
+def test_one_idle_worker_is_enough_when_rate_is_set() -> None:
+    """The number of waiting items makes no difference."""
     scaler = Scaler(100, is_slow=False, is_paced=True)
 
     assert scaler.scale_up(50, is_ended=False) == 1
@@ -139,8 +139,8 @@ def test_with_a_rate_one_idle_worker_is_enough() -> None:
     assert scaler.scale_up(50, is_ended=False) == 1
 
 
-def test_calls_are_handed_over_by_their_numbers_if_that_is_asked_for() -> None:
-    """Calls are handed over in the order of their numbers if requested, and otherwise as they arrive."""
+def test_result_buffer_returns_calls_in_requested_order() -> None:
+    """The order is that of the call numbers, or that of arrival."""
     for ordered, expected in ((True, [0, 1, 2]), (False, [2, 0, 1])):
         buffer = ResultBuffer(ordered=ordered)
         for number in (2, 0, 1):
@@ -148,7 +148,7 @@ def test_calls_are_handed_over_by_their_numbers_if_that_is_asked_for() -> None:
         assert [call.number for call in iter(buffer.take, None)] == expected
 
 
-def test_a_long_item_is_cut_in_messages() -> None:
+def test_long_item_is_truncated_in_messages() -> None:
     """A long item, such as a body, is truncated in messages."""
     assert format_item("short") == "'short'"
     assert len(format_item("x" * 5000)) == 203

@@ -9,8 +9,8 @@ from fetchmill import bounded
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_put_waits_for_a_place_and_the_end_for_the_rest(limit: int) -> None:
-    """`put` waits for a free slot, and the end waits for all tasks, whatever their number."""
+def test_pool_put_waits_for_slot_and_exit_for_all_tasks(limit: int) -> None:
+    """Leaving the block waits for any number of tasks."""
     gauge = Gauge()
 
     async def main() -> None:
@@ -26,7 +26,7 @@ def test_put_waits_for_a_place_and_the_end_for_the_rest(limit: int) -> None:
     assert gauge.most == min(limit, 20)
 
 
-def test_errors_come_as_a_group_and_the_others_are_cancelled() -> None:
+def test_pool_raises_error_group_and_cancels_other_tasks() -> None:
     """The group has all errors, including those that occurred at the same moment and during cancellation."""
     gauge = Gauge()
 
@@ -54,8 +54,8 @@ def test_errors_come_as_a_group_and_the_others_are_cancelled() -> None:
     assert gauge.cancelled == 1
 
 
-def test_an_error_wakes_a_put_that_waits() -> None:
-    """An error wakes a waiting `put`, whose coroutine never runs and causes no warning."""
+def test_pool_task_error_wakes_waiting_put() -> None:
+    """The coroutine of the waiting `put` never runs, and causes no warning."""
     gauge = Gauge()
     reached = []
 
@@ -75,8 +75,8 @@ def test_an_error_wakes_a_put_that_waits() -> None:
     assert (gauge.begun, reached) == (0, [])
 
 
-def test_an_error_of_the_block_cancels_the_tasks() -> None:
-    """An error of the block cancels the tasks, and all errors are raised as one group."""
+def test_pool_block_error_cancels_tasks() -> None:
+    """All errors are raised as one group."""
     gauge = Gauge()
 
     async def block() -> None:
@@ -96,8 +96,8 @@ def test_an_error_of_the_block_cancels_the_tasks() -> None:
     assert gauge.cancelled == 1
 
 
-def test_cancellation_ends_a_put_and_all_tasks() -> None:
-    """Cancellation ends a `put` and all tasks, and leaves nothing."""
+def test_cancellation_ends_pool_put_and_all_tasks() -> None:
+    """No task is left afterwards."""
     gauge = Gauge()
 
     async def fill() -> None:
@@ -118,8 +118,8 @@ def test_cancellation_ends_a_put_and_all_tasks() -> None:
     assert (gauge.begun, gauge.cancelled) == (2, 2)
 
 
-def test_a_cancelled_task_gives_its_place_to_another() -> None:
-    """A cancelled task releases its slot and is not an error."""
+def test_cancelled_pool_task_releases_slot() -> None:
+    """The cancellation of a task is not an error."""
     gauge = Gauge()
 
     async def work_and_leave() -> None:
@@ -138,8 +138,8 @@ def test_a_cancelled_task_gives_its_place_to_another() -> None:
     assert (gauge.begun, gauge.cancelled) == (2, 1)
 
 
-def test_a_put_that_is_given_up_takes_no_place() -> None:
-    """A `put` that a timeout cancels takes no slot."""
+def test_timed_out_pool_put_takes_no_slot() -> None:
+    """The slot stays free for another `put`."""
     gauge = Gauge()
 
     async def main() -> None:
@@ -154,7 +154,7 @@ def test_a_put_that_is_given_up_takes_no_place() -> None:
     assert gauge.begun == 2
 
 
-def test_a_pool_is_used_within_its_block() -> None:
+def test_pool_is_unusable_outside_its_block() -> None:
     """A pool can only be used within its block; nothing would wait for its tasks outside."""
     gauge = Gauge()
 

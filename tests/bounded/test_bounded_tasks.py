@@ -24,8 +24,8 @@ async def plus_one(number: int) -> int:
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
-    """Results are in the order of the input if requested."""
+def test_tasks_return_result_of_each_item(limit: int, ordered: bool) -> None:
+    """Results are in input order if requested."""
 
     async def main() -> list[int]:
         return [number async for number in bounded.map(plus_one, range(20), limit=limit, ordered=ordered)]
@@ -35,7 +35,7 @@ def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
     assert (found if ordered else sorted(found)) == list(range(1, 21))
 
 
-def test_results_come_as_they_are_done() -> None:
+def test_tasks_yield_results_in_completion_order() -> None:
     """Results come in order only if requested."""
 
     async def main() -> list[float]:
@@ -47,8 +47,8 @@ def test_results_come_as_they_are_done() -> None:
     assert asyncio.run(main()) == [0.02, 0.04, 0.06]
 
 
-def test_several_iterables_go_together() -> None:
-    """Several iterables end with the shortest one."""
+def test_several_iterables_end_with_shortest() -> None:
+    """The function gets one item of each iterable."""
 
     async def add(one: int, other: int) -> int:
         return one + other
@@ -59,7 +59,7 @@ def test_several_iterables_go_together() -> None:
     assert asyncio.run(main()) == [5, 7]
 
 
-def test_an_async_iterable_goes_alone() -> None:
+def test_async_iterable_must_be_only_iterable() -> None:
     """A single async iterable is accepted, and closed at the end."""
     closed = []
 
@@ -81,7 +81,7 @@ def test_an_async_iterable_goes_alone() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
+def test_tasks_read_endless_input_within_window(ordered: bool) -> None:
     """The window is twice the limit, in addition to the results that were taken."""
     gauge = Gauge()
     read = itertools.count()
@@ -103,7 +103,7 @@ def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
     assert next(read) <= 10 + 2 * 3
 
 
-def test_what_a_worker_opens_goes_to_its_items_and_its_end() -> None:
+def test_task_resource_is_passed_to_items_and_on_done() -> None:
     """`on_start` runs once per worker; plain functions and coroutine functions work."""
     opened: list[list[int]] = []
     closed: list[list[int]] = []
@@ -126,7 +126,7 @@ def test_what_a_worker_opens_goes_to_its_items_and_its_end() -> None:
     assert sorted(closed) == sorted(opened)
 
 
-def test_workers_start_on_demand() -> None:
+def test_tasks_start_on_demand() -> None:
     """Two items do not start a hundred workers."""
     started = itertools.count()
 
@@ -141,7 +141,7 @@ def test_workers_start_on_demand() -> None:
     assert next(started) == 2
 
 
-def test_an_error_ends_everything_and_puts_away_what_was_opened() -> None:
+def test_task_error_is_raised_after_resources_are_closed() -> None:
     """Resources are closed before the error is raised."""
     gauge = Gauge()
     closed = []
@@ -166,7 +166,7 @@ def test_an_error_ends_everything_and_puts_away_what_was_opened() -> None:
     assert len(closed) == 4
 
 
-def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
+def test_task_error_forms_no_reference_cycle() -> None:
     """An error is not part of a reference cycle."""
 
     class OwnError(Exception):
@@ -188,7 +188,7 @@ def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
         gc.enable()
 
 
-def test_errors_can_be_returned() -> None:
+def test_tasks_return_errors_on_request() -> None:
     """With `on_error="return"`, each error comes with its item."""
 
     async def work(number: int) -> int:
@@ -211,7 +211,7 @@ def test_errors_can_be_returned() -> None:
     assert (tally.done, tally.failed, len(tally.failures)) == (500, 500, 100)
 
 
-def test_an_error_that_means_an_end_ends_nothing() -> None:
+def test_stop_async_iteration_in_task_becomes_runtime_error() -> None:
     """StopIteration and the like do not silently end the loop."""
 
     async def work(_number: int) -> None:
@@ -224,8 +224,8 @@ def test_an_error_that_means_an_end_ends_nothing() -> None:
         asyncio.run(main())
 
 
-def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
-    """A function that cancels its own task causes an error, not a missing item."""
+def test_function_cancelling_own_task_raises_error() -> None:
+    """The cancelled item must not be missing silently."""
 
     async def work(_number: int) -> None:
         task = asyncio.current_task()
@@ -243,8 +243,8 @@ def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
     assert "was cancelled by the function that it called" in str(error)
 
 
-def test_a_function_may_await_what_is_cancelled() -> None:
-    """An item fails if its function awaits a cancelled task."""
+def test_item_fails_when_function_awaits_cancelled_task() -> None:
+    """The other items are not affected."""
 
     async def work(number: int) -> None:
         future = asyncio.get_running_loop().create_future()
@@ -264,7 +264,7 @@ def test_a_function_may_await_what_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("read_before", [0, 1, 7])
-def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int) -> None:
+def test_tasks_raise_input_error_after_earlier_results(read_before: int) -> None:
     """Results before the error are not lost."""
 
     def numbers() -> Iterator[int]:
@@ -280,7 +280,7 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
     assert sorted(asyncio.run(main())) == list(range(1, read_before + 1))
 
 
-def test_a_start_that_fails_ends_everything() -> None:
+def test_task_on_start_error_ends_call() -> None:
     """An error in `on_start` ends the call, whatever `on_error` is."""
     gauge = Gauge()
     starts = itertools.count()
@@ -308,7 +308,7 @@ def test_a_start_that_fails_ends_everything() -> None:
     assert sorted(closed) == [0, 1]
 
 
-def test_ends_that_fail_are_heard_behind_the_results() -> None:
+def test_task_on_done_errors_are_raised_after_results() -> None:
     """Errors of several `on_done` calls are all raised after the results."""
 
     def put_away(_own: None) -> None:
@@ -327,7 +327,7 @@ def test_ends_that_fail_are_heard_behind_the_results() -> None:
     assert sorted(asyncio.run(main())) == [0, 1, 2, 3]
 
 
-def test_break_cancels_everything_and_puts_it_away() -> None:
+def test_break_cancels_tasks_and_closes_resources() -> None:
     """`break` cancels everything as soon as the results are no longer referenced."""
     gauge = Gauge()
     closed: list[None] = []
@@ -348,8 +348,8 @@ def test_break_cancels_everything_and_puts_it_away() -> None:
     assert len(closed) == 4
 
 
-def test_leaving_the_block_waits_for_the_ends() -> None:
-    """The ends may take long and are not cancelled."""
+def test_task_block_exit_waits_for_on_done() -> None:
+    """Calls of `on_done` may take long and are not cancelled."""
     closed = []
 
     async def put_away(_own: None) -> None:
@@ -368,7 +368,7 @@ def test_leaving_the_block_waits_for_the_ends() -> None:
     asyncio.run(main())
 
 
-def test_a_wait_that_is_cancelled_loses_nothing() -> None:
+def test_map_keeps_result_when_wait_is_cancelled() -> None:
     """A result whose wait was cancelled goes to the next wait."""
     gauge = Gauge()
 
@@ -383,7 +383,7 @@ def test_a_wait_that_is_cancelled_loses_nothing() -> None:
     assert asyncio.run(main()) == [0, 1, 2]
 
 
-def test_the_timeout_ends_everything() -> None:
+def test_timeout_cancels_tasks() -> None:
     """The timeout cancels everything; earlier results are returned."""
     gauge = Gauge()
 
@@ -400,7 +400,7 @@ def test_the_timeout_ends_everything() -> None:
     assert gauge.cancelled == 3
 
 
-def test_a_rate_spaces_the_items_evenly() -> None:
+def test_task_rate_spaces_items_evenly() -> None:
     """One worker is enough for items that take no time."""
     began: list[float] = []
     started = itertools.count()
@@ -426,7 +426,7 @@ def test_a_rate_spaces_the_items_evenly() -> None:
         ({"limit": 1, "on_error": "ignore"}, "on_error must be 'raise' or 'return', not 'ignore'"),
     ],
 )
-def test_wrong_arguments_are_refused_at_once(options: dict[str, object], message: str) -> None:
+def test_map_refuses_invalid_arguments_immediately(options: dict[str, object], message: str) -> None:
     """The error says what to do, in the same words for coroutines, threads and processes."""
     for module in ("tasks", "threads", "processes"):
         map_: Any = import_module(f"fetchmill.bounded.{module}").map

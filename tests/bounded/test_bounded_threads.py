@@ -24,8 +24,8 @@ def _no_thread_is_left() -> Iterator[None]:
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
-    """Results are in the order of the input if requested, and no thread is left at the end."""
+def test_threads_return_result_of_each_item(limit: int, ordered: bool) -> None:
+    """Results are in input order if requested, and no thread is left at the end."""
     gauge = Gauge()
 
     found = list(threads.map(gauge.call, iter(range(40)), limit=limit, ordered=ordered))
@@ -35,7 +35,7 @@ def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
     assert gauge.most <= limit
 
 
-def test_results_come_as_they_are_done() -> None:
+def test_threads_yield_results_in_completion_order() -> None:
     """Results come in order only if requested."""
     turns = [threading.Event(), threading.Event()]
 
@@ -51,8 +51,11 @@ def test_results_come_as_they_are_done() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
-    """The window is twice the limit, in addition to the results that were taken. The taking thread reads the input."""
+def test_threads_read_endless_input_within_window(ordered: bool) -> None:
+    """The window is twice the limit, in addition to the results that were taken.
+
+    The thread that takes the results also reads the input.
+    """
     gauge = Gauge()
     readers = set()
     read = 0
@@ -72,7 +75,7 @@ def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
     assert readers == {threading.main_thread()}
 
 
-def test_a_slow_input_holds_up_results_by_one_item_at_most() -> None:
+def test_slow_input_delays_results_by_one_item_at_most() -> None:
     """Finished results do not wait until the window is full."""
     read = 0
 
@@ -87,7 +90,7 @@ def test_a_slow_input_holds_up_results_by_one_item_at_most() -> None:
         assert read <= 5
 
 
-def test_workers_start_on_demand() -> None:
+def test_threads_start_on_demand() -> None:
     """Two items do not start a hundred threads, and neither do consecutive items."""
     started = itertools.count()
 
@@ -111,7 +114,7 @@ def spin(seconds: float) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("start", [time.sleep, spin], ids=["waiting", "working"])
-def test_a_high_limit_costs_no_time_where_starts_are_slow(start: Callable[[float], None]) -> None:
+def test_high_limit_adds_no_time_when_starts_are_slow(start: Callable[[float], None]) -> None:
     """With a hundred items and 50 ms per start, limit 100 takes at most twice as long as limit 10."""
     seconds: dict[int, float] = {}
 
@@ -126,7 +129,7 @@ def test_a_high_limit_costs_no_time_where_starts_are_slow(start: Callable[[float
     assert seconds[100] <= 2 * seconds[10], seconds
 
 
-def test_what_a_thread_opens_goes_to_its_items_and_its_end() -> None:
+def test_thread_resource_is_passed_to_items_and_on_done() -> None:
     """`on_start` runs once per thread, in that thread."""
     opened: list[tuple[threading.Thread, list[int]]] = []
     closed: list[tuple[threading.Thread, list[int]]] = []
@@ -151,8 +154,8 @@ def test_what_a_thread_opens_goes_to_its_items_and_its_end() -> None:
     assert sorted(closed, key=str) == sorted(opened, key=str)
 
 
-def test_an_error_is_raised_in_its_place_and_no_other_item_begins() -> None:
-    """An error is raised in its place, no other item begins, and earlier results are returned."""
+def test_thread_error_is_raised_after_earlier_results() -> None:
+    """No other item begins after the error."""
     gauge = Gauge()
 
     def work(number: int) -> int:
@@ -167,8 +170,8 @@ def test_an_error_is_raised_in_its_place_and_no_other_item_begins() -> None:
     assert gauge.begun <= 5 + 2
 
 
-def test_no_other_item_begins_behind_an_error() -> None:
-    """No other item begins after an error, even if many were read and a thread is free."""
+def test_no_item_begins_after_thread_error() -> None:
+    """This holds even if many items were read and a thread is free."""
     begun = []
     is_read = threading.Event()
 
@@ -185,7 +188,7 @@ def test_no_other_item_begins_behind_an_error() -> None:
     assert begun == [0]
 
 
-def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
+def test_thread_error_forms_no_reference_cycle() -> None:
     """An error is not part of a reference cycle."""
 
     class OwnError(Exception):
@@ -206,13 +209,13 @@ def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_rate_of_many_a_second_never_waits_for_nothing(ordered: bool) -> None:
-    """Each moment has passed before a thread begins to wait for it."""
+def test_high_thread_rate_does_not_hang(ordered: bool) -> None:
+    """At this rate, each moment has passed before a thread begins to wait for it."""
     for _ in range(30):
         assert len(list(threads.map(abs, range(100), limit=5, rate=100_000, ordered=ordered, timeout=60))) == 100
 
 
-def test_an_error_in_the_right_order_comes_behind_slower_items() -> None:
+def test_ordered_thread_error_follows_slower_items() -> None:
     """With ordered results, items that began before the failed one come first."""
     failed = threading.Event()
 
@@ -229,7 +232,7 @@ def test_an_error_in_the_right_order_comes_behind_slower_items() -> None:
     assert found == [0, 1, 2]
 
 
-def test_errors_can_be_returned() -> None:
+def test_threads_return_errors_on_request() -> None:
     """Each error comes with its item, which is a tuple if there are several iterables."""
     found = list(threads.map(divmod, [4, 4], [2, 0], limit=2, ordered=True, on_error="return"))
     tally = threads.each(lambda number: 1 // (number % 2), range(1000), limit=9, on_error="return")
@@ -240,8 +243,8 @@ def test_errors_can_be_returned() -> None:
     assert (tally.done, tally.failed, len(tally.failures)) == (500, 500, 100)
 
 
-def test_what_is_no_exception_is_raised_all_the_same() -> None:
-    """For example, a function may want to exit the program."""
+def test_system_exit_is_raised_when_errors_are_returned() -> None:
+    """SystemExit is not a subclass of Exception: the function wants to end the program."""
 
     def leave(_number: int) -> None:
         raise SystemExit(3)
@@ -250,14 +253,14 @@ def test_what_is_no_exception_is_raised_all_the_same() -> None:
         threads.each(leave, range(5), limit=2, on_error="return")
 
 
-def test_an_error_that_means_an_end_ends_nothing() -> None:
+def test_stop_iteration_in_thread_becomes_runtime_error() -> None:
     """StopIteration and the like do not silently end the loop."""
     with pytest.raises(RuntimeError, match="the function raised StopIteration"):
         list(threads.map(next, [iter(())], limit=1))
 
 
 @pytest.mark.parametrize("read_before", [0, 1, 7])
-def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int) -> None:
+def test_threads_raise_input_error_after_earlier_results(read_before: int) -> None:
     """Results before the error are not lost."""
 
     def numbers() -> Iterator[int]:
@@ -270,7 +273,7 @@ def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before:
     assert sorted(found) == list(range(read_before))
 
 
-def test_a_start_that_fails_ends_everything() -> None:
+def test_thread_on_start_error_ends_call() -> None:
     """`on_error` makes no difference; workers that had started close their resources."""
     starts = itertools.count()
     closed: list[int] = []
@@ -294,7 +297,7 @@ def test_a_start_that_fails_ends_everything() -> None:
     assert next(starts) == len(closed) + 1
 
 
-def test_ends_that_fail_are_heard_behind_the_results() -> None:
+def test_thread_on_done_errors_are_raised_after_results() -> None:
     """Errors of several `on_done` calls are all raised after the results."""
     both = threading.Barrier(2)
 
@@ -312,7 +315,7 @@ def test_ends_that_fail_are_heard_behind_the_results() -> None:
     assert [type(one) for one in error.exceptions] == [OSError, OSError]
 
 
-def test_break_begins_no_other_item_and_leaves_no_thread() -> None:
+def test_break_starts_no_item_and_leaves_no_thread() -> None:
     """`break` lets running calls finish, closes their resources, and starts no other item."""
     gauge = Gauge()
     closed: list[None] = []
@@ -328,7 +331,7 @@ def test_break_begins_no_other_item_and_leaves_no_thread() -> None:
     assert 1 <= len(closed) <= 4
 
 
-def test_leaving_the_block_waits_for_calls_that_run() -> None:
+def test_thread_block_exit_waits_for_running_calls() -> None:
     """Leaving the block waits for running calls, and leaves no thread."""
     gauge = Gauge()
 
@@ -341,7 +344,7 @@ def test_leaving_the_block_waits_for_calls_that_run() -> None:
         next(results)
 
 
-def test_nobody_asks_for_a_result() -> None:
+def test_collection_is_processed_when_no_result_is_taken() -> None:
     """Items of a collection are processed even if no result is taken, as with Executor.map; an iterator is not read."""
     done: list[int] = []
     threads.map(done.append, [1, 2, 3], limit=2)
@@ -352,8 +355,8 @@ def test_nobody_asks_for_a_result() -> None:
     assert next(numbers) == 1
 
 
-def test_the_timeout_is_raised_while_calls_run() -> None:
-    """The timeout is raised while calls run, which then finish; earlier results are returned."""
+def test_thread_timeout_is_raised_while_calls_run() -> None:
+    """Running calls finish, and earlier results are returned."""
     release = threading.Event()
 
     def work(number: int) -> int:
@@ -368,8 +371,8 @@ def test_the_timeout_is_raised_while_calls_run() -> None:
     assert found == [0]
 
 
-def test_a_result_is_held_by_nobody_else() -> None:
-    """The result is not referenced after it was handed over."""
+def test_map_holds_no_reference_to_returned_result() -> None:
+    """The caller has the only reference to a result."""
 
     class Result:
         pass
@@ -377,10 +380,10 @@ def test_a_result_is_held_by_nobody_else() -> None:
     for result in threads.map(lambda _number: Result(), range(10), limit=2):
         known = weakref.ref(result)
         del result
-        assert wait_for(lambda known=known: known() is None)  # type: ignore[misc] # it is bound at once
+        assert wait_for(lambda known=known: known() is None)  # type: ignore[misc] # it is bound immediately
 
 
-def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_uses_fewer_threads_when_system_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call fails only if no thread can be started."""
     start = threading.Thread.start
 
@@ -398,7 +401,7 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.Mo
         list(threads.map(abs, iter(range(100)), limit=10))
 
 
-def test_a_rate_spaces_the_items_evenly_and_break_ends_the_wait() -> None:
+def test_thread_rate_spaces_items_and_break_ends_wait() -> None:
     """One or two threads are enough for items that take no time."""
     began: list[float] = []
     started = itertools.count()
@@ -415,7 +418,7 @@ def test_a_rate_spaces_the_items_evenly_and_break_ends_the_wait() -> None:
         next(results)
 
 
-def test_maps_may_be_nested() -> None:
+def test_nested_maps_have_separate_threads() -> None:
     """Nested maps have separate threads."""
 
     def work(number: int) -> int:

@@ -39,8 +39,8 @@ def urls_of(source: Server, count: int) -> list[str]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.csv.gz", "r.jsonl"])
-def test_every_target_has_one_row_in_every_format(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
-    """Fetched, absent and refused targets, and invalid URLs, have one row each; the exit code is 0."""
+def test_check_writes_one_row_per_target_in_each_format(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
+    """Fetched, absent and refused targets and invalid URLs have one row each; the exit code is 0."""
     urls = urls_of(server(synthetic=300), 300)
     absent, refused = urls[0] + "x", "http://127.0.0.1:1/"
     listed = write_urls(tmp_path, [*urls, absent, refused, "no url"])
@@ -60,7 +60,7 @@ def test_every_target_has_one_row_in_every_format(run: Run, server: Serve, tmp_p
     assert "it has no scheme" in rows["line 303"]["detail"]
 
 
-def test_a_row_has_types_and_what_the_list_keeps(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_check_rows_have_column_types_and_kept_columns(run: Run, server: Serve, tmp_path: Path) -> None:
     """In Parquet, numbers are numbers, times have a zone, and values that do not apply are null."""
     urls = urls_of(server(synthetic=3), 3)
     rows = [{"rank": str(rank), "name": f"näme {rank}", "url": url} for rank, url in enumerate(urls)]
@@ -82,8 +82,8 @@ def test_a_row_has_types_and_what_the_list_keeps(run: Run, server: Serve, tmp_pa
     assert timedelta(0) <= row["started_at"] - before < timedelta(seconds=60)
 
 
-def test_every_complete_reply_is_an_answer_at_once(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A 500, a 429 and a 403 have a status, no kind and one attempt; a truncated body has a status and a kind."""
+def test_check_takes_complete_reply_as_final_answer(run: Run, server: Serve, tmp_path: Path) -> None:
+    """There is one attempt. A 500, a 429 and a 403 have a status and no kind; a truncated body has both."""
     faults = [
         Fault("status", status=500, match="file-000000000000"),
         Fault("status", status=429, retry_after=60, match="file-000000000001"),
@@ -106,7 +106,7 @@ def test_every_complete_reply_is_an_answer_at_once(run: Run, server: Serve, tmp_
     assert source.stats()["get"] == 6
 
 
-def test_a_large_body_is_not_read_to_its_end(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_check_reads_only_start_of_large_body(run: Run, server: Serve, tmp_path: Path) -> None:
     """At most 64 KiB are read, and this is not a failure."""
     urls = urls_of(server(synthetic=2, size=3_000_000), 2)
 
@@ -118,8 +118,8 @@ def test_a_large_body_is_not_read_to_its_end(run: Run, server: Serve, tmp_path: 
         assert row["body_bytes"] <= 64 * 1024
 
 
-def test_redirects_are_followed_or_are_the_answer(run: Run, raw: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    """The row has the last URL; a loop has a kind and its last status."""
+def test_check_follows_redirects_unless_disabled(run: Run, raw: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    """The row has the last URL; a loop has the kind `redirect-loop` and its last status."""
 
     def moved(to: str) -> bytes:
         return f"HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode()
@@ -139,7 +139,7 @@ def test_redirects_are_followed_or_are_the_answer(run: Run, raw: Any, tmp_path: 
     }
 
 
-def test_without_results_there_is_a_summary_and_nothing_is_left(
+def test_check_without_results_prints_only_summary(
     run: Run, server: Serve, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """The summary has counts with shares and the first failures; no file is left."""
@@ -172,7 +172,7 @@ def test_without_results_there_is_a_summary_and_nothing_is_left(
         (("tls*,",), 2),
     ],
 )
-def test_fail_on_makes_an_exit_code(
+def test_check_fail_on_sets_exit_code(
     run: Run, server: Serve, tmp_path: Path, fail_on: tuple[str, ...], code: int
 ) -> None:
     """`--fail-on` matches answers that occurred. An unknown answer is a usage error, and no request is sent."""
@@ -188,7 +188,7 @@ def test_fail_on_makes_an_exit_code(
     assert source.stats()["get"] == (0 if code == 2 else 3)
 
 
-def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_finished_check_repeats_summary_without_requests(run: Run, server: Serve, tmp_path: Path) -> None:
     """The second run has the same summary and the same exit code."""
     source = server(synthetic=20)
     listed = write_urls(tmp_path, [*urls_of(source, 20), "http://127.0.0.1:1/"])
@@ -205,7 +205,7 @@ def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: 
 
 
 @pytest.mark.one_in(3)
-def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
+def test_killed_check_resumes_with_one_row_per_url(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
     """The check is killed with `kill -9` three times while it runs."""
@@ -229,7 +229,7 @@ def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_a_check_and_it_resumes(
+def test_check_stopped_by_signal_resumes(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path, number: signal.Signals
 ) -> None:
     """The check saves its progress and exits with the signal's code; results appear only with the last row."""
@@ -248,7 +248,7 @@ def test_a_signal_stops_a_check_and_it_resumes(
     assert count_urls(read_rows(tmp_path / "r.csv")) == dict.fromkeys(urls, 1)
 
 
-def test_a_signal_leaves_no_temporary_folder(
+def test_signal_leaves_no_temporary_folder_of_check(
     server: Serve, start: Callable[..., Any], tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """A check without results cannot be resumed, so nothing of it is kept."""
@@ -269,7 +269,7 @@ def test_a_signal_leaves_no_temporary_folder(
     assert list(temporary.iterdir()) == []
 
 
-def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_check_refuses_foreign_or_invalid_results_path(run: Run, server: Serve, tmp_path: Path) -> None:
     """The error is one line, and nothing was changed."""
     source = server(synthetic=2)
     listed = write_urls(tmp_path, urls_of(source, 2))
@@ -290,8 +290,8 @@ def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tm
     assert source.stats()["get"] == 0
 
 
-def test_another_list_or_get_is_another_job(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The identity of a check cannot change while its results exist."""
+def test_check_refuses_results_or_state_of_other_job(run: Run, server: Serve, tmp_path: Path) -> None:
+    """A check cannot change its identity while its results exist."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
 
@@ -305,10 +305,10 @@ def test_another_list_or_get_is_another_job(run: Run, server: Serve, tmp_path: P
         assert "belongs to another job" in refused.err
 
 
-def test_a_file_that_appears_meanwhile_is_never_replaced(
+def test_file_appearing_during_check_is_not_replaced(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The rows are safe: when the other file is gone, the same command writes the results without a request."""
+    """No row is lost: once the other file is gone, the same command writes the results without a request."""
     source = server(**SLOW)
     urls = urls_of(source, 1500)
     listed = write_urls(tmp_path, urls)
@@ -332,10 +332,10 @@ def test_a_file_that_appears_meanwhile_is_never_replaced(
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_kill_between_the_file_and_the_journal_loses_nothing(
+def test_kill_between_results_and_journal_loses_no_row(
     run: Run, server: Serve, tmp_path: Path, is_renamed: bool
 ) -> None:
-    """The file is complete, but the job is not yet finished."""
+    """The kill comes when the file is complete, but the job is not yet finished."""
     source = server(synthetic=50)
     urls = urls_of(source, 50)
     listed = write_urls(tmp_path, urls)
@@ -355,8 +355,8 @@ def test_a_kill_between_the_file_and_the_journal_loses_nothing(
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Missing results are reported, with the way to check again."""
+def test_moved_check_results_are_reported_as_missing(run: Run, server: Serve, tmp_path: Path) -> None:
+    """The error says how to check again."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
     (tmp_path / "r.csv").unlink()
@@ -369,8 +369,10 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", [("status", "--failures"), ("verify",), ("ls",), ("export",), ("serve",)])
-def test_a_check_has_no_objects(run: Run, server: Serve, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Commands that need objects say so in one line; `status` shows the progress."""
+def test_object_commands_refuse_check_results(
+    run: Run, server: Serve, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """The error is one line; `status` shows the progress of the check."""
     listed = write_urls(tmp_path, urls_of(server(synthetic=2), 2))
     assert run("check", listed, "r.csv", "--allow-private").code == 0
     more = ("out", "--format", "tar") if command[0] == "export" else ()
@@ -382,8 +384,8 @@ def test_a_check_has_no_objects(run: Run, server: Serve, tmp_path: Path, command
     assert "fetched      2" in run("status", "r.csv").out
 
 
-def test_events_are_for_machines(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The last event contains everything for machines."""
+def test_last_check_event_has_complete_report(run: Run, server: Serve, tmp_path: Path) -> None:
+    """The event has the counts and the failed rows."""
     listed = write_urls(tmp_path, [*urls_of(server(synthetic=2), 2), "http://127.0.0.1:1/"])
 
     ended = run("check", listed, "--allow-private", "--json")
@@ -395,7 +397,7 @@ def test_events_are_for_machines(run: Run, server: Serve, tmp_path: Path) -> Non
     ]
 
 
-def test_iterables_are_checked_in_python(server: Serve, tmp_path: Path) -> None:
+def test_python_check_accepts_iterables(server: Serve, tmp_path: Path) -> None:
     """URLs, pairs with a key, and async iterables work; a generator is closed."""
     urls = urls_of(server(synthetic=50), 50)
     ended = []
@@ -420,8 +422,8 @@ def test_iterables_are_checked_in_python(server: Serve, tmp_path: Path) -> None:
     }
 
 
-def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
-    """Impossible options are usage errors, in Python and on the command line."""
+def test_impossible_check_options_are_usage_errors(tmp_path: Path) -> None:
+    """This holds in Python and on the command line."""
     (tmp_path / "urls.csv").write_text("url,status\nhttp://127.0.0.1:1/,1\n")
     for options in (
         {"source": "http://127.0.0.1:1"},

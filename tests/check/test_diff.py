@@ -18,7 +18,7 @@ COLUMNS = ("url", "key", "status", "kind")
 
 
 def write_results(path: Path, answers: dict[str, str]) -> Path:
-    """Writes results for these sites; an answer is a status or a kind."""
+    """Writes results for the given sites; an answer is a status or a kind."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -29,7 +29,7 @@ def write_results(path: Path, answers: dict[str, str]) -> Path:
 
 @pytest.fixture
 def checked(run: Run, server: Serve, tmp_path: Path) -> tuple[str, str]:
-    """Writes results of two checks: one site has gone, one is new, and two have another answer."""
+    """Writes results of two checks: one site was removed, one was added, and two have another answer."""
     faults = [
         Fault("status", status=500, match="file-000000000001", times=1),
         Fault("reset", match="file-000000000002", times=1),
@@ -43,8 +43,8 @@ def checked(run: Run, server: Serve, tmp_path: Path) -> tuple[str, str]:
     return "old.parquet", "new.jsonl.zst"
 
 
-def test_what_differs_is_told(run: Run, checked: tuple[str, str]) -> None:
-    """Results in different formats are compared; the exit code says that something differs."""
+def test_diff_reports_changed_added_and_removed_sites(run: Run, checked: tuple[str, str]) -> None:
+    """The formats of the results may differ; the exit code is 3 if there are differences."""
     ended = run("diff", *checked)
 
     assert (ended.code, ended.err) == (3, "")
@@ -58,15 +58,15 @@ def test_what_differs_is_told(run: Run, checked: tuple[str, str]) -> None:
     assert "/get/file-000000000000  200 -> gone" in ended.out
 
 
-def test_a_check_is_like_itself(run: Run, checked: tuple[str, str]) -> None:
-    """Nothing differs, so the exit code is 0."""
+def test_diff_of_check_with_itself_finds_no_changes(run: Run, checked: tuple[str, str]) -> None:
+    """Without differences, the exit code is 0."""
     ended = run("diff", checked[0], checked[0])
 
     assert (ended.code, ended.out) == (0, "9 unchanged, 0 changed, 0 added, 0 removed\n")
 
 
-def test_json_is_one_object_with_as_many_changes_as_one_wants(run: Run, tmp_path: Path) -> None:
-    """With 0, all changes are listed; the counts are always complete."""
+def test_diff_json_lists_up_to_given_number_of_changes(run: Run, tmp_path: Path) -> None:
+    """With 0, all changes are listed. The counts are always complete."""
     old = write_results(tmp_path / "old.csv", {f"https://a.test/{number}": "200" for number in range(2500)})
     new = write_results(tmp_path / "new.csv", {f"https://a.test/{number}": "dns" for number in range(2500)})
 
@@ -81,8 +81,8 @@ def test_json_is_one_object_with_as_many_changes_as_one_wants(run: Run, tmp_path
     assert (found["changed"], found["old_rows"], same["changes"], same["unchanged"]) == (2500, 2500, [], 2500)
 
 
-def test_python_has_the_same(tmp_path: Path) -> None:
-    """Python returns counts, transitions, and changes up to a limit."""
+def test_python_diff_returns_counts_and_changes(tmp_path: Path) -> None:
+    """Transitions are also returned; the number of changes has a limit."""
     old = write_results(tmp_path / "old.csv", {"a": "200", "b": "200", "c": "refused"})
     new = write_results(tmp_path / "new.csv", {"a": "200", "b": "404", "d": "200"})
 
@@ -110,7 +110,7 @@ def test_python_has_the_same(tmp_path: Path) -> None:
         (None, None),
     ],
 )
-def test_what_is_no_result_is_a_usage_error(run: Run, tmp_path: Path, name: str | None, content: str | None) -> None:
+def test_diff_of_other_file_is_usage_error(run: Run, tmp_path: Path, name: str | None, content: str | None) -> None:
     """The error is one line with the file's name."""
     old = write_results(tmp_path / "old.csv", {"a": "200"})
     if name and content is not None:
@@ -123,8 +123,8 @@ def test_what_is_no_result_is_a_usage_error(run: Run, tmp_path: Path, name: str 
     assert (name or "nothing.csv") in refused.err
 
 
-def test_a_terminal_is_told_nothing_that_it_would_obey(run: Run, tmp_path: Path) -> None:
-    """Sites come from lists, and lists may come from anybody."""
+def test_diff_output_contains_no_terminal_escapes(run: Run, tmp_path: Path) -> None:
+    """Site names are untrusted, because lists may come from anyone."""
     old = write_results(tmp_path / "old.csv", {"a\x1b[31m": "200"})
     new = write_results(tmp_path / "new.csv", {"a\x1b[31m": "404"})
 

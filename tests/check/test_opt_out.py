@@ -65,7 +65,7 @@ def urls(raw: Raw, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["get", "check"])
 def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: Path, command: str) -> None:
-    """The job reports their number, and rows have the reasons; no part of a reserved body is stored."""
+    """The job reports their number, and rows have the reasons. No part of a reserved body is stored."""
     result = dest if command == "get" else dest.with_suffix(".jsonl")
     words = ("--format", "jsonl", "--keep-failed") if command == "get" else ()
     ended = run(command, urls, result, "--allow-private", "--opt-out", *words)
@@ -81,8 +81,8 @@ def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: 
     assert set(details) == {*RESERVED, *FREE}
 
 
-def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, dest: Path) -> None:
-    """The summary, Python and the next run agree about opted-out targets."""
+def test_opt_out_is_consistent_in_summary_python_and_next_run(run: Run, urls: Path, dest: Path) -> None:
+    """The job keeps the number of opted-out targets and their list."""
     report = fetchmill.get(urls, dest, format="null", allow_private=True, opt_out=True)
     assert dict(report.skipped_by) == {"opted-out": len(RESERVED)}
     assert (report.fetched, report.absent, dict(report.opted_out_by)) == (3, 1, RULES)
@@ -109,7 +109,7 @@ def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, des
     [("--engine", "threads"), ("--pipeline", "4")],
     ids=["engine", "pipeline"],
 )
-def test_opt_out_is_refused_where_replies_are_not_read(
+def test_opt_out_is_refused_by_calls_that_read_no_replies(
     run: Run, urls: Path, dest: Path, words: tuple[str, ...]
 ) -> None:
     """Calls that do not read replies refuse `opt_out` instead of ignoring it."""
@@ -120,7 +120,7 @@ def test_opt_out_is_refused_where_replies_are_not_read(
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["stream", "astream"])
-def test_streams_give_the_evidence_in_the_place_of_the_reply(urls: Path, is_async: bool) -> None:
+def test_stream_returns_opt_out_evidence_instead_of_reply(urls: Path, is_async: bool) -> None:
     """The error is `opted-out`, which `on_error="raise"` does not raise; a reply with another status stays a reply."""
     asked = urls.read_text().split()
     options: dict[str, Any] = {"opt_out": True, "on_error": "raise", "ordered": True}
@@ -140,7 +140,7 @@ def test_streams_give_the_evidence_in_the_place_of_the_reply(urls: Path, is_asyn
     assert {path: found[path].status for path in FREE} == {"/plain": 200, "/other": 200, "/text": 200, "/gone": 404}
 
 
-def test_batches_and_clients_have_opt_out(urls: Path) -> None:
+def test_batches_and_clients_support_opt_out(urls: Path) -> None:
     """The column `error` has the kind; a compressed page is searched after it is decoded."""
     asked = urls.read_text().split()
     batches = fetchmill.stream_batches(asked, opt_out=True)

@@ -35,10 +35,10 @@ def verdict(row: dict[str, str | None]) -> str | None:
 
 
 @pytest.mark.parametrize("command", ["check", "get"])
-def test_200_hosts_give_the_verdicts_of_the_golden_table(
+def test_robots_verdicts_of_200_hosts_match_golden_table(
     run: Run, hosts: OptOutHosts, tmp_path: Path, command: str
 ) -> None:
-    """Each host gets one additional request, and no request that its rules forbid."""
+    """Each host gets one additional request, and none that its rules forbid."""
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{url}\n" for url in hosts.expected))
     dest = tmp_path / ("out.jsonl" if command == "check" else "out")
@@ -73,10 +73,10 @@ def forbidding(raw: Raw, tmp_path: Path) -> tuple[RawServer, Path]:
     return server, urls
 
 
-def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
+def test_robots_skips_agree_in_summary_python_and_next_run(
     run: Run, forbidding: tuple[RawServer, Path], dest: Path
 ) -> None:
-    """The summary, Python and the next run agree; a finished job sends no more requests."""
+    """A finished job sends no more requests."""
     server, urls = forbidding
     report = fetchmill.get(urls, dest, format="null", allow_private=True, robots=True)
     assert (dict(report.skipped_by), report.fetched) == ({"opted-out": 1}, 3)
@@ -87,10 +87,10 @@ def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
     assert (server.count("/robots.txt"), server.count("/a")) == (1, 0)
 
 
-def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+def test_resumed_run_requests_robots_txt_again(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
     """Rules are not in the journal, so the run after a kill requests them again.
 
-    Counts are, and have each target once.
+    The journal does keep the counts, which include each target once.
     """
     reserved = reply(b"o", "X-Robots-Tag: noai")
     server = raw({"/robots.txt": FORBIDS, "/o": reserved, "/b": lambda exchange: exchange.stall()})
@@ -126,7 +126,7 @@ def skipped_so_far(dest: Path) -> int:
         return 0
 
 
-def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_workers_share_robots_txt_of_host(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Hosts of all workers redirect to one host, whose robots.txt is requested only once."""
     target = raw({"/robots.txt": FORBIDS, "/a": reply(b"a"), "/b": reply(b"b")})
     hosts = [
@@ -144,7 +144,7 @@ def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) 
     assert [host.count("/robots.txt") for host in hosts] == [1] * 8
 
 
-def test_the_question_keeps_to_the_address_policy(run: Run, forbidding: tuple[RawServer, Path], dest: Path) -> None:
+def test_robots_txt_request_obeys_address_policy(run: Run, forbidding: tuple[RawServer, Path], dest: Path) -> None:
     """If a host's address is not allowed for objects, its robots.txt is not requested either."""
     server, urls = forbidding
     ended = run("get", urls, dest, "--format", "null", "--robots")
@@ -157,7 +157,7 @@ def test_the_question_keeps_to_the_address_policy(run: Run, forbidding: tuple[Ra
     ("command", "words"),
     [("get", ("--engine", "threads")), ("list", ()), ("sync", ())],
 )
-def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
+def test_robots_is_refused_by_commands_without_support(
     run: Run, forbidding: tuple[RawServer, Path], dest: Path, command: str, words: tuple[str, ...]
 ) -> None:
     """Commands that do not obey robots.txt refuse `--robots` for a list instead of ignoring it."""
@@ -168,8 +168,8 @@ def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
     assert server.requests == []
 
 
-def test_streams_refuse_it_by_name(forbidding: tuple[RawServer, Path]) -> None:
-    """A stream requests the URLs that the program gives."""
+def test_stream_refuses_robots_by_name(forbidding: tuple[RawServer, Path]) -> None:
+    """A stream requests all URLs that the program passes."""
     server, _ = forbidding
     with pytest.raises(fetchmill.UsageError, match=r"robots: not an option of stream: .*your program passes"):
         fetchmill.stream([f"{server.url}/a"], robots=True)  # type: ignore[call-arg]

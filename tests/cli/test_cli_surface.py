@@ -58,8 +58,8 @@ def command_of(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request: pytest.FixtureRequest) -> None:
-    """A change of the help must be committed: `make help-texts`."""
+def test_help_equals_committed_text(name: str, run: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+    """After a change of the help, run `make help-texts` and commit the result."""
     shown = run(*([name] if name else []), "--help")
     file = HELP / f"{name or 'fetchmill'}.txt"
     if request.config.getoption("--update-help"):
@@ -72,7 +72,7 @@ def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request:
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("width", [80, 120, 300])
-def test_help_has_80_columns_when_the_terminal_has_more(
+def test_help_has_80_columns_when_terminal_is_wider(
     name: str, width: int, run: Callable[..., Any], environment: dict[str, str]
 ) -> None:
     """Both kinds of help have 80 columns, and `-h` fits on a screen."""
@@ -105,8 +105,8 @@ def test_help_for_existing_jobs_shows_no_defaults(name: str, run: Callable[..., 
     assert "secrets such as --bearer again" in " ".join(run(name, "-h").out.split())
 
 
-def test_sections_have_every_option_once() -> None:
-    """Commands with sections show each option once, and each name in the table belongs to a command."""
+def test_help_sections_show_each_option_once() -> None:
+    """Each name in the table belongs to a command."""
     listed = [name for names in SECTIONS.values() for name in names]
     own = [each.name for name in ("get", "sync", "check", "list", "plan") for each in command_of(name).params]
     arguments = {"source", "dest", "results", "manifest"}
@@ -116,8 +116,8 @@ def test_sections_have_every_option_once() -> None:
     assert set(own) - arguments == set(listed) - {"limit", "brief", "help"}
 
 
-def test_sections_keep_related_options_together(run: Callable[..., Any]) -> None:
-    """Related options are next to each other, in the order of the table."""
+def test_help_sections_keep_related_options_together(run: Callable[..., Any]) -> None:
+    """The order of options is that of the table."""
     text = run("get", "--help").out
     limits = re.search(r"^Limits:\n((?:  .*\n)+)", text, re.MULTILINE)
     assert limits
@@ -128,8 +128,8 @@ def test_sections_keep_related_options_together(run: Callable[..., Any]) -> None
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_help(name: str) -> None:
-    """Every option and every command has help."""
+def test_each_option_and_command_has_help(name: str) -> None:
+    """An option without help would be an empty line in `--help`."""
     found = command_of(name)
     options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
 
@@ -147,8 +147,8 @@ def is_option(field: Field[Any]) -> bool:
     return bool(field.metadata) and not field.metadata["alias_of"]
 
 
-def test_options_have_the_same_names_as_in_python() -> None:
-    """Options have Python's names with dashes, and the same defaults."""
+def test_get_options_match_python_names_and_defaults() -> None:
+    """The command line uses dashes instead of underscores."""
     table = {field.name: field.default for field in fields(GetOptions) if is_option(field)}
     options = [
         parameter
@@ -158,11 +158,11 @@ def test_options_have_the_same_names_as_in_python() -> None:
 
     assert {option.name: option.default for option in options} == table
     written = {option.name: written_long(option).removeprefix("--").replace("-", "_") for option in options}
-    # The command line takes one at a time, Python all together.
+    # The command line takes one header per option, and Python all headers together.
     assert {name: text for name, text in written.items() if name != text} == {"headers": "header"}
 
 
-def test_options_of_check_have_the_same_names_as_in_python() -> None:
+def test_check_options_match_python_names_and_defaults() -> None:
     """Defaults are the same; options of the command line itself come in addition."""
     table = {field.name: field.default for field in fields(CheckOptions) if is_option(field)}
     options = [parameter for parameter in command_of("check").params if isinstance(parameter, click.Option)]
@@ -172,7 +172,7 @@ def test_options_of_check_have_the_same_names_as_in_python() -> None:
     assert found.keys() - table.keys() == {"no_redirects", "fail_on"} | OF_THE_COMMAND - {"dry_run"}
 
 
-def test_options_of_list_have_the_same_names_as_in_python() -> None:
+def test_list_options_match_python_names_and_defaults() -> None:
     """Defaults are the same; options of the command line itself come in addition."""
     table = {field.name: field.default for field in fields(ListOptions) if field.metadata}
     options = [parameter for parameter in command_of("list").params if isinstance(parameter, click.Option)]
@@ -183,7 +183,7 @@ def test_options_of_list_have_the_same_names_as_in_python() -> None:
     assert found.keys() - table.keys() == {"first"} | OF_THE_COMMAND - {"dry_run"}
 
 
-def test_options_of_ls_are_those_of_list_and_its_own() -> None:
+def test_ls_has_all_list_options() -> None:
     """Defaults and help are the same, except for options that mean something else for a destination."""
     found, of_list = (
         {each.name: each for each in command_of(name).params if isinstance(each, click.Option)}
@@ -200,7 +200,7 @@ def test_options_of_ls_are_those_of_list_and_its_own() -> None:
     }
 
 
-def test_an_earlier_name_is_hidden_and_works(run: Callable[..., Any]) -> None:
+def test_former_command_name_is_hidden_but_works(run: Callable[..., Any]) -> None:
     """`list` is not in the list of commands; its help says that `ls` does the same."""
     shown = run("--help").out + run("-h").out
     own = run("list", "--help")
@@ -210,8 +210,8 @@ def test_an_earlier_name_is_hidden_and_works(run: Callable[..., Any]) -> None:
     assert "`fetchmill ls SOURCE [-o" in own.out
 
 
-def test_options_of_plan_are_those_of_get_and_its_own() -> None:
-    """`plan` has the options of `get` with the same defaults and help, and its own."""
+def test_plan_shares_get_options_and_defaults() -> None:
+    """The help is also the same. `plan` has options of its own, and lacks some of `get`."""
     table = {field.name: field.default for field in fields(PlanOptions) if is_option(field)}
     found = {each.name: each for each in command_of("plan").params if isinstance(each, click.Option)}
     of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
@@ -238,10 +238,10 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
     assert [name for name in table.keys() & of_get.keys() if found[name].help != of_get[name].help] == []
 
 
-def test_options_of_sync_are_those_of_get_and_its_own() -> None:
-    """Defaults are the same, except for the concurrency, because there is one engine.
+def test_sync_shares_get_options_and_defaults() -> None:
+    """The default concurrency differs, because `sync` has only one engine.
 
-    Of the storing options, it has the format.
+    Of the storage options, `sync` has only the format.
     """
     table = {field.name: field.default for field in fields(SyncOptions) if is_option(field)}
     found = {each.name: each for each in command_of("sync").params if isinstance(each, click.Option)}
@@ -255,7 +255,7 @@ def test_options_of_sync_are_those_of_get_and_its_own() -> None:
     assert {"engine", "transform", "names", "method", "state", "keep_columns"} <= of_get.keys() - found.keys()
 
 
-def test_version(run: Callable[..., Any]) -> None:
+def test_version_is_one_line(run: Callable[..., Any]) -> None:
     """The output is one line of data."""
     shown = run("--version")
 
@@ -297,7 +297,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["diff", "old.csv", "new.csv"], "cannot open old.csv"),
     ],
 )
-def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:
     """The exit code is 2, and nothing was changed."""
     refused = run(*arguments)
 
@@ -307,7 +307,7 @@ def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, argu
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_argument_is_answered_with_help(run: Callable[..., Any]) -> None:
+def test_help_goes_to_stderr_when_no_argument_is_given(run: Callable[..., Any]) -> None:
     """Help goes to standard error, because it is not data."""
     shown = run()
 

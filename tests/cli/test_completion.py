@@ -32,7 +32,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def test_bash_completes_commands_options_and_values(
     words: tuple[str, ...], expected: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """A real Bash completes commands, options and values."""
+    """The script runs in a real Bash."""
     path = f"{Path(sys.executable).parent}:{environment.get('PATH', '/usr/bin:/bin')}"
     script = COMPLETE.format(words=shlex.join(words))
     command = ["bash", "--noprofile", "--norc", "-c", script]
@@ -45,7 +45,7 @@ def test_bash_completes_commands_options_and_values(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(shell: str, run: Run) -> None:
+def test_each_shell_has_completion_script(shell: str, run: Run) -> None:
     """The script calls the command with the variable that turns on completion."""
     shown = run("completion", shell)
 
@@ -53,7 +53,7 @@ def test_each_shell_has_a_script(shell: str, run: Run) -> None:
     assert f"_FETCHMILL_COMPLETE={shell}_complete" in shown.out
 
 
-def test_an_unknown_shell_is_refused(run: Run) -> None:
+def test_completion_refuses_unknown_shell(run: Run) -> None:
     """The error lists the known shells."""
     refused = run("completion", "tcsh")
 

@@ -41,7 +41,7 @@ def shown(run: Run, *arguments: object, **options: Any) -> int:  # noqa: ANN401
     return len(ended.out.splitlines())
 
 
-def test_the_command_line_counts_more_than_the_environment_than_a_file_than_a_default(
+def test_precedence_is_flags_env_file_default(
     run: Run, server: Serve, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """The job sends the value with the highest precedence."""
@@ -62,10 +62,8 @@ def test_the_command_line_counts_more_than_the_environment_than_a_file_than_a_de
     assert [default.code, variable.code, line.code] == [0, 0, 0]
 
 
-def test_a_file_that_merely_lies_there_is_not_read(
-    run: Run, urls: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """No file name is special; a file is named by the variable or by the option."""
+def test_config_file_is_read_only_when_named(run: Run, urls: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """No file name is special: the environment variable or the option names the file."""
     assert urls.exists()
     for name in ("fetchmill.toml", ".fetchmill.toml", "pyproject.toml", "config.toml", "conf.toml"):
         write(tmp_path, "[get]\nsample = 5\n[tool.fetchmill.get]\nsample = 5\n", name)
@@ -80,7 +78,7 @@ def test_a_file_that_merely_lies_there_is_not_read(
     assert shown(run, env={**environment, "FETCHMILL_CONFIG": ""}) == 40
 
 
-def test_values_are_those_of_toml_or_texts_as_on_the_command_line(tmp_path: Path) -> None:
+def test_config_values_may_be_toml_types_or_text(tmp_path: Path) -> None:
     """Units, lists, tables, booleans and dates work."""
     path = write(
         tmp_path,
@@ -136,7 +134,7 @@ def test_values_are_those_of_toml_or_texts_as_on_the_command_line(tmp_path: Path
     assert fetchmill.load_config(path, "list") == {}
 
 
-def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path, run: Run) -> None:
+def test_config_options_apply_to_command_and_python(server: Serve, dest: Path, tmp_path: Path, run: Run) -> None:
     """The options apply on the command line and in a program."""
     source = server(synthetic=20, size=10)
     path = write(
@@ -193,7 +191,7 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("[get]\n" + ".".join("a" * 30_000) + " = 1\n", "conf.toml"),
     ],
 )
-def test_what_a_file_may_not_say_is_refused_with_its_place(run: Run, tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_config_entry_is_refused_with_its_position(run: Run, tmp_path: Path, text: str, message: str) -> None:
     """The error comes before anything is created."""
     (tmp_path / "conf.toml").write_bytes(text.encode(errors="surrogatepass"))
 
@@ -207,8 +205,11 @@ def test_what_a_file_may_not_say_is_refused_with_its_place(run: Run, tmp_path: P
         fetchmill.load_config(tmp_path / "conf.toml", "get")
 
 
-def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
-    """The error has its name and the reason. So does the error for a table that the Python interface does not have."""
+def test_unreadable_config_file_is_reported(run: Run, tmp_path: Path) -> None:
+    """The error has the file's name and the reason.
+
+    The same holds for a table that the Python interface does not have.
+    """
     missing = run("get", "http://127.0.0.1:1", "out", "--config", "missing.toml")
     folder = run("status", "out", "--config", os.curdir)
 
@@ -221,8 +222,8 @@ def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_takes_its_options_from_a_file(name: str, run: Run, tmp_path: Path) -> None:
-    """Each option is read by its long name; a table for another command is ignored."""
+def test_each_command_reads_options_from_config_file(name: str, run: Run, tmp_path: Path) -> None:
+    """Options have their long names; a table for another command is ignored."""
     found = group.get_command(click.Context(group), name)
     assert found is not None
     options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
@@ -236,7 +237,7 @@ def test_every_command_takes_its_options_from_a_file(name: str, run: Run, tmp_pa
     assert f"conf.toml, line {len(COMMANDS) + 1}: {name} has no option no-such-option" in ended.err
 
 
-def test_no_option_of_a_file_says_what_is_run(run: Run, tmp_path: Path) -> None:
+def test_config_file_cannot_name_code_to_run(run: Run, tmp_path: Path) -> None:
     """A file can name neither a function nor a command."""
     for name, key in (("get", "transform"), ("bench", "contender")):
         write(tmp_path, f'[{name}]\n{key} = "touch:{tmp_path}/ran"\n')

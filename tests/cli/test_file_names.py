@@ -1,4 +1,4 @@
-"""Destinations named like a file: they are refused, the hint works, and existing folders continue."""
+"""Destinations that are named like a file are refused, with a hint that works; existing folders are accepted."""
 
 import re
 import subprocess
@@ -50,7 +50,7 @@ def joined_names(path: Path) -> set[str]:
     "name",
     ["x.parquet", "x.tar", "x.jsonl", "x.csv", "x.zip", "x.warc.gz", "x.sqlite", "x.parquet/", "a/x.duckdb", "x.JSON"],
 )
-def test_no_folder_is_made_whatever_the_format(name: str, format: str, run: Run, tmp_path: Path) -> None:
+def test_get_refuses_file_like_destination_in_any_format(name: str, format: str, run: Run, tmp_path: Path) -> None:
     """The error has one line, and the hint has the format that was given."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/a\n")
 
@@ -70,10 +70,10 @@ def test_no_folder_is_made_whatever_the_format(name: str, format: str, run: Run,
     "name",
     ["x.parquet", "x.duckdb", "x.jsonl", "x.jsonl.gz", "x.warc.gz", "x.warc", "x.zip"],
 )
-def test_the_hint_writes_one_file(
+def test_hint_commands_write_single_file(
     name: str, run: Run, server: Serve, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both of its commands work as they are."""
+    """Both commands of the hint work unchanged."""
     refused = run("get", server(synthetic=3).url, name)
     found = HINT.search(refused.err)
     assert found, refused.err
@@ -88,8 +88,8 @@ def test_the_hint_writes_one_file(
     assert joined_names(tmp_path / name) == NAMES
 
 
-def test_the_hint_for_rows_writes_them(run: Run, server: Serve, tmp_path: Path) -> None:
-    """A table of targets without their bodies is the result of another command."""
+def test_hint_command_for_rows_writes_file(run: Run, server: Serve, tmp_path: Path) -> None:
+    """A table of targets without bodies is written by another command, which the hint names."""
     source = server(synthetic=3)
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in sorted(NAMES)))
 
@@ -102,8 +102,10 @@ def test_the_hint_for_rows_writes_them(run: Run, server: Serve, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("format", ["files", "tar"])
-def test_a_job_of_an_earlier_release_continues(run: Run, server: Serve, tmp_path: Path, format: str) -> None:
-    """Earlier releases made such folders. The same command, `resume` and `sync` accept them."""
+def test_job_of_older_release_in_file_like_folder_continues(
+    run: Run, server: Serve, tmp_path: Path, format: str
+) -> None:
+    """Earlier releases created such folders. The same command, `resume` and `sync` accept them."""
     source = server(synthetic=3).url
     words = ("get", source, "x.parquet", "--format", format)
     assert run(*words[:2], "x", *words[3:], "--first", "1").code == 0
@@ -117,8 +119,8 @@ def test_a_job_of_an_earlier_release_continues(run: Run, server: Serve, tmp_path
     assert run("sync", source, "x.parquet", "--format", format).code == 0
 
 
-def test_an_empty_folder_of_this_name_is_used(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The user has made it, so the name is meant."""
+def test_empty_folder_named_like_file_is_used(run: Run, server: Serve, tmp_path: Path) -> None:
+    """The user has created the folder, so its name is intended."""
     (tmp_path / "x.tar").mkdir()
 
     assert run("get", server(synthetic=3).url, "x.tar", "--format", "tar").code == 0
@@ -151,7 +153,9 @@ def test_an_empty_folder_of_this_name_is_used(run: Run, server: Serve, tmp_path:
         (("get", "urls.txt", "s3://bucket/x.jsonl"), "get urls.txt s3://bucket/x/ --format jsonl"),
     ],
 )
-def test_other_commands_refuse_it_too(words: tuple[str, ...], hint: str, run: Run, tmp_path: Path) -> None:
+def test_other_commands_refuse_file_like_destination(
+    words: tuple[str, ...], hint: str, run: Run, tmp_path: Path
+) -> None:
     """The hint repeats the command. Commands for local files are not suggested for a bucket."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/a\n")
 
@@ -163,8 +167,8 @@ def test_other_commands_refuse_it_too(words: tuple[str, ...], hint: str, run: Ru
     assert [path.name for path in tmp_path.iterdir()] == ["urls.txt"]
 
 
-def test_a_prefix_with_a_slash_is_a_prefix(run: Run, tmp_path: Path) -> None:
-    """A bucket has no folders, so the slash says enough. A prefix with a job needs none."""
+def test_bucket_prefix_named_like_file_is_accepted_with_slash(run: Run, tmp_path: Path) -> None:
+    """A bucket has no folders, so the slash marks a prefix. A prefix with a job needs no slash."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/a\n")
     words = ("--format", "tar", "--endpoint-url", "http://127.0.0.1:9", "--give-up-after", "0.1s", "--allow-private")
 
@@ -188,7 +192,7 @@ def test_a_prefix_with_a_slash_is_a_prefix(run: Run, tmp_path: Path) -> None:
     ],
     ids=["get", "get of an iterable", "sync", "export", "shared_jobs.get"],
 )
-def test_calls_refuse_it_too(call: Callable[[Path], object], tmp_path: Path) -> None:
+def test_python_calls_refuse_file_like_destination(call: Callable[[Path], object], tmp_path: Path) -> None:
     """The hint for a program names a folder."""
     with pytest.raises(fetchmill.UsageError, match=NOT_ONE_FILE) as caught:
         call(tmp_path)

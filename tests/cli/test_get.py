@@ -32,7 +32,7 @@ def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_every_object_is_stored_once(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+def test_get_stores_each_object_once(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
     """All layers take part; messages go to standard error, and the ledger balances."""
     source = server(synthetic=COUNT)
 
@@ -46,7 +46,7 @@ def test_every_object_is_stored_once(run: Run, server: Serve, dest: Path, tree: 
     assert source.stats()["get"] == COUNT
 
 
-def test_a_folder_is_mirrored_with_its_folders(
+def test_folder_is_mirrored_with_subfolders(
     run: Run, server: Serve, dest: Path, tmp_path: Path, tree: Callable[..., Any]
 ) -> None:
     """Names have slashes, spaces, percent signs and non-ASCII letters."""
@@ -63,7 +63,7 @@ def test_a_folder_is_mirrored_with_its_folders(
     assert tree(dest) == expected
 
 
-def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
+def test_finished_job_reports_listing_time_without_requests(run: Run, server: Serve, dest: Path) -> None:
     """The message says when the listing was made; nothing is fetched again."""
     source = server(synthetic=10)
     run("get", source.url, dest)
@@ -81,7 +81,7 @@ def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "arguments", "code"), [(404, [], 3), (404, ["--allow-absent"], 0), (403, ["--allow-absent"], 3)]
 )
-def test_absent_and_failed_targets_show_in_the_exit_code(
+def test_absent_and_failed_targets_set_exit_code(
     run: Run, server: Serve, dest: Path, status: int, arguments: list[str], code: int
 ) -> None:
     """`--allow-absent` permits absent targets."""
@@ -95,10 +95,10 @@ def test_absent_and_failed_targets_show_in_the_exit_code(
     assert f"list them: fetchmill status {dest} --failures\n" in ended.err
 
 
-def test_failed_and_absent_targets_can_be_fetched_again(
+def test_retry_failed_requests_only_failed_and_absent_targets(
     run: Run, server: Serve, dest: Path, tree: Callable[..., Any]
 ) -> None:
-    """`--retry-failed` requests failed and absent targets, and nothing else."""
+    """Fetched targets are not requested again."""
     faults = [
         Fault("status", status=403, match="file-00000000001*", times=1),
         Fault("status", status=404, match="file-000000000020"),
@@ -117,7 +117,7 @@ def test_failed_and_absent_targets_can_be_fetched_again(
     assert source.stats()["get"] == 111
 
 
-def test_json_events_end_with_the_report(run: Run, server: Serve, dest: Path) -> None:
+def test_json_events_end_with_report(run: Run, server: Serve, dest: Path) -> None:
     """Standard output has all data, and nothing is printed elsewhere."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--json")
     found = events(ended.out)
@@ -130,8 +130,8 @@ def test_json_events_end_with_the_report(run: Run, server: Serve, dest: Path) ->
     assert report["listed_at"].endswith("+00:00")
 
 
-def test_an_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
-    """An error is one line and one event, without a traceback."""
+def test_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
+    """No traceback is printed, and no destination is created."""
     ended = run("get", "ftp://127.0.0.1/", dest, "--json")
 
     assert ended.code == 2
@@ -148,15 +148,15 @@ def test_an_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
     assert not dest.exists()
 
 
-def test_quiet_is_quiet(run: Run, server: Serve, dest: Path) -> None:
-    """`--quiet` prints not a single byte."""
+def test_quiet_prints_nothing(run: Run, server: Serve, dest: Path) -> None:
+    """Both standard output and standard error stay empty."""
     ended = run("get", server(synthetic=100).url, dest, "--quiet")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
 
-def test_nothing_is_stored_with_null(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
-    """`--format null` stores nothing, but the journal has the outcomes."""
+def test_null_format_stores_only_outcomes(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+    """With `--format null`, no object is stored, but the journal has the outcomes."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--format", "null")
 
     assert ended.code == 0
@@ -166,10 +166,10 @@ def test_nothing_is_stored_with_null(run: Run, server: Serve, dest: Path, tree: 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
-def test_a_reader_that_goes_away_does_not_end_the_job(
+def test_job_continues_when_output_pipe_is_closed(
     start: Run, server: Serve, dest: Path, tree: Callable[..., Any], closed: str
 ) -> None:
-    """A closed pipe, as in `fetchmill get ... --json | head -1`, does not end the job."""
+    """In `fetchmill get ... --json | head -1`, the reader closes the pipe."""
     source = server(synthetic=500, delay=(0, 0.1))
     reader, writer = os.pipe()
     os.close(reader)
@@ -181,10 +181,10 @@ def test_a_reader_that_goes_away_does_not_end_the_job(
     assert tree(dest) == synthetic_tree(500)
 
 
-def test_closed_standard_streams_are_not_mistaken_for_files(
+def test_closed_standard_streams_are_not_reused_for_files(
     server: Serve, dest: Path, environment: dict[str, str], tree: Callable[..., Any]
 ) -> None:
-    """The journal must not be opened as standard error."""
+    """The journal must not get the descriptor of standard error."""
     command = f"exec {sys.executable} -m fetchmill get {server(synthetic=100).url} {dest} <&- >&- 2>&-"
 
     ended = subprocess.run(["sh", "-c", command], env=environment, timeout=120, check=False)
@@ -193,7 +193,7 @@ def test_closed_standard_streams_are_not_mistaken_for_files(
     assert tree(dest) == synthetic_tree(100)
 
 
-def test_a_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path) -> None:
+def test_concurrent_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path) -> None:
     """The exit code is 9, and the first run continues."""
     source = server(synthetic=200, delay=(0.2, 0.4))
     first = start("get", source.url, dest)
@@ -208,7 +208,9 @@ def test_a_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path
     assert first.returncode == 0
 
 
-def test_another_job_is_refused(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+def test_other_job_in_same_destination_is_refused(
+    run: Run, server: Serve, dest: Path, tree: Callable[..., Any]
+) -> None:
     """Another source or another format is refused, and nothing changes."""
     run("get", server(synthetic=10).url, dest)
     before = tree(dest)
@@ -220,7 +222,7 @@ def test_another_job_is_refused(run: Run, server: Serve, dest: Path, tree: Calla
     assert tree(dest) == before
 
 
-def test_python_returns_the_ledger(server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+def test_python_get_returns_ledger(server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
     """`fetchmill.get` runs the same job as the command."""
     faults = [
         Fault("status", status=410, match="file-000000000003"),
@@ -240,8 +242,8 @@ def test_python_returns_the_ledger(server: Serve, dest: Path, tree: Callable[...
     assert len(tree(dest)) == 8
 
 
-def test_python_releases_the_gil(server: Serve, dest: Path) -> None:
-    """Python threads continue while a job runs: here a thread of the same process counts."""
+def test_python_get_releases_gil(server: Serve, dest: Path) -> None:
+    """A Python thread of the same process continues to count while a job runs."""
     program = (
         "import sys, threading, fetchmill\n"
         "count = 0\n"
@@ -266,7 +268,7 @@ def test_python_releases_the_gil(server: Serve, dest: Path) -> None:
     ("options", "error"),
     [({"limit": 0}, fetchmill.UsageError), ({"format": "zip"}, ValueError), ({"speed": 1}, TypeError)],
 )
-def test_python_refuses_what_it_cannot_use(dest: Path, options: dict[str, Any], error: type[Exception]) -> None:
+def test_python_get_refuses_invalid_arguments(dest: Path, options: dict[str, Any], error: type[Exception]) -> None:
     """The error comes before anything is changed."""
     with pytest.raises(error):
         fetchmill.get("http://127.0.0.1:1", dest, **options)

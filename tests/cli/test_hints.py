@@ -9,8 +9,8 @@ from hints import HintFinder
 SNAPSHOT = Path(__file__).parent / "hints.txt"
 
 
-def test_every_hint_is_in_the_committed_file(root: Path, request: pytest.FixtureRequest) -> None:
-    """After a change, `make help-texts` writes the file: read its difference, and commit it."""
+def test_committed_file_contains_all_hints(root: Path, request: pytest.FixtureRequest) -> None:
+    """After a change, run `make help-texts`, review the difference and commit it."""
     found = "".join(f"{line}\n" for line in HintFinder(root / "python/fetchmill").lines())
     if request.config.getoption("--update-help"):
         SNAPSHOT.write_text(found)
@@ -18,8 +18,8 @@ def test_every_hint_is_in_the_committed_file(root: Path, request: pytest.Fixture
     assert found == SNAPSHOT.read_text(), "run `make help-texts`, read the difference of tests/cli/hints.txt, commit it"
 
 
-def test_only_the_command_line_writes_hints(root: Path) -> None:
-    """Errors of the native module have no hint of their own, so the file above is complete."""
+def test_only_command_line_writes_hints(root: Path) -> None:
+    """Errors of the native module have no hints, so the committed file is complete."""
     sources = [path for path in (root / "crates").rglob("*.rs") if "target" not in path.parts]
     writers = [path for path in (root / "python/fetchmill").rglob("*.py") if '"hint: ' in path.read_text()]
 
@@ -41,7 +41,7 @@ def test_only_the_command_line_writes_hints(root: Path) -> None:
         ("error.hint = made.elsewhere()", None),
     ],
 )
-def test_a_hint_is_followed_to_its_text(source: str, expected: list[str] | None, tmp_path: Path) -> None:
+def test_hint_finder_resolves_hint_text(source: str, expected: list[str] | None, tmp_path: Path) -> None:
     """A form that cannot be followed is an error instead of a missing line."""
     (tmp_path / "m.py").write_text(source)
     finder = HintFinder(tmp_path)

@@ -33,7 +33,7 @@ MOMENTS = 20
 # Fetching threads.
 WORKERS = len(os.sched_getaffinity(0))
 AT_ONCE = 6
-# Tests with many moments run next to others; those of the drain measure its end.
+# Maximum seconds until an end. Tests with many moments run next to others, and drain tests measure their end exactly.
 SOON = 30
 WINDOW = 0.05
 EXPECTED = synthetic(1600)
@@ -124,7 +124,7 @@ def is_listing(source: Server) -> Callable[[], bool]:
 
 
 def find_not_resumed(source: Server, dest: Path, environment: dict[str, str], expected: Expected) -> list[str]:
-    """Returns problems of the same command, which must finish the job."""
+    """Runs the same command again, which must finish the job. Returns the problems found."""
     command = get_command(source.url, dest)
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     problems = [f"it resumes with exit code {ended.returncode}: {ended.stderr}"] if ended.returncode else []
@@ -142,7 +142,7 @@ def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_command_after_a_checkpoint(
+def test_signal_ends_command_after_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path, number: signal.Signals
 ) -> None:
     """The exit code is 130 or 143. The job ends soon, says how to continue, leaves nothing staged, and resumes."""
@@ -162,7 +162,7 @@ def test_a_signal_ends_the_command_after_a_checkpoint(
 
 
 @pytest.mark.thorough
-def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
+def test_signal_ends_python_get_after_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """KeyboardInterrupt reaches the caller soon; no thread, process or file is left."""
@@ -190,10 +190,10 @@ def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
 
 
 @pytest.mark.thorough
-def test_sigterm_ends_a_program_that_does_not_handle_it(
+def test_sigterm_ends_program_without_handler(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """The signal kills it like any program; the job resumes as after any kill."""
+    """The signal kills the program like any other; the job resumes as after any kill."""
 
     def one(index: int) -> list[str]:
         delay = random.Random(f"{SEED}-term-{index}").uniform(0, 14) * WINDOW
@@ -207,7 +207,7 @@ def test_sigterm_ends_a_program_that_does_not_handle_it(
 
 
 @pytest.mark.timing
-def test_requests_in_flight_are_drained(
+def test_requests_in_flight_are_drained_after_signal(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """Replies that arrive within three seconds are stored, and nothing is requested again.
@@ -238,7 +238,7 @@ def test_requests_in_flight_are_drained(
 
 
 @pytest.mark.timing
-def test_a_drain_has_an_end(
+def test_drain_after_signal_has_time_limit(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """Slower replies are not awaited; the next run requests them again."""
@@ -259,10 +259,10 @@ def test_a_drain_has_an_end(
 
 
 @pytest.mark.timing
-def test_a_second_signal_ends_it_at_once(
+def test_second_signal_ends_command_immediately(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
-    """The command waits for nothing; the job resumes as after a kill."""
+    """Requests in flight are not drained; the job resumes as after a kill."""
     pairs = [(first, second) for first in (signal.SIGINT, signal.SIGTERM) for second in (signal.SIGINT, signal.SIGTERM)]
     expected = synthetic(100)
 
@@ -305,14 +305,14 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["native", "processes", "threads"])
-def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
+def test_signal_at_any_moment_ends_job_without_traceback(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:
     """From the program's first line until after its report, the exit code is 130, or the job's own if it is over.
 
     The terminal sends the signal to all processes of the command. There is never a traceback.
     """
-    # Six commands with 64 processes each keep two processors busy for a minute and a half.
+    # Six commands with 64 processes each would keep two processors busy for a minute and a half.
     concurrency = 8 if engine == "processes" else 64
 
     def one(index: int) -> list[str]:
@@ -370,9 +370,7 @@ sys.meta_path.insert(0, Finder)
 """
 
 
-def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_signal_during_module_import_has_same_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
     """Modules with dataclasses execute generated code while they are loaded."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT_IN_EXEC)
     settings = environment | {"PYTHONPATH": str(tmp_path)}
@@ -384,7 +382,7 @@ def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [("ls", "out"), ("verify", "out"), ("status", "out"), ("--help",)], ids=str)
-def test_a_signal_at_any_moment_ends_a_command_without_a_job(
+def test_signal_at_any_moment_ends_command_without_job(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """The exit code is 130, or 0 if the command is done, and there is no traceback."""
@@ -424,7 +422,7 @@ def silent_port(*, accepts: bool) -> Iterator[str]:
 @pytest.mark.timing
 @pytest.mark.parametrize("accepts", [True, False], ids=["silent", "unreachable"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_job_that_waits_for_its_first_page(
+def test_signal_ends_job_waiting_for_first_page(
     interrupt: Callable[..., Interrupted], dest: Path, number: signal.Signals, accepts: bool
 ) -> None:
     """There is nothing to drain: the job waits neither for a connection nor for a missing reply."""
@@ -438,10 +436,10 @@ def test_a_signal_ends_a_job_that_waits_for_its_first_page(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_list_that_nobody_writes_does_not_keep_a_command(
+def test_signal_ends_command_waiting_for_unwritten_list(
     environment: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The command waits in the operating system before there is a job; the second signal, or a few seconds, end it."""
+    """The command waits in the operating system before there is a job. A second signal or a few seconds end it."""
     os.mkfifo(tmp_path / "list.txt")
     command = [*COMMAND, "get", str(tmp_path / "list.txt"), str(tmp_path / "out"), "--format", "null"]
     for signals in (1, 2):

@@ -10,7 +10,7 @@ from fetchmill.cli.main import COMMANDS
 from fetchmill.cli.main import command as group
 
 
-def test_manual_pages_have_every_option(root: Path, tmp_path: Path) -> None:
+def test_manual_pages_contain_all_options(root: Path, tmp_path: Path) -> None:
     """The manual page of each command has all of its options."""
     subprocess.run([sys.executable, root / "scripts/make-man", tmp_path], check=True)
 

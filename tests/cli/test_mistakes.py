@@ -186,7 +186,9 @@ def files_without_jobs(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(("words", "message", "hint"), MISTAKES, ids=[" ".join(words) for words, _, _ in MISTAKES])
-def test_a_mistake_is_answered(words: tuple[str, ...], message: str, hint: str | None, run: Run, home: Path) -> None:
+def test_user_mistake_gets_error_and_hint(
+    words: tuple[str, ...], message: str, hint: str | None, run: Run, home: Path
+) -> None:
     """The exit code is 2; at most an empty job is created, which the corrected command reuses."""
     before = files_without_jobs(home)
 
@@ -198,8 +200,8 @@ def test_a_mistake_is_answered(words: tuple[str, ...], message: str, hint: str |
     assert files_without_jobs(home) == before
 
 
-def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> None:
-    """Nothing was stored, so the job accepts another column."""
+def test_corrected_command_runs_in_same_folder(run: Run, home: Path) -> None:
+    """The first command has stored nothing, so the job accepts another column."""
     assert run("get", "two.csv", "out", "--column", "3").code == 2
     assert (home / "out").exists()
 
@@ -209,8 +211,8 @@ def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> No
     assert "refused 1" in ended.err
 
 
-def test_an_error_event_has_the_hint(run: Run) -> None:
-    """The error event has the hint for programs."""
+def test_error_event_contains_hint(run: Run) -> None:
+    """Programs can read the hint from the event."""
     ended = run("get", "a", "b", "--retries", "3", "--json")
 
     assert '"hint": "did you mean --attempts?"' in ended.out
@@ -229,17 +231,17 @@ def test_an_error_event_has_the_hint(run: Run) -> None:
         (("urls.txt", "out"), {"durability": "off"}, "durability must be one of power, process, not 'off'$"),
     ],
 )
-def test_a_mistake_in_python_is_answered(
+def test_python_error_uses_python_names(
     arguments: tuple[Any, ...], options: dict[str, Any], message: str, home: Path
 ) -> None:
-    """Errors in Python use Python names."""
+    """Options have their Python names without dashes."""
     assert home.exists()
     with pytest.raises((fetchmill.UsageError, TypeError), match=message):
         fetchmill.get(*arguments, **options)
 
 
-def test_a_mistake_in_a_call_other_than_get_is_answered(home: Path) -> None:
-    """Other calls name the nearest value, too. `sync` says why it refuses null."""
+def test_other_python_calls_suggest_nearest_value(home: Path) -> None:
+    """`sync` says why it refuses null."""
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: fetchmill.sync("urls.txt", "out", format="tarr"), "did you mean 'tar'"),  # type: ignore[arg-type]
         (lambda: fetchmill.sync("urls.txt", "out", format="null"), "which discards objects"),
@@ -252,15 +254,15 @@ def test_a_mistake_in_a_call_other_than_get_is_answered(home: Path) -> None:
             call()
 
 
-def test_help_of_sync_lists_no_format_that_it_refuses(run: Run) -> None:
-    """`-h` and `--help` agree with the error."""
+def test_sync_help_lists_no_refused_format(run: Run) -> None:
+    """This holds for `-h` and `--help`."""
     for option in ("-h", "--help"):
         assert "null" not in run("sync", option).out
     assert "null" in run("get", "--help").out
 
 
-def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
-    """Summaries use the singular for a count of one, and readable units."""
+def test_summary_uses_singular_for_count_of_one(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
+    """This holds for rows of a check and lines of a dry run."""
     (tmp_path / "one.txt").write_text(f"{server(synthetic=1).url}/get/absent\n")
     (tmp_path / "bare.txt").write_text("example.org\n")
 

@@ -22,8 +22,8 @@ def write_urls(folder: Path, *urls: str) -> str:
     return "urls.txt"
 
 
-def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, dest: Path) -> None:
-    """An unreachable proxy is blamed instead of the server."""
+def test_unreachable_proxy_is_named_as_cause(run: Run, server: Serve, dest: Path) -> None:
+    """The server is not blamed."""
     source = server(synthetic=3)
 
     with closed_port() as port:
@@ -40,10 +40,10 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", WITH_LISTS)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
+def test_targets_fail_because_of_unreachable_proxy(
     run: Run, dest: Path, tmp_path: Path, scheme: str, engine: str
 ) -> None:
-    """Targets fail because of the proxy, and their hosts are never contacted."""
+    """Their hosts are never contacted."""
     urls = write_urls(tmp_path, f"{scheme}://a.test/1", f"{scheme}://b.test/2")
 
     with closed_port() as port:
@@ -54,8 +54,8 @@ def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
     assert {failure.kind for failure in fetchmill.failures(dest)} == {"proxy"}
 
 
-def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Path) -> None:
-    """The suggestion is the command as one would type it."""
+def test_https_to_http_port_suggests_http(run: Run, server: Serve, dest: Path) -> None:
+    """The suggestion contains the corrected URL."""
     url = server(synthetic=3).url
 
     ended = run("get", url.replace("http:", "https:"), dest)
@@ -66,8 +66,8 @@ def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Pa
     )
 
 
-def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """A glob may be a mistake, so the exit code is 3. An empty server is not an error, but is reported."""
+def test_source_without_objects_is_reported(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """An empty server is not an error. If filters exclude everything, the exit code is 3: a glob may be wrong."""
     empty, full = server(synthetic=0), server(synthetic=5)
 
     nothing = run("get", empty.url, dest)
@@ -81,7 +81,7 @@ def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, t
     assert any("nothing was listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
 
 
-def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environment: dict[str, str]) -> None:
+def test_prefix_without_keys_is_reported(run: Run, moto: Moto, dest: Path, environment: dict[str, str]) -> None:
     """The message has the prefix, which is probably misspelt."""
     moto.put("data/1", b"1")
     settings = {"env": environment | moto.environment()}
@@ -100,7 +100,7 @@ def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environ
         (("status", "out", "--state"), "status"),
     ],
 )
-def test_an_option_without_its_value_points_to_its_own_help(run: Run, arguments: tuple[str, ...], command: str) -> None:
+def test_option_without_value_points_to_its_own_help(run: Run, arguments: tuple[str, ...], command: str) -> None:
     """The message does not point to the general help."""
     ended = run(*arguments)
 
@@ -108,10 +108,8 @@ def test_an_option_without_its_value_points_to_its_own_help(run: Run, arguments:
     assert f"Option '{arguments[-1]}' requires an argument. (see fetchmill {command} --help)" in ended.err
 
 
-def test_private_addresses_of_a_list_can_be_fetched_after_all(
-    run: Run, server: Serve, dest: Path, tmp_path: Path
-) -> None:
-    """The suggested command fetches a list's private addresses."""
+def test_suggested_command_fetches_private_addresses(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """The list was first fetched without `--allow-private`."""
     source = server(synthetic=3)
     urls = write_urls(tmp_path, *(f"{source.url}/get/file-{number:012}" for number in range(3)))
 
@@ -129,7 +127,7 @@ def test_private_addresses_of_a_list_can_be_fetched_after_all(
     assert fetchmill.status(dest).fetched == 3
 
 
-def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_retry_is_suggested_only_for_retryable_failures(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """Failures that a retry cannot fix have a separate line."""
     source = server(synthetic=3, size=100, faults=(Fault("status", match="file-000000000002", status=403),))
     names = ("file-000000000000", "file-000000000002", "absent")
@@ -155,7 +153,7 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
     assert fetchmill.status(dest).fetched == 1
 
 
-def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve, dest: Path) -> None:
+def test_retry_is_suggested_when_targets_are_only_absent(run: Run, server: Serve, dest: Path) -> None:
     """Absent targets may exist later, so a retry is suggested."""
     source = server(synthetic=3, faults=[Fault("status", match="file-000000000002", status=404)])
 
@@ -167,10 +165,8 @@ def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve,
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_body_that_is_too_large_says_what_it_is_compared_with(
-    engine: str, run: Run, server: Serve, dest: Path
-) -> None:
-    """The list of failures shows the limit."""
+def test_failure_of_too_large_body_shows_limit(engine: str, run: Run, server: Serve, dest: Path) -> None:
+    """The limit is in the list of failures."""
     source = server(synthetic=2, size=100)
 
     assert run("get", source.url, dest, "--max-size", "50", *engine_options(engine)).code == 3
@@ -180,8 +176,8 @@ def test_a_body_that_is_too_large_says_what_it_is_compared_with(
     assert "fetchmill" not in run("status", dest, "--failures").err
 
 
-def test_a_rate_is_shown_when_there_is_one(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
-    """The rate counts fetched objects; one object is written in the singular."""
+def test_summary_shows_rate_of_fetched_objects(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Without fetched objects, no rate is shown. One object is written in the singular."""
     source = server(synthetic=1)
     broken = server(synthetic=3, faults=(Fault("status", status=403),))
 

@@ -38,14 +38,14 @@ def options(**given: Any) -> GetOptions:  # noqa: ANN401
 
 
 @pytest.mark.parametrize(("made", "typed"), CLASSES)
-def test_keywords_are_the_fields(made: type[Options], typed: type) -> None:
-    """Types are the same, too: a signature shows the fields, and a type checker the keywords."""
+def test_option_keywords_match_class_fields(made: type[Options], typed: type) -> None:
+    """Their types match, too: a signature shows the fields, and a type checker uses the keywords."""
     hints = get_type_hints(made)
 
     assert get_type_hints(typed) == {field.name: hints[field.name] for field in fields(made) if field.metadata}
 
 
-def test_a_row_is_all_that_an_option_needs() -> None:
+def test_table_row_defines_complete_option() -> None:
     """The row creates the field, its default, the check of values, and the command's option with its help."""
     politeness = Option("seconds", float | None, 1.5, "Time between two requests.", is_core=False)
 
@@ -80,15 +80,15 @@ def test_a_row_is_all_that_an_option_needs() -> None:
         ({"proxy": "ftp://host"}, "--proxy: the scheme ftp is not supported for a proxy"),
     ],
 )
-def test_the_core_refuses_by_name_bound_and_unit(tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    """The core refuses values that Python does not check, with name, bound and unit."""
+def test_core_error_has_option_name_bound_and_unit(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    """This applies to values that Python does not check."""
     with pytest.raises(UsageError, match=re.escape(message)):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", **given)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
-    """The core refuses unknown options, so that a misspelt one is not ignored silently."""
+def test_core_refuses_unknown_option(tmp_path: Path) -> None:
+    """A misspelt option is thus not ignored silently."""
     values = json.loads(options(dest=tmp_path / "out").to_json())
     with pytest.raises(UsageError, match="unknown field `limits`"):
         Job(json.dumps(values | {"limits": 5}))
@@ -96,8 +96,8 @@ def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
         Fetcher(json.dumps({"format": "tar"}))
 
 
-def test_defaults_are_what_they_were() -> None:
-    """Defaults stay the same, because a change would affect resumed jobs and programs."""
+def test_option_defaults_are_unchanged() -> None:
+    """A changed default would affect resumed jobs and programs."""
     shown = {field.name: field.default for field in fields(GetOptions) if field.default not in (None, False)}
     del shown["source"], shown["dest"]
 
@@ -146,7 +146,7 @@ def test_defaults_are_what_they_were() -> None:
     assert (of_stream["concurrency"], of_stream["redirects"]) == ("auto", 5)
 
 
-def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
+def test_options_json_contains_given_options(tmp_path: Path) -> None:
     """None means the core's default and is left out; paths become strings."""
     values = json.loads(options(dest=tmp_path, concurrency=8, threads=None).to_json())
 
@@ -155,7 +155,7 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
     assert not {"threads", "state"} & set(values)
 
 
-def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
+def test_user_agent_and_timeout_map_to_core_options() -> None:
     """`user_agent` is a header field; `timeout` is another name of `total_timeout`."""
     values = json.loads(options(user_agent="crawler", timeout=5.0).to_json())
 
@@ -190,7 +190,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
         ({"listing": "autoindex", "get_path": "/x/{name}"}, "get_path requires listing api, not autoindex"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+def test_invalid_option_is_refused_by_name(given: dict[str, Any], message: str) -> None:
     """The error is one line; UsageError is also a ValueError."""
     with pytest.raises(UsageError, match=re.escape(message)) as refused:
         options(**given)
@@ -208,20 +208,20 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
     ],
     ids=["get", "check", "stream"],
 )
-def test_limit_is_another_name_of_concurrency(made: Callable[..., Options]) -> None:
+def test_limit_is_alias_of_concurrency(made: Callable[..., Options]) -> None:
     """Both names give the same options; both may be given if they agree."""
     assert made(limit=7) == made(concurrency=7) == made(concurrency=7, limit=7)
     assert json.loads(made(limit=7).to_json())["concurrency"] == 7
 
 
-def test_a_command_takes_concurrency_in_one_letter_and_not_as_limit() -> None:
+def test_command_has_short_concurrency_option_but_no_limit() -> None:
     """For a command, `--limit` could also be a number of targets."""
     for table in (GetOptions, CheckOptions):
         (option,) = (option for option in options_of(table) if option.name == "concurrency")
         assert option.opts == ["-j", "--concurrency"]
 
 
-def test_options_describe_themselves() -> None:
+def test_options_docstring_describes_all_options() -> None:
     """`help(fetchmill.GetOptions)` has every option with its default and unit."""
     text = str(GetOptions.__doc__)
 
@@ -232,8 +232,8 @@ def test_options_describe_themselves() -> None:
     assert f"max_size: Maximum body size; larger bodies fail. {instead} Default: 64 MiB." in text
 
 
-def test_netrc_without_an_origin_is_refused() -> None:
-    """`netrc` without an origin is refused, because it would silently send nothing."""
+def test_netrc_is_refused_without_origin() -> None:
+    """Otherwise, `netrc` would silently send nothing."""
     with pytest.raises(UsageError, match="credentials_for"):
         options(source="urls.txt", netrc=True).to_json()
     with pytest.raises(UsageError, match="credentials_for"):
@@ -249,8 +249,8 @@ def test_netrc_without_an_origin_is_refused() -> None:
         ("urls.txt", {"column": "link"}, "http://127.0.0.1:9"),
     ],
 )
-def test_a_job_is_listed_with_its_own_options(source: str, given: dict[str, Any], reach: str | None) -> None:
-    """Options of listing and access are passed on. Those of another kind of source and the left-out ones are not."""
+def test_listing_of_job_gets_only_relevant_options(source: str, given: dict[str, Any], reach: str | None) -> None:
+    """Options for listing and access are passed on. Options for other kinds of sources and excluded options are not."""
     job = options(
         source=source, dest="s3://out/x/", format="tar", endpoint_url="http://127.0.0.1:9", give_up_after=3.0, **given
     )

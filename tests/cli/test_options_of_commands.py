@@ -53,8 +53,8 @@ def call(command: str, source: str, dest: Path, **options: Any) -> Any:  # noqa:
 
 
 @pytest.mark.parametrize(("name", "command"), REFUSED)
-def test_an_option_of_others_is_refused_by_name(name: str, command: str, dest: Path) -> None:
-    """The sentence lists the calls that have the option."""
+def test_call_refuses_option_of_other_calls_by_name(name: str, command: str, dest: Path) -> None:
+    """The error lists the calls that have the option."""
     having, value = OPTIONS[name]
     with pytest.raises(fetchmill.UsageError) as refused:
         call(command, "http://127.0.0.1:1/", dest, **{name: value})
@@ -64,8 +64,8 @@ def test_an_option_of_others_is_refused_by_name(name: str, command: str, dest: P
     assert not dest.exists()
 
 
-def test_commands_refuse_the_same_options_by_name(run: Run, dest: Path) -> None:
-    """Commands refuse the same options, by the names as typed."""
+def test_command_refuses_option_of_other_commands_by_name(run: Run, dest: Path) -> None:
+    """The error has the option as it was typed."""
     for name, command in REFUSED:
         if command == "stream":
             continue
@@ -78,20 +78,20 @@ def test_commands_refuse_the_same_options_by_name(run: Run, dest: Path) -> None:
     assert "No such option '--opt-oat'" in unknown.err
 
 
-def test_other_names_stay_type_errors(dest: Path) -> None:
-    """A name that no call has is a TypeError."""
+def test_unknown_keyword_is_type_error(dest: Path) -> None:
+    """This applies to names that no call has."""
     with pytest.raises(TypeError, match="opt_oat"):
         call("get", "http://127.0.0.1:1/", dest, opt_oat=True)
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What an option changes.
+    """The effect of an option.
 
     Args:
         options: the option, with its value.
         replies: creates the replies of a server; `/a` is the object.
-        commands: the commands that have it, with a URL as the target.
+        commands: the commands that have the option, with a URL as the target.
         expected: whether the object is accepted, with the option and without.
     """
 
@@ -130,7 +130,7 @@ EFFECTS = {
 @pytest.mark.parametrize(
     ("name", "command"), [(name, command) for name, effect in EFFECTS.items() for command in effect.commands]
 )
-def test_an_option_works_alike(name: str, command: str, raw: Raw, tmp_path: Path) -> None:
+def test_option_has_same_effect_in_each_command(name: str, command: str, raw: Raw, tmp_path: Path) -> None:
     """The object is accepted only with the option, or only without it."""
     effect = EFFECTS[name]
     for given, is_expected in zip((effect.options, {}), effect.expected, strict=True):

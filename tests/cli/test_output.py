@@ -51,8 +51,8 @@ WRITING = (
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
-def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path, arguments: tuple[str, ...]) -> None:
-    """For each command, `command > file` must not look successful if the file is truncated."""
+def test_full_disk_at_stdout_exits_with_code_7(stored: Path, arguments: tuple[str, ...]) -> None:
+    """`command > file` must not look successful if the file is truncated."""
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             [*COMMAND, *arguments], cwd=stored, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
@@ -63,8 +63,8 @@ def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path
 
 
 @pytest.mark.thorough
-def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, server: Callable[..., Server]) -> None:
-    """The job finishes, and the exit code says that its events were not written."""
+def test_job_finishes_when_events_cannot_be_written(stored: Path, server: Callable[..., Server]) -> None:
+    """The exit code says that the events were not written."""
     source = server(synthetic=COUNT).url
     for arguments in (
         ("get", source, "other", "--json"),
@@ -83,7 +83,7 @@ def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, ser
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str) -> None:
+def test_output_truncated_by_full_disk_is_reported(stored: Path, unbuffered: str) -> None:
     """A limit on the file's size simulates a disk that fills up while it is written."""
     limit = (ROOM, ROOM)
     with open(stored / "names", "wb") as names:
@@ -105,8 +105,8 @@ def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING[:9], ids=" ".join)
-def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, ...]) -> None:
-    """With `fetchmill ls out | head -0`, nothing is reported, and the exit code is the command's own."""
+def test_closed_output_pipe_does_not_change_exit_code(stored: Path, arguments: tuple[str, ...]) -> None:
+    """With `fetchmill ls out | head -0`, nothing is reported."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -126,8 +126,8 @@ def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, 
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_pipe_that_does_not_block_gets_all_of_it(stored: Path, unbuffered: str) -> None:
-    """Some programs leave their end non-blocking; the command waits while the pipe is full."""
+def test_nonblocking_pipe_gets_complete_output(stored: Path, unbuffered: str) -> None:
+    """Some programs leave their end of the pipe non-blocking. The command waits while the pipe is full."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}

@@ -36,10 +36,8 @@ def change_command(dest: Path, **changes: object) -> None:
         db.execute("UPDATE job SET value = ? WHERE key = 'command'", [json.dumps(json.loads(text) | changes)])
 
 
-def test_a_killed_job_resumes_with_its_options(
-    run: Run, start: Start, server: Serve, tmp_path: Path, dest: Path
-) -> None:
-    """A killed job resumes from another folder, with its source, format and rate.
+def test_killed_job_resumes_with_its_options(run: Run, start: Start, server: Serve, tmp_path: Path, dest: Path) -> None:
+    """The job resumes from another working folder, with its source, format and rate.
 
     At most one window is fetched twice.
     """
@@ -69,8 +67,8 @@ def test_a_killed_job_resumes_with_its_options(
     }
 
 
-def test_secrets_and_code_are_named_and_never_stored(run: Run, server: Serve, dest: Path) -> None:
-    """With a token, a header and a proxy password, the command runs when these are given again."""
+def test_resume_asks_for_secrets_that_are_not_stored(run: Run, server: Serve, dest: Path) -> None:
+    """The command runs once all secrets are given again."""
     source = server(synthetic=50)
     given = ("--bearer", "t0ken-value", "--header", "X-Api-Key: k3y-value", "--header", "Accept: text/plain")
     assert run("get", source.url, dest, *given).code == 0
@@ -90,8 +88,8 @@ def test_secrets_and_code_are_named_and_never_stored(run: Run, server: Serve, de
     assert b"k3y-value" not in stored
 
 
-def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> None:
-    """Either all targets are tried again, or those with certain answers."""
+def test_retry_requests_failed_targets_again(run: Run, server: Serve, dest: Path) -> None:
+    """Either all failed targets are requested again, or those with the given answers."""
     source = server(synthetic=300, faults=[Fault("status", status=410, match="file-00000000001*", times=1)])
     first = run("get", source.url, dest, "--attempts", "1")
     others = run("retry", dest, "5xx")
@@ -118,7 +116,7 @@ def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> 
         ({"options": 5}, "damaged"),
     ],
 )
-def test_a_foreign_journal_names_no_code_and_no_credentials(
+def test_resume_refuses_code_and_credentials_in_journal(
     run: Run, server: Serve, dest: Path, changes: dict[str, Any], named: str
 ) -> None:
     """The error names the option, and no request is sent."""
@@ -135,15 +133,15 @@ def test_a_foreign_journal_names_no_code_and_no_credentials(
 
 
 @pytest.mark.parametrize(("old", "format"), [("all_rows", "parquet"), ("warc_all", "warc")])
-def test_an_option_that_was_renamed_keeps_its_value(run: Run, server: Serve, dest: Path, old: str, format: str) -> None:
-    """A renamed option keeps its value, and the job stays the same."""
+def test_resume_keeps_value_of_renamed_option(run: Run, server: Serve, dest: Path, old: str, format: str) -> None:
+    """The job's identity stays the same."""
     assert run("get", server(synthetic=10).url, dest, "--format", format, "--keep-failed").code == 0
     change_command(dest, options={"format": format, old: True})
 
     assert run("resume", dest).code == 0
 
 
-def test_targets_of_a_program_or_of_standard_input_are_not_stored(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_resume_refuses_targets_of_program_or_stdin(run: Run, server: Serve, tmp_path: Path) -> None:
     """The error says to run the same program again."""
     source = server(synthetic=10)
     fetchmill.get([f"{source.url}/get/file-000000000000"], tmp_path / "program", allow_private=True)
@@ -156,8 +154,8 @@ def test_targets_of_a_program_or_of_standard_input_are_not_stored(run: Run, serv
         assert "hint: run the same command or program again" in ended.err
 
 
-def test_what_is_no_job_is_said(run: Run, tmp_path: Path) -> None:
-    """`resume` says what is wrong with a folder without a job, and with an option for shared jobs."""
+def test_resume_reports_folder_without_job(run: Run, tmp_path: Path) -> None:
+    """The exit code is 2, and the error says what is missing."""
     (tmp_path / "empty").mkdir()
 
     ended = run("resume", tmp_path / "empty")

@@ -29,7 +29,7 @@ def readers_of(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("place", ["inside", "beside"])
-def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_path: Path, place: str) -> None:
+def test_url_signatures_are_stored_but_not_shown(run: Run, raw: Raw, dest: Path, tmp_path: Path, place: str) -> None:
     """Failures keep their signatures, so that a retry can use them.
 
     Others may be able to enter the `--state` folder.
@@ -66,8 +66,11 @@ def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_p
     assert server.requests.count(f"/a?{QUERY}") == 2
 
 
-def test_secrets_are_known_by_their_names_and_by_their_shape(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Output for people never contains them; only the failures file does, for a retry, and it belongs to its owner."""
+def test_secrets_are_detected_by_name_and_shape(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Output for people never contains secrets.
+
+    Only the failures file does, for a retry, and only its owner can read it.
+    """
     names = ("private_token", "key", "jwt", "pwd", "code", "session", "sas", "accessToken")
     query = "&".join(f"{name}=s3cret{name}" for name in names) + "&v=eyJhbGciOiJIUzI1NiJ9.s3cret.x"
     server = raw({"/a": REFUSED})
@@ -84,8 +87,8 @@ def test_secrets_are_known_by_their_names_and_by_their_shape(run: Run, raw: Raw,
     assert (stat.S_IMODE(failures.stat().st_mode), query in failures.read_text()) == (0o600, True)
 
 
-def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
-    """Errors about a URL do not show its secrets."""
+def test_error_messages_contain_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
+    """Errors about a URL show neither its password nor its token or signature."""
     urls = ["http://user:pa55word@a.test/", "no-url/?access_token=tok3n", f"s3:/b?sig={SIGNATURE}"]
     (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
 
@@ -97,8 +100,8 @@ def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
         assert not any(secret in text for secret in ("pa55word", "tok3n", SIGNATURE)), text
 
 
-def test_a_state_that_others_could_read_is_closed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """A state that an earlier release has left readable for others is closed."""
+def test_state_readable_by_others_is_made_private(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """An older release may have left the journal readable by others."""
     server = raw({"/a": REFUSED})
     (tmp_path / "urls.txt").write_text(f"{server.url}/a?{QUERY}\n")
     assert run("get", "urls.txt", dest, "--allow-private").code == 3

@@ -15,8 +15,10 @@ Run = Callable[..., Ended]
 @pytest.mark.parametrize(
     "written", [("--set", "durability=process"), ("--set=durability=process",), ("--durability", "process")]
 )
-def test_a_setting_is_an_option(written: tuple[str, ...], server: Callable[..., Server], run: Run, dest: Path) -> None:
-    """All ways to write it have the same effect, and the value is checked in the same way."""
+def test_set_option_has_effect_in_each_spelling(
+    written: tuple[str, ...], server: Callable[..., Server], run: Run, dest: Path
+) -> None:
+    """All spellings have the same effect, and the value is checked in the same way."""
     source = server(synthetic=5).url
 
     assert run("get", source, dest, *written, "--set", "commit-window=200ms").code == 0
@@ -35,15 +37,15 @@ def test_a_setting_is_an_option(written: tuple[str, ...], server: Callable[..., 
         ("", "write --set NAME=VALUE"),
     ],
 )
-def test_a_wrong_setting_is_refused(written: str, message: str, run: Run, dest: Path) -> None:
+def test_wrong_setting_is_refused(written: str, message: str, run: Run, dest: Path) -> None:
     """The error lists the settings."""
     ended = run("get", "http://127.0.0.1:9", dest, "--set", written)
 
     assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
-def test_help_has_settings_instead_of_their_options(run: Run) -> None:
-    """Their options are accepted, but help does not show them."""
+def test_help_lists_settings_instead_of_their_options(run: Run) -> None:
+    """The options are accepted, but help does not show them."""
     text = run("get", "--help").out
 
     assert "--set NAME=VALUE" in text

@@ -17,7 +17,7 @@ from fetchmill.testing import Server
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 LATENCY = {"p50": 0.1, "p90": 0.2, "p99": 0.3, "max": 0.4}
-# Each of them takes 5 to 25 ms of processor time.
+# Each of them takes 5 to 25 ms of CPU time.
 HEAVY = {"aiohttp", "asyncio", "concurrent.futures", "http.server", "multiprocessing", "rich", "ssl", "urllib.request"}
 REPORT_MODULES = """
 import atexit, sys
@@ -28,7 +28,7 @@ main()
 
 
 @pytest.mark.parametrize("words", [("--version",), ("get", "{url}", "out", "--quiet"), ("status", "out")])
-def test_short_command_loads_nothing_heavy(
+def test_short_command_imports_no_heavy_modules(
     run: Run, server: Serve, environment: dict[str, str], tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """`--version`, a finished `get` and `status` load no event loop, TLS, HTTP or display code of Python."""
@@ -41,7 +41,7 @@ def test_short_command_loads_nothing_heavy(
     assert HEAVY & set(ended.stderr.split()) == set()
 
 
-def test_quick_dataclass_behaves_as_one_of_the_standard_library() -> None:
+def test_quick_dataclass_behaves_like_standard_dataclass() -> None:
     """Equality, hash, representation, pickles, `fields`, `asdict`, `replace` and the signature are the same."""
     value = fetchmill.Latency(**LATENCY)
 
@@ -55,8 +55,8 @@ def test_quick_dataclass_behaves_as_one_of_the_standard_library() -> None:
     assert inspect.signature(fetchmill.LimitedBy).parameters["share"].default is None
 
 
-def test_quick_dataclass_refuses_what_a_frozen_one_refuses() -> None:
-    """Unknown keywords, missing keywords and changes are refused."""
+def test_quick_dataclass_refuses_wrong_keywords_and_changes() -> None:
+    """The errors are those of a frozen dataclass."""
     value = fetchmill.Latency(**LATENCY)
 
     with pytest.raises(TypeError, match=r"Latency.__init__\(\) got an unexpected keyword argument 'p1'"):

@@ -27,8 +27,8 @@ from fetchmill._options import units
         (units.parse_range, "5", (5.0, 5.0)),
     ],
 )
-def test_what_people_write_is_understood(parse: Callable[[str], object], text: str, expected: object) -> None:
-    """Each parser accepts values with and without a unit."""
+def test_values_are_parsed_with_and_without_unit(parse: Callable[[str], object], text: str, expected: object) -> None:
+    """This holds for each parser."""
     assert parse(text) == expected
 
 
@@ -50,14 +50,14 @@ def test_what_people_write_is_understood(parse: Callable[[str], object], text: s
         (units.parse_range, "1-"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parse: Callable[[str], object], text: str) -> None:
-    """Impossible values are refused, with the text in the message."""
+def test_impossible_values_with_units_are_refused(parse: Callable[[str], object], text: str) -> None:
+    """The message says what is wrong."""
     with pytest.raises(ValueError, match=r"understood|whole|large|ends before"):
         parse(text)
 
 
-def test_numbers_are_written_for_people() -> None:
-    """Counts, bytes and durations are readable."""
+def test_counts_bytes_and_durations_are_readable() -> None:
+    """Values are rounded, and have separators or units."""
     assert units.format_count(1_234_567) == "1,234,567"
     assert [units.format_bytes(count) for count in (0, 980, 1024, 1_572_864, 5 << 40)] == [
         "0 B",

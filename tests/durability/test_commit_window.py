@@ -1,4 +1,4 @@
-"""A `kill -9` costs the last commit window in every format; and a destination that moves while its job runs."""
+"""A `kill -9` loses the last commit window in every format; and a destination is moved while its job runs."""
 
 import signal
 import subprocess
@@ -43,8 +43,8 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
-def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Serve, dest: Path, format: str) -> None:
-    """Data in a shard that stays open for long is not lost, even in Parquet, whose files have no valid prefix."""
+def test_kill_loses_at_most_last_commit_window(start: Start, run: Run, server: Serve, dest: Path, format: str) -> None:
+    """Older data in an open shard is not lost, even in Parquet, whose files have no valid prefix."""
     count = 4000
     source = server(synthetic=count, delay=DELAY)
     command = ("get", source.url, dest, "--concurrency", PLACES, "--format", format)
@@ -71,10 +71,10 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
-def test_a_shard_that_a_killed_run_left_open_is_whole(
+def test_open_shard_of_killed_run_is_sealed_intact(
     start: Start, run: Run, server: Serve, dest: Path, format: str
 ) -> None:
-    """A shard is sealed at the end of its last window after each kill.
+    """After each kill, the shard is sealed at the end of its last window.
 
     Each object is in one shard, and readers find it.
     """
@@ -96,10 +96,8 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
 
 
 @pytest.mark.thorough
-def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
-    start: Start, server: Serve, dest: Path
-) -> None:
-    """All objects but the last one arrive immediately; the last one hangs, and the others are committed nevertheless.
+def test_window_ends_after_shard_is_sealed_within_block(start: Start, server: Serve, dest: Path) -> None:
+    """All objects but the last one arrive immediately and are committed while the last one hangs.
 
     Replies on the hung connection wait until the request is abandoned after about 45 seconds, because it might answer
     an earlier one.
@@ -117,10 +115,10 @@ def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar", "null"])
-def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
+def test_moved_destination_stops_job_and_resumes_there(
     start: Start, run: Run, server: Serve, tmp_path: Path, format: str
 ) -> None:
-    """Exit code 7 reports it, nothing is stored under the old name, and the moved folder can be completed."""
+    """The exit code is 7, nothing is stored under the old name, and the job can be completed in the moved folder."""
     count = 2000
     dest, moved = tmp_path / "out", tmp_path / "moved"
     source = server(synthetic=count, delay=(0.0, 0.05))

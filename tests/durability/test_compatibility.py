@@ -82,7 +82,7 @@ def each(**wanted: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("job", having(**wanted), indirect=True)
 
 
-def test_each_release_has_its_fixtures(root: Path) -> None:
+def test_each_release_has_fixtures(root: Path) -> None:
     """The changelog lists the releases; 0.1.0 was the first."""
     released = {"0.1.0", *re.findall(r"^## \[(\d+\.\d+\.\d+)\]", (root / "CHANGELOG.md").read_text(), re.MULTILINE)}
     formats = {"files", "null", *SUFFIXES}
@@ -98,8 +98,8 @@ def test_each_release_has_its_fixtures(root: Path) -> None:
 
 @pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
-def test_a_finished_job_is_finished(job: OldJob) -> None:
-    """A finished job sends no request to its missing source. Failed targets are fetched once the source is back."""
+def test_finished_old_job_sends_no_requests(job: OldJob) -> None:
+    """The source may be missing. Once it is back, failed targets can be fetched."""
     job.go_on(code=3)
     job.assert_complete()
 
@@ -111,8 +111,8 @@ def test_a_finished_job_is_finished(job: OldJob) -> None:
 
 @pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
-def test_a_finished_job_is_read(job: OldJob) -> None:
-    """Every reading command can read a finished job of an older release."""
+def test_reading_commands_read_finished_old_job(job: OldJob) -> None:
+    """The commands work without the source."""
     expected = job.source.expected()
     counts = {"listed": expected.listed, "fetched": len(expected.bodies), "bytes": expected.bytes}
     status = json.loads(job.run("status", "out", "--json").out)
@@ -139,8 +139,8 @@ SYNCED = re.compile("-(get-(?!null).*-finished|s3-files-finished|autoindex-files
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("job", [id for id in READ if SYNCED.search(id)], indirect=True)
-def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
-    """A sync uses the same names as syncs of this release. Objects without validators are fetched once more."""
+def test_sync_over_old_job_removes_nothing(job: OldJob) -> None:
+    """The sync uses the same names as a sync of this release. Objects without validators are fetched once more."""
     expected, format = job.source.expected(), job.fixture.format
     command = job.fixture.commands[-1]
     with job.source.serving():
@@ -158,8 +158,8 @@ def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
 
 @pytest.mark.sampled(1)
 @each(verb="get", moment="interrupted")
-def test_an_interrupted_job_goes_on(job: OldJob) -> None:
-    """An interrupted job can be verified and read before it resumes.
+def test_interrupted_old_job_resumes(job: OldJob) -> None:
+    """The job can be verified and read before it resumes.
 
     Nothing is fetched twice, and each object is stored once.
     """
@@ -189,7 +189,7 @@ def test_an_interrupted_job_goes_on(job: OldJob) -> None:
 
 
 @pytest.mark.parametrize("job", ["0.1.0-get-parquet-interrupted"], indirect=True)
-def test_worker_processes_keep_the_rules_of_their_job(job: OldJob) -> None:
+def test_worker_processes_keep_columns_of_old_job(job: OldJob) -> None:
     """0.1.0 had no column for encodings, and all shards of a job have the same columns."""
     with job.source.serving():
         job.go_on("--engine", "processes", code=3)
@@ -202,8 +202,8 @@ def test_worker_processes_keep_the_rules_of_their_job(job: OldJob) -> None:
 
 
 @pytest.mark.parametrize("job", ["0.1.0-get-null-interrupted"], indirect=True)
-def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
-    """After the version is raised, an older release can then name the release that can read it."""
+def test_journal_records_last_writing_release(job: OldJob) -> None:
+    """If the journal's version is raised, an older release can name the release that can read it."""
     with job.source.serving():
         job.go_on(code=3)
 
@@ -213,8 +213,8 @@ def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
 
 @pytest.mark.sampled(2)
 @each(verb="get", moment="damaged")
-def test_a_damaged_job_is_found_and_mended(job: OldJob) -> None:
-    """The changes are named; a repair and the old command restore the data."""
+def test_damaged_old_job_is_detected_and_repaired(job: OldJob) -> None:
+    """The damaged objects are named. A repair and the old command restore the data."""
     ended = job.run("verify", "out", "--json", code=10)
     findings = [json.loads(line) for line in ended.out.splitlines()]
     named = {finding["name"] for finding in findings if finding["event"] == "finding"}
@@ -230,8 +230,8 @@ def test_a_damaged_job_is_found_and_mended(job: OldJob) -> None:
 
 
 @pytest.mark.parametrize("job", [id for id in having(verb="get") if "columns" in id], indirect=True)
-def test_kept_columns_are_those_of_the_list(job: OldJob) -> None:
-    """Objects that were fetched before and after have the list's columns."""
+def test_resumed_old_job_keeps_list_columns(job: OldJob) -> None:
+    """Objects that were fetched before and after the upgrade have the list's columns."""
     with job.source.serving():
         job.go_on(code=3)
 
@@ -241,8 +241,8 @@ def test_kept_columns_are_those_of_the_list(job: OldJob) -> None:
 
 
 @each(verb="check", moment="interrupted")
-def test_an_interrupted_check_goes_on(job: OldJob) -> None:
-    """An interrupted check continues, and each target has one row."""
+def test_interrupted_old_check_resumes(job: OldJob) -> None:
+    """Each target has one row."""
     with job.source.serving():
         job.go_on()
 
@@ -251,7 +251,7 @@ def test_an_interrupted_check_goes_on(job: OldJob) -> None:
 
 
 @each(verb="check", moment="finished")
-def test_a_finished_check_stands_and_can_be_compared(job: OldJob) -> None:
+def test_finished_old_check_can_be_compared(job: OldJob) -> None:
     """No request is sent; `diff` finds the targets that have changed since."""
     command = job.fixture.commands[-1]
     results = job.folder / command[2]
@@ -281,8 +281,8 @@ def expected_answers(job: OldJob) -> Counter[tuple[int, int]]:
 
 
 @each(verb="list")
-def test_an_interrupted_list_goes_on(job: OldJob) -> None:
-    """An interrupted list continues, and each name has one row."""
+def test_interrupted_old_list_resumes(job: OldJob) -> None:
+    """Each name has one row."""
     with job.source.serving():
         job.go_on()
 
@@ -291,7 +291,7 @@ def test_an_interrupted_list_goes_on(job: OldJob) -> None:
 
 
 @each(verb="python")
-def test_a_stream_goes_on(job: OldJob) -> None:
+def test_old_stream_resumes_with_unsaved_items(job: OldJob) -> None:
     """Exactly the items that were not saved as done are returned again."""
     with closing(sqlite3.connect(job.folder / "state" / STATE / "stream.sqlite")) as db:
         pulled, missing = db.execute("SELECT pulled, missing FROM stream").fetchone()
@@ -341,10 +341,10 @@ def make_newer(database: Path, release: str | None) -> str:
     ("command", "release"), [*((command, "9.8.7") for command in NEWER_COMMANDS), ("get", None), ("status", None)]
 )
 @pytest.mark.parametrize("job", ["0.1.0-get-parquet-finished"], indirect=True)
-def test_a_newer_destination_is_left_alone(
+def test_commands_refuse_destination_of_newer_release(
     job: OldJob, tree: Callable[..., Any], command: str, release: str | None
 ) -> None:
-    """Every command refuses it in one line, which names the release that can read it, or says that a newer one can."""
+    """The one-line error names the release that can read the destination, or says that a newer one can."""
     said = make_newer(job.dest / STATE / "job.sqlite", release)
     before = tree(job.dest, with_state=True)
 
@@ -359,8 +359,8 @@ def test_a_newer_destination_is_left_alone(
 
 
 @each(verb="check")
-def test_newer_results_are_left_alone(job: OldJob) -> None:
-    """Every command refuses the results of a newer check in one line."""
+def test_commands_refuse_results_of_newer_release(job: OldJob) -> None:
+    """The error is one line."""
     state = next(job.folder.glob("*.fetchmill"))
     said = make_newer(state / "job.sqlite", "9.8.7")
 
@@ -371,8 +371,8 @@ def test_newer_results_are_left_alone(job: OldJob) -> None:
 
 
 @each(verb="python")
-def test_the_state_of_a_newer_stream_is_left_alone(job: OldJob) -> None:
-    """A stream refuses the state of a newer release with an exception."""
+def test_stream_refuses_state_of_newer_release(job: OldJob) -> None:
+    """The exception names the release that wrote the state."""
     said = make_newer(job.folder / "state" / STATE / "stream.sqlite", "9.8.7")
 
     with pytest.raises(fetchmill.JournalError, match=said):

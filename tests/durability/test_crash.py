@@ -38,7 +38,7 @@ JOBS_AT_ONCE = 3
 COUNT = 900
 # A job of about a second: this many in flight, each taking 35 ms on average.
 PACE: dict[str, Any] = {"page_size": 60, "delay": (0.0, 0.07), "list_delay": (0.0, 0.03)}
-# Some are always refused, others only at first: the latter wait, some of them in the journal's table.
+# Some targets are always refused, and others only at first. The latter wait, some of them in the journal's table.
 FOR_A_MOMENT = [
     Fault("status", status=500, times=1, rate=0.02),
     Fault("status", status=503, retry_after=1, times=1, rate=0.004),
@@ -113,8 +113,8 @@ def make_case(
 @pytest.mark.sampled(1)
 @pytest.mark.timeout(300 + 2 * KILLS)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
-def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case], format: str) -> None:
-    """Nothing is lost, doubled or left over; failures are listed once, and settled targets are not requested again."""
+def test_repeatedly_killed_job_ends_like_undisturbed_job(make_case: Callable[[], Case], format: str) -> None:
+    """Nothing is lost, doubled or left over. Failures are listed once, and finished targets are not requested again."""
     # There are two kinds of contents, and two formats that are not packs.
     kills = PACK_KILLS / 2 if format in SUFFIXES else KILLS / 4
     of_each = math.ceil(kills / JOBS_AT_ONCE)
@@ -153,10 +153,10 @@ def make_list_case(source: Server, dest: Path, environment: dict[str, str], form
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", LIST_OPTIONS)
-def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
+def test_repeatedly_killed_list_ends_like_undisturbed_list(
     environment: dict[str, str], memory_path: Path, server: Serve, format: str
 ) -> None:
-    """A killed list job ends like an undisturbed one, with URLs, keys and paths as names."""
+    """Names are URLs, keys or paths."""
     numbers = itertools.count()
     faults = [Fault("status", status=404, match="file-00000000012*")]
     faults += [] if format == "null" else FOR_A_MOMENT
@@ -176,7 +176,7 @@ def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
 
 
 @pytest.mark.thorough
-def test_small_shards_that_are_merged_when_the_job_is_killed_are_there_once(
+def test_killed_shard_merge_keeps_each_object_once(
     environment: dict[str, str], memory_path: Path, server: Serve
 ) -> None:
     """The kill hits each call of a merge, up to the last removal; no object is ever in no shard or in two."""
@@ -206,10 +206,8 @@ def has_merged(dest: Path) -> bool:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
-def test_a_second_pass_that_is_killed_loses_no_failure(
-    environment: dict[str, str], memory_path: Path, format: str
-) -> None:
-    """With `--retry-failed` killed at any moment, each failed target is either still failed or fetched."""
+def test_killed_retry_run_loses_no_failure(environment: dict[str, str], memory_path: Path, format: str) -> None:
+    """If `--retry-failed` is killed at any moment, each failed target is either still failed or fetched."""
     expected = synthetic(COUNT)
     later = Fault("status", status=404, times=1, rate=0.6)
 
@@ -232,9 +230,9 @@ def test_a_second_pass_that_is_killed_loses_no_failure(
 
 
 @pytest.mark.thorough
-def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) -> None:
+def test_journal_lags_at_most_one_window_when_killed(environment: dict[str, str], tmp_path: Path) -> None:
     """The journal has everything older than the holding time, a commit window and a commit together."""
-    # A reply is held for a second, and until its connection has rested.
+    # A reply is held for a second, and until its connection has stayed silent.
     slack = 0.4 + 1.2
     expected = synthetic(30_000)
 
@@ -265,15 +263,15 @@ def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) ->
     assert all(count <= 0 and not problems for count, problems in lost), f"FETCHMILL_SEED={SEED}: {lost}"
 
 
-def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], memory_path: Path) -> None:
-    """If objects that the journal calls settled are missing, as after a late rename, the same check fails."""
+def test_crash_check_detects_lost_objects(environment: dict[str, str], memory_path: Path) -> None:
+    """The check fails if objects that the journal calls finished are missing, as after a late rename."""
     with serve(synthetic=COUNT, **PACE) as source:
         case = Case(source, memory_path / "out", synthetic(COUNT), environment)
         process = case.start()
         wait_until(lambda: has_journal(case.dest) and read_ledger(case.dest).settled > COUNT // 2, process)
         process.kill()
         process.communicate(timeout=120)
-        # These targets are from the first windows, so they were settled long ago.
+        # These targets are from the first windows, so they were finished long ago.
         first = sorted(path for _, path in stored_files(case.dest))[:3]
         for path in first:
             path.unlink()

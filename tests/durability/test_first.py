@@ -23,7 +23,7 @@ def names(count: int) -> list[str]:
     return [f"file-{number:012}" for number in range(count)]
 
 
-def test_a_run_fetches_the_first_targets_and_the_next_run_goes_on(run: Run, server: Serve, dest: Path) -> None:
+def test_first_fetches_n_targets_and_next_run_continues(run: Run, server: Serve, dest: Path) -> None:
     """The exit code is 0, and no other object is requested; a larger N, or none, continues the same job."""
     source = server(synthetic=COUNT, page_size=100)
 
@@ -39,8 +39,8 @@ def test_a_run_fetches_the_first_targets_and_the_next_run_goes_on(run: Run, serv
     assert fetchmill.status(dest).fetched == source.stats()["get"] == COUNT
 
 
-def test_a_person_reads_how_to_go_on(run: Run, server: Serve, dest: Path) -> None:
-    """The last line says so, and nothing mentions a stop."""
+def test_first_summary_says_how_to_continue(run: Run, server: Serve, dest: Path) -> None:
+    """The last line has the hint, and nothing mentions a stop."""
     ended = run("get", server(synthetic=COUNT).url, dest, "--first", "10")
 
     last = ended.err.splitlines()[-1]
@@ -48,8 +48,8 @@ def test_a_person_reads_how_to_go_on(run: Run, server: Serve, dest: Path) -> Non
     assert "stopping" not in ended.err
 
 
-def test_failures_among_them_have_their_exit_code(run: Run, server: Serve, dest: Path) -> None:
-    """Failures count as outcomes: no other target is fetched in their place."""
+def test_failures_among_first_targets_set_exit_code(run: Run, server: Serve, dest: Path) -> None:
+    """Failures count as outcomes: no other targets are fetched instead."""
     source = server(synthetic=COUNT, faults=[Fault("status", rate=0.3, status=404)])
 
     ended = run("get", source.url, dest, "--first", "50", "--json")
@@ -61,16 +61,16 @@ def test_failures_among_them_have_their_exit_code(run: Run, server: Serve, dest:
 
 
 @pytest.mark.parametrize("count", [5, 10])
-def test_a_source_without_more_is_finished(server: Serve, dest: Path, count: int) -> None:
-    """A source with fewer targets is finished, not stopped by a rule."""
+def test_first_finishes_source_with_fewer_targets(server: Serve, dest: Path, count: int) -> None:
+    """The report names no stop rule."""
     report = fetchmill.get(server(synthetic=count).url, dest, first=10)
 
     assert (report.fetched, report.stopped_by, report.finished) == (count, None, True)
 
 
 @pytest.mark.parametrize("engine", ["threads", "asyncio", "processes"])
-def test_engines_in_python_do_the_same(server: Serve, dest: Path, engine: EngineName) -> None:
-    """Python engines also stop after the first N targets."""
+def test_python_engines_stop_after_first_targets(server: Serve, dest: Path, engine: EngineName) -> None:
+    """No other object is requested."""
     source = server(synthetic=COUNT)
 
     report = fetchmill.get(source.url, dest, first=10, engine=engine)
@@ -78,8 +78,8 @@ def test_engines_in_python_do_the_same(server: Serve, dest: Path, engine: Engine
     assert (report.fetched, report.stopped_by, source.stats()["get"]) == (10, "first", 10)
 
 
-def test_an_iterable_without_end_ends(server: Serve, dest: Path) -> None:
-    """The job takes only a few more items from the program than it fetches."""
+def test_first_ends_job_with_endless_iterable(server: Serve, dest: Path) -> None:
+    """The job reads only a few more items than it fetches."""
     url = server(synthetic=COUNT).url
 
     def urls() -> Any:  # noqa: ANN401
@@ -91,8 +91,8 @@ def test_an_iterable_without_end_ends(server: Serve, dest: Path) -> None:
     assert (report.fetched, report.stopped_by) == (10, "first")
 
 
-def test_it_is_refused_where_it_means_nothing(run: Run, dest: Path, tmp_path: Path) -> None:
-    """`--first` is refused for items of pages and for workers of a shared job."""
+def test_first_is_refused_for_page_items_and_shared_workers(run: Run, dest: Path, tmp_path: Path) -> None:
+    """The error names the option."""
     (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/a\n")
     items = run(
         "get", "http://127.0.0.1:9", dest, "--listing", "json", "--store", "items", "--format", "jsonl", "--first", "1"
@@ -110,8 +110,8 @@ def write_urls(folder: Path, source: Server) -> None:
     (folder / "urls.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(COUNT)))
 
 
-def test_a_check_sums_up_its_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Without RESULTS, the summary is all that is wanted of a trial. `--fail-on` sees the same targets."""
+def test_check_summary_covers_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Without RESULTS, a trial only prints a summary. `--fail-on` applies to the same targets."""
     source = server(synthetic=COUNT, faults=[Fault("status", match="file-000000000007", status=404)])
     write_urls(tmp_path, source)
     command = ("check", "urls.txt", "--allow-private", "--first", "10")
@@ -127,7 +127,7 @@ def test_a_check_sums_up_its_first_targets(run: Run, server: Serve, tmp_path: Pa
 
 
 @pytest.mark.timing  # a slow reply would be requested twice
-def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
+def test_check_continues_after_first_targets(run: Run, server: Serve, tmp_path: Path) -> None:
     """RESULTS appears when all targets are done, and no target is requested twice."""
     source = server(synthetic=COUNT)
     write_urls(tmp_path, source)
@@ -144,8 +144,8 @@ def test_a_check_goes_on_after_its_first_targets(run: Run, server: Serve, tmp_pa
     assert source.stats()["get"] == COUNT
 
 
-def test_commands_that_need_the_whole_source_refuse_it(run: Run, dest: Path) -> None:
-    """The sentence has the reason."""
+def test_commands_needing_whole_source_refuse_first(run: Run, dest: Path) -> None:
+    """The error has the reason."""
     reasons = {"sync": "would treat the remaining objects as deleted", "plan": "a plan always covers the whole job"}
     for command, reason in reasons.items():
         ended = run(command, "http://127.0.0.1:9", dest, "--first", "1")

@@ -1,4 +1,4 @@
-"""A destination that somebody else created cannot lead a command outside it."""
+"""A destination that another user created cannot lead a command outside it."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ def _stop_half_way(run: Run, url: str, dest: Path, format: str) -> None:
 
 
 def _kill_when_noted(start: Start, url: str, dest: Path, format: str, table: str) -> None:
-    """Kills the job when the journal contains the name of such a file."""
+    """Kills the job once the journal contains the name of such a file."""
     process = start("get", url, dest, "--format", format, *SMALL, "-j", "4", "--quiet")
     deadline = time.monotonic() + 60
     while not _has_rows(dest / ".fetchmill/job.sqlite", table):
@@ -84,7 +84,7 @@ def _commands(url: str, dest: Path, format: str) -> list[tuple[object, ...]]:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("format", "table", "column"), TABLES)
 @pytest.mark.parametrize("is_absolute", [False, True], ids=["relative", "absolute"])
-def test_path_in_a_journal_leads_nowhere(
+def test_path_in_foreign_journal_changes_no_outside_file(
     run: Run,
     start: Start,
     server_of_many: Server,
@@ -119,7 +119,9 @@ def test_path_in_a_journal_leads_nowhere(
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_link_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Canary, name: str, format: str) -> None:
+def test_link_in_job_folder_is_refused(
+    run: Run, server_of_many: Server, canary: Canary, name: str, format: str
+) -> None:
     """Each command names the link, with exit code 6, and its destination stays unchanged."""
     dest = canary.dest
     _stop_half_way(run, server_of_many.url, dest, format)
@@ -141,8 +143,8 @@ def test_link_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
         assert "is a link" in ended.err
 
 
-def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Canary) -> None:
-    """A pipe in a job is refused, because opening it would never return."""
+def test_pipe_in_job_folder_is_refused(run: Run, server_of_many: Server, canary: Canary) -> None:
+    """Opening a pipe would never return."""
     _stop_half_way(run, server_of_many.url, canary.dest, "jsonl")
     os.mkfifo(canary.dest / ".fetchmill/open/pipe")
 
@@ -150,10 +152,10 @@ def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
         assert run(*command, timeout=20).code == 6
 
 
-def test_state_that_a_destination_names_must_say_the_same(
+def test_state_folder_with_other_token_is_refused(
     run: Run, server_of_many: Server, canary: Canary, tmp_path: Path
 ) -> None:
-    """A state folder without the same token is refused: it may belong to another job of the user."""
+    """A state folder without the same token may belong to another job of the user."""
     own, stranger = tmp_path / "own", canary.dest
     assert run("get", server_of_many.url, own, "--quiet").code == 3
     (stranger / ".fetchmill").mkdir()
@@ -173,7 +175,7 @@ def test_state_that_a_destination_names_must_say_the_same(
 
 
 def test_state_folder_with_other_files_is_refused(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
-    """A state folder with other files is refused, because a job removes unknown files in its folders."""
+    """A job removes unknown files in its folders, so these files would be lost."""
     project = tmp_path / "project"
     (project / "manifests").mkdir(parents=True)
     (project / "manifests/deploy.yaml").write_text("kept")
@@ -186,8 +188,8 @@ def test_state_folder_with_other_files_is_refused(run: Run, server_of_many: Serv
     assert (project / "manifests/deploy.yaml").read_text() == "kept"
 
 
-def test_state_is_found_again_without_naming_it(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
-    """Both folders have the same token, also after the destination was moved."""
+def test_state_folder_is_found_without_option(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
+    """Both folders have the same token, even after the destination was moved."""
     assert run("get", server_of_many.url, dest, "--state", tmp_path / "state", "--quiet").code == 3
     dest.rename(tmp_path / "moved")
 
@@ -196,7 +198,7 @@ def test_state_is_found_again_without_naming_it(run: Run, server_of_many: Server
     assert (ended.code, "already complete" in ended.err) == (3, True), ended.err
 
 
-def test_unfinished_results_of_a_stranger_lead_nowhere(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+def test_foreign_check_journal_removes_no_outside_file(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
     """A file that a journal names is removed only in the folder of the results."""
     planted = tmp_path / "planted"
     planted.write_text("kept")

@@ -48,7 +48,7 @@ def await_file(pattern: str, folder: Path, process: "subprocess.Popen[str]") -> 
 
 
 def move_away(dest: Path) -> None:
-    """Changes the mark, as if the process that holds a job were on another machine."""
+    """Changes the mark in the lock file, as if the process that holds the job were on another machine."""
     locks = [path for path in (dest / ".fetchmill").rglob("lock") if path.stat().st_size]
     assert locks
     for lock in locks:
@@ -62,7 +62,7 @@ def endings(*processes: "subprocess.Popen[str]") -> list[tuple[int, str]]:
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
-def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, server: Serve, dest: Path) -> None:
+def test_second_run_stops_when_first_process_is_alive(run: Run, lying: Lying, server: Serve, dest: Path) -> None:
     """The mark in the lock file names a living process."""
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
     command = ("get", source.url, dest, "--concurrency", "16", "--commit-window", "50ms", "--quiet")
@@ -78,11 +78,8 @@ def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, se
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl"])
-def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest: Path, format: str) -> None:
-    """Nobody can see whether a process on another machine is alive.
-
-    The second run takes the job, and the first one stops.
-    """
+def test_run_stops_when_other_run_takes_its_job(run: Run, lying: Lying, server: Serve, dest: Path, format: str) -> None:
+    """The second run cannot tell whether a process on another machine is alive, so it takes over the job."""
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
     command = (
         "get",
@@ -103,8 +100,8 @@ def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest
 
     assert first_code == BUSY, said
     assert "another run has taken over this job" in said
-    # Until the first run notices that it has lost the job, both may stage the same file, and the second run may fail as
-    # well.
+    # Until the first run notices that it has lost the job, both may stage the same file. The second run may therefore
+    # fail as well.
     assert second_code in {0, STORAGE}, also_said
     assert run(*command).code == 0
     assert run("verify", dest).code == 0
@@ -114,10 +111,10 @@ def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
-def test_sync_that_lost_its_destination_stops(
+def test_sync_stops_when_other_run_takes_destination(
     run: Run, lying: Lying, server: Serve, tmp_path: Path, dest: Path, format: str
 ) -> None:
-    """A sync whose destination was taken over stops before it changes anything else."""
+    """The sync stops before it changes anything else."""
     tree = ChangingTree(tmp_path / "content", 200, seed=1)
     source = server(tmp_path / "content", delay=(0.05, 0.1))
     command = ("sync", source.url, dest, "--format", format, "--concurrency", "8", "--quiet")
@@ -128,8 +125,8 @@ def test_sync_that_lost_its_destination_stops(
     (first_code, said), (second_code, also_said) = endings(first, lying(*command))
 
     assert first_code == BUSY, said
-    # Until the first run notices that it has lost the job, both may stage the same file, and the second run may fail as
-    # well.
+    # Until the first run notices that it has lost the job, both may stage the same file. The second run may therefore
+    # fail as well.
     assert second_code in {0, STORAGE}, also_said
     assert "another run has taken over this job" in said
     assert run(*command).code == 0

@@ -48,8 +48,8 @@ def peak(environment: dict[str, str]) -> Peak:
 
 
 @pytest.mark.thorough
-def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_path: Path) -> None:
-    """600,000 objects take hardly more than 200,000, which are enough to fill the window and the connections."""
+def test_memory_is_independent_of_object_count(peak: Peak, server: Serve, tmp_path: Path) -> None:
+    """600,000 objects take hardly more memory than 200,000, which fill the window and the connections."""
     peaks = {}
     for count in (200_000, 600_000):
         dest = tmp_path / f"out{count}"
@@ -61,7 +61,7 @@ def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_pat
     assert peaks[600_000] - peaks[200_000] < 24, peaks
 
 
-def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_path: Path) -> None:
+def test_partial_large_objects_are_kept_outside_memory(peak: Peak, tmp_path: Path) -> None:
     """Two hundred objects have received 2 MiB each when their connections break, and continue from there."""
     count, length, broken_at = 200, 9 * MIB // 4, 2 * MIB
     body = bytes_of(1, length)
@@ -80,11 +80,8 @@ def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_pat
 
 @pytest.mark.thorough
 @pytest.mark.alone
-def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
-    """Lists, generators and streams stay within their memory.
-
-    During a pause, no input is read, and nothing comes twice.
-    """
+def test_lists_generators_and_streams_stay_within_memory(root: Path) -> None:
+    """During a pause, no input is read. No item comes twice."""
     # A job of 20,000 ends before its connections have held a second's replies with their names. Ten times as many took
     # 35 to 37 MiB more, and 34 MiB more from 100,000 to a million. A stream remembers its replies of the last second:
     # its memory is flat after three or four seconds. `make memory-lists` measures the cost of skipping, with the
@@ -105,7 +102,7 @@ def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
+def test_many_staged_files_stay_within_memory(peak: Peak, server: Serve, memory_path: Path) -> None:
     """There are 60,000 files, with a window of two seconds, so that many are staged at a time."""
     dest = memory_path / "out"
     # Requests in flight have their own bound.
@@ -119,10 +116,10 @@ def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> Non
 @pytest.mark.parametrize(
     ("count", "size"), [(100, 2 * MIB), (200, 900 << 10), (200, MIB)], ids=["2MiB", "900KiB", "1MiB"]
 )
-def test_large_bodies_are_staged_or_wait_for_no_memory(
+def test_concurrent_large_bodies_stay_within_memory(
     peak: Peak, server: Serve, memory_path: Path, count: int, size: int
 ) -> None:
-    """Sixty-four bodies at a time are together larger than the budget for replies, or slightly below it."""
+    """The total of 64 bodies at a time is above the budget for replies, or slightly below it."""
     dest = memory_path / "out"
     source = server(synthetic=count, size=size, delay=(0.0, 0.1))
 
@@ -137,8 +134,10 @@ MEGABYTE = 1_000_000
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "warc", "jsonl", "parquet"])
-def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
-    """Eight threads store a 60 MB body each, which would take 480 MB in memory, or three times that."""
+def test_largest_bodies_are_streamed_into_each_format(
+    peak: Peak, server: Serve, memory_path: Path, format: str
+) -> None:
+    """Eight threads store a 60 MB body each, which would take at least 480 MB in memory."""
     dest = memory_path / "out"
     source = server(synthetic=8, size=60 * MEGABYTE)
 
@@ -151,7 +150,7 @@ def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, m
 
 
 @pytest.mark.parametrize(("format", "most"), [("tar", 70), ("warc", BUDGET)], ids=["tar", "warc"])
-def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -> None:
+def test_long_response_heads_stay_within_memory(tmp_path: Path, format: str, most: int) -> None:
     """A thousand requests are in flight with 60 KB heads, which WARC stores and tar does not."""
     count, dest = 8000, tmp_path / "out"
     served = [sys.executable, "-m", "own_bench.long_heads", str(count), "60000"]
@@ -172,10 +171,10 @@ def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -
     [("parquet", 500, MEGABYTE), ("warc", 400, MEGABYTE), ("jsonl", 500, MEGABYTE), ("parquet", 2500, 200_000)],
     ids=["parquet-1MB", "warc-1MB", "jsonl-1MB", "parquet-200KB"],
 )
-def test_bodies_below_the_staging_threshold_take_no_more(
+def test_unstaged_bodies_stay_within_memory(
     peak: Peak, server: Serve, memory_path: Path, format: str, count: int, size: int
 ) -> None:
-    """The server is faster than the sink: blocks wait for the sink, and the memory for further bodies is bounded."""
+    """The server is faster than the sink, so blocks wait for the sink. The memory for other bodies is bounded."""
     dest = memory_path / "out"
     source = server(synthetic=count, size=size)
 
@@ -188,7 +187,7 @@ def test_bodies_below_the_staging_threshold_take_no_more(
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
+def test_memory_is_bounded_when_disk_stalls(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
     """Each sync takes two seconds, and a thousand 1 MB bodies are requested at a time."""
     dest = memory_path / "out"
     source = server(synthetic=400, size=MEGABYTE)
@@ -202,8 +201,8 @@ def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path
 
 
 @pytest.mark.thorough
-def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
-    """Some 30,000 waiting and 10,000 absent targets are rows of the journal and of a shard, not memory."""
+def test_waiting_and_absent_targets_stay_within_memory(peak: Peak, server: Serve, dest: Path) -> None:
+    """About 30,000 waiting and 10,000 absent targets are kept as rows of the journal and of a shard."""
     later = Fault("status", status=503, retry_after=(1, 2), times=1, rate=0.3)
     gone = Fault("status", status=404, match="file-00000001*")
 
@@ -216,9 +215,7 @@ def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("manifest", ["m.parquet", "m.jsonl.gz", None])
-def test_a_list_that_is_written_out_takes_no_more(
-    peak: Peak, server: Serve, tmp_path: Path, manifest: str | None
-) -> None:
+def test_list_output_stays_within_memory(peak: Peak, server: Serve, tmp_path: Path, manifest: str | None) -> None:
     """100,000 names go into a file and to standard output, with far less memory than all rows would take."""
     source = server(synthetic=100_000)
 
@@ -227,7 +224,7 @@ def test_a_list_that_is_written_out_takes_no_more(
     assert used < BUDGET
 
 
-def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
+def test_thousands_of_requests_stay_within_memory(peak: Peak, server: Serve, dest: Path) -> None:
     """The server is slow, and 4,000 requests are in flight."""
     source = server(synthetic=10_000, delay=(0.5, 1.5))
 
@@ -240,8 +237,8 @@ def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("format", ["parquet", "files"])
-def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
-    """`combo` would have a thousand 1 MB bodies in flight, and therefore requests fewer."""
+def test_engine_process_stays_within_memory(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
+    """With a thousand 1 MB bodies in flight, `combo` would exceed its memory, so it sends fewer requests."""
     dest = memory_path / "out"
     source = server(synthetic=700, size=MEGABYTE)
 
@@ -256,8 +253,8 @@ GROWING = {100: 2000, 10_000: 2000, 200_000: 400, MEGABYTE: 100, 5 * MEGABYTE: 2
 
 
 @pytest.mark.thorough
-def test_bodies_that_grow_with_their_names_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
-    """A thousand small bodies in flight do not announce the large ones that follow, which wait until there is room."""
+def test_growing_bodies_stay_within_memory(peak: Peak, server: Serve, memory_path: Path) -> None:
+    """A thousand small bodies in flight are followed by large ones, which wait until memory is free."""
     content, dest = memory_path / "content", memory_path / "out"
     content.mkdir()
     for order, (size, count) in enumerate(GROWING.items()):

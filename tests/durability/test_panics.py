@@ -53,7 +53,7 @@ def fail_waiting(arguments: Sequence[object], environment: Mapping[str, str], at
 
 
 def must_be_one_line(ended: Ended) -> None:
-    """Checks the user's view of a bug."""
+    """Checks the exit code and the message that a user sees."""
     assert ended.code == 1, ended
     assert ended.err.count("\n") == 1, ended.err
     assert "has panicked at" in ended.err
@@ -63,7 +63,7 @@ def must_be_one_line(ended: Ended) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", [1, 7, 40])
 @pytest.mark.parametrize("format", ["null", "parquet"])
-def test_a_job_whose_thread_panics_ends_and_resumes(
+def test_job_ends_and_resumes_after_thread_panic(
     server: Serve, run: Run, environment: dict[str, str], dest: Path, format: str, at: int
 ) -> None:
     """The threads of the journal, the listing and the workers fail at different moments."""
@@ -76,7 +76,7 @@ def test_a_job_whose_thread_panics_ends_and_resumes(
 
 
 @pytest.mark.thorough
-def test_a_job_of_an_engine_in_python_ends_with_a_panic(
+def test_python_engine_job_ends_after_thread_panic(
     server: Serve, run: Run, environment: dict[str, str], dest: Path
 ) -> None:
     """The panic is in a thread that is not one of Python's."""
@@ -96,14 +96,14 @@ def test_a_job_of_an_engine_in_python_ends_with_a_panic(
     assert run(*command).code == 0
 
 
-def test_a_list_whose_thread_panics_ends(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
-    """A list whose thread panics ends while it writes a manifest."""
+def test_list_ends_after_thread_panic(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    """The panic comes while the list writes a manifest."""
     command = ("list", server(**SLOW).url, tmp_path / "manifest.csv", "--quiet")
     must_be_one_line(fail_waiting([*COMMAND, *command], environment, 2))
     assert run(*command).code == 0
 
 
-def test_a_stream_whose_thread_panics_raises(server: Serve, environment: dict[str, str]) -> None:
+def test_stream_raises_after_thread_panic(server: Serve, environment: dict[str, str]) -> None:
     """A stream must not wait for replies that never come."""
     program = f"""
 import fetchmill

@@ -53,9 +53,7 @@ def numbers(text: str, pattern: str) -> tuple[int, ...]:
     return tuple(int(number.replace(",", "")) for number in match.groups())
 
 
-def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
-    run: Run, server: Serve, disk: Callable[..., Path]
-) -> None:
+def test_job_stops_at_start_when_total_does_not_fit(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
     """The job stops at the first page: no object is requested, and only the job's own folder is written."""
     dest = disk(64 * MIB, 2000) / "out"
     source = server(synthetic=1_000_000_000)
@@ -73,10 +71,8 @@ def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
     assert source.stats()["get"] == 0
 
 
-def test_another_format_may_be_taken_after_a_stop_at_the_start(
-    run: Run, server: Serve, disk: Callable[..., Path]
-) -> None:
-    """The destination is the same: nothing was listed for the refused job."""
+def test_other_format_is_accepted_after_preflight_stop(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The destination stays the same, because nothing was listed for the refused job."""
     dest = disk(64 * MIB, 1000) / "out"
     expected = synthetic(3000)
     source = server(synthetic=3000)
@@ -88,8 +84,8 @@ def test_another_format_may_be_taken_after_a_stop_at_the_start(
     assert find_problems(dest, expected, "null") == []
 
 
-def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """After a stop at the start, this works without the option, too."""
+def test_same_command_completes_job_once_space_is_free(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """After a stop at the start, this works without `--no-preflight`."""
     where = disk(64 * MIB, 3000)
     expected = synthetic(1500)
     source = server(synthetic=1500, page_size=200)
@@ -108,7 +104,7 @@ def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, d
     assert find_problems(where / "out", expected) == []
 
 
-def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+def test_preflight_counts_listing_when_total_is_missing(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
     """The listing is ahead of the fetching, so the job stops before the disk is full, and keeps its objects."""
     dest = disk(64 * MIB, 2000) / "out"
     source = server(synthetic=5000, page_size=500, list_delay=(0.2, 0.2))
@@ -133,8 +129,8 @@ def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: C
     assert "belongs to another job: its format is files, not null" in other.err
 
 
-def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """The mean of the fetched objects, in blocks, is then used; before, a file counts as one block, which fits."""
+def test_needed_bytes_are_estimated_after_1000_objects(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The estimate is the mean size of fetched objects in blocks. Before, a file counts as one block, which fits."""
     dest = disk(128 * MIB, 20_000) / "out"
     source = server(synthetic=10_000, size=20_000, delay=(0.0, 0.01))
 
@@ -152,8 +148,8 @@ def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, di
     assert os.statvfs(dest).f_bavail > 0
 
 
-def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """A job stops at the start if its blocks do not fit: each small file takes one, but packs do not."""
+def test_job_stops_when_file_blocks_do_not_fit(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """Each small file takes a block, but an object in a pack does not."""
     dest = disk(64 * MIB, 60_000) / "out"
     source = server(synthetic=50_000)
 
@@ -163,7 +159,7 @@ def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..
     assert source.stats()["get"] == 0
 
 
-def test_no_preflight_goes_on_until_the_disk_is_full(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+def test_no_preflight_continues_until_disk_is_full(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
     """The option is not part of the job's identity: the refused command continues with it."""
     dest = disk(64 * MIB, 1000) / "out"
     source = server(synthetic=3000, delay=(0.0, 0.05))
@@ -177,8 +173,8 @@ def test_no_preflight_goes_on_until_the_disk_is_full(run: Run, server: Serve, di
     assert len(take_tree(dest)) > 0
 
 
-def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """`null` is never checked, because it stores nothing."""
+def test_null_format_skips_preflight(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The format `null` stores nothing."""
     dest = disk(64 * MIB, 400) / "out"
     expected = synthetic(20_000)
     source = server(synthetic=20_000)
@@ -189,8 +185,8 @@ def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path
     assert find_problems(dest, expected, "null") == []
 
 
-def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """The files take nine tenths of the inodes and bytes, in addition to the stage."""
+def test_job_that_barely_fits_is_accepted(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The files take nine tenths of the inodes and bytes. The stage takes some more."""
     dest = disk(64 * MIB, 8000) / "out"
     expected = synthetic(7000, size=4096)
     source = server(synthetic=7000, size=4096)
@@ -202,8 +198,8 @@ def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Call
     assert find_problems(dest, expected) == []
 
 
-def test_a_folder_without_folders_tells_its_total(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
-    """For such a folder, the project's own server knows the total."""
+def test_preflight_uses_total_of_flat_folder(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """If a folder has no subfolders, fetchmill's own server knows the total."""
     where = disk(64 * MIB, 500)
     content = where.parent / "content"
     content.mkdir()

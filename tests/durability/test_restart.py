@@ -1,4 +1,4 @@
-"""`get --restart`: the files of the earlier job are removed, and nothing else, whatever ends a run.
+"""`get --restart`: the files of the earlier job are removed, and nothing else, however a run ends.
 
 `FETCHMILL_SEED` repeats the moments of kills.
 """
@@ -62,8 +62,8 @@ def names(dest: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_job_begins_anew_without_files_of_the_earlier_one(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """The count is that of the files. A file that somebody added stays, and the option is no part of the job."""
+def test_restart_removes_files_of_earlier_job(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """The message has the number of files. Files of the user stay, and the option is not part of the job."""
     site, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", "--format", format, *haste).code == 0
     files = [path for path in others(tmp_path / "out") if (tmp_path / "out" / path).is_file()]
@@ -87,8 +87,8 @@ def test_a_job_begins_anew_without_files_of_the_earlier_one(run: Run, raw: Raw, 
     assert run("resume", "out").code == 0
 
 
-def test_another_format_begins_anew(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The removed files are those of the earlier format, also in Python."""
+def test_restart_with_other_format_removes_old_files(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """This holds in Python, too."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", "--format", "jsonl", *haste).code == 0
     shards = list((tmp_path / "out").glob("shard-*"))
@@ -103,8 +103,8 @@ def test_another_format_begins_anew(run: Run, raw: Raw, tmp_path: Path) -> None:
     assert "restart" not in repr(facts)
 
 
-def test_a_new_destination_may_have_the_option(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """There is nothing to remove; a folder of somebody else is refused as without the option."""
+def test_restart_is_accepted_for_new_destination(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """There is nothing to remove. A folder with other files is refused as without `--restart`."""
     _, haste = site_of(raw, tmp_path)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs/x").touch()
@@ -116,7 +116,7 @@ def test_a_new_destination_may_have_the_option(run: Run, raw: Raw, tmp_path: Pat
     assert (refused.code, others(tmp_path / "theirs")) == (2, ["x"])
 
 
-def test_a_failed_object_whose_name_somebody_took_stays(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_restart_keeps_user_file_named_like_failed_object(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The job never put its object there, although the file has the same size."""
     _, haste = site_of(raw, tmp_path)
     site = raw({"/a": PENDING, "/b": reply(b"four")})
@@ -137,8 +137,8 @@ def test_a_failed_object_whose_name_somebody_took_stays(run: Run, raw: Raw, tmp_
     assert "removed 0 files (0 B) of the earlier job; kept 1 file" in ended.out + ended.err
 
 
-def test_nothing_beyond_a_link_is_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """A folder or an object of the job was replaced by a link; the files that it leads to stay."""
+def test_restart_removes_nothing_beyond_link(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """A folder or an object of the job was replaced by a link. The files that the link leads to stay."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
     (folder,) = (tmp_path / "out").rglob("d")
@@ -158,7 +158,7 @@ def test_nothing_beyond_a_link_is_removed(run: Run, raw: Raw, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("format", ["tar", "warc"])
-def test_a_shard_that_is_a_link_stays(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+def test_restart_keeps_link_named_like_shard(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """A link with the name of a shard leads to a file of the user."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", "--format", format, "--threads", "1", *haste).code == 0
@@ -172,10 +172,8 @@ def test_a_shard_that_is_a_link_stays(run: Run, raw: Raw, tmp_path: Path, format
     assert (shard.is_symlink(), (tmp_path / "moved").exists()) == (True, True)
 
 
-def test_an_object_that_waits_for_another_attempt_was_not_placed(
-    run: Run, start: Start, raw: Raw, tmp_path: Path
-) -> None:
-    """A retry was killed, so the target no longer counts as failed. The file with its name is somebody else's."""
+def test_restart_keeps_user_file_named_like_retried_object(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+    """A retry was killed, so the target no longer counts as failed, but the file is not from the job."""
     site = raw({"/a": PENDING, "/b": reply(b"four"), "/new": reply(b"new")})
     (tmp_path / "list.txt").write_text(f"{site.url}/a\n{site.url}/b\n")
     (tmp_path / "new.txt").write_text(f"{site.url}/new\n")
@@ -205,8 +203,8 @@ def test_an_object_that_waits_for_another_attempt_was_not_placed(
 
 
 @pytest.mark.parametrize("format", ["jsonl", "warc"])
-def test_a_shard_that_somebody_replaced_stays(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
-    """The file has another size than the shard. The new job gives its own shard another number."""
+def test_restart_keeps_replaced_shard_file(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """The size of the file differs from that of the shard. The new job gives its own shard another number."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", "--format", format, "--threads", "1", *haste).code == 0
     (shard,) = (path for path in (tmp_path / "out").glob("shard-*") if path.suffix != ".cdxj")
@@ -220,8 +218,8 @@ def test_a_shard_that_somebody_replaced_stays(run: Run, raw: Raw, tmp_path: Path
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
-def test_a_list_in_the_destination_is_refused(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """It may be a file of the job that is removed."""
+def test_restart_refuses_list_in_destination(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The list may be a file of the job that would be removed."""
     _, haste = site_of(raw, tmp_path)
     with (tmp_path / "old.txt").open("a") as urls:
         urls.write((tmp_path / "old.txt").read_text().splitlines()[0] + "-missing\n")
@@ -237,7 +235,7 @@ def test_a_list_in_the_destination_is_refused(run: Run, raw: Raw, tmp_path: Path
     assert others(tmp_path / "out") == before
 
 
-def test_a_list_that_cannot_be_used_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_restart_with_unusable_list_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
     """The list lacks a column, which only its first record shows."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
@@ -251,7 +249,7 @@ def test_a_list_that_cannot_be_used_removes_nothing(run: Run, raw: Raw, tmp_path
 
 
 @pytest.mark.parametrize("source", ["an empty list", "a server that is down", "an empty server"])
-def test_a_source_without_targets_removes_nothing(run: Run, raw: Raw, tmp_path: Path, source: str) -> None:
+def test_restart_with_empty_source_removes_nothing(run: Run, raw: Raw, tmp_path: Path, source: str) -> None:
     """A typing error in a URL does not cost the files of the earlier job."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
@@ -294,10 +292,10 @@ async def empty() -> AsyncIterator[str]:
     ],
     ids=["an empty iterator", "an empty async iterable", "an iterator that raises"],
 )
-def test_an_iterable_without_items_removes_nothing(
+def test_restart_with_empty_iterable_removes_nothing(
     run: Run, raw: Raw, tmp_path: Path, make: Callable[[], Any], error: type[Exception], message: str
 ) -> None:
-    """Its first item is read before the removal."""
+    """The first item is read before the removal."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
 
@@ -307,8 +305,8 @@ def test_an_iterable_without_items_removes_nothing(
     assert names(tmp_path / "out") == {"both", "old1", "old2"}
 
 
-def test_the_first_item_of_an_iterable_is_fetched(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The item that is read before the removal is not lost."""
+def test_restart_fetches_first_item_of_iterable(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """This item is read before the removal."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
     urls = (tmp_path / "new.txt").read_text().split()
@@ -319,8 +317,8 @@ def test_the_first_item_of_an_iterable_is_fetched(run: Run, raw: Raw, tmp_path: 
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
-def test_empty_standard_input_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The command that should have written the list has failed. A list that is not empty is used whole."""
+def test_restart_with_empty_stdin_removes_nothing(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The command that should have written the list has failed. A list with lines is used completely."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
     words = ("get", "-", "out", "--restart", *haste)
@@ -337,8 +335,8 @@ def test_empty_standard_input_removes_nothing(run: Run, raw: Raw, tmp_path: Path
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
-def test_a_file_as_standard_input_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The file's position is shared by all who read it, so a trial before the removal would take the first lines."""
+def test_restart_reads_file_on_stdin_once(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """All readers share the file's position, so a trial before the removal would take the first lines."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
 
@@ -349,7 +347,7 @@ def test_a_file_as_standard_input_is_read_once(run: Run, raw: Raw, tmp_path: Pat
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
-def test_a_list_from_a_pipe_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_restart_reads_list_from_pipe_once(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Nothing is listed from it before the removal, because its lines would be lost."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
@@ -364,8 +362,8 @@ def test_a_list_from_a_pipe_is_read_once(run: Run, raw: Raw, tmp_path: Path) -> 
     assert names(tmp_path / "out") == {"both", "new1", "new2"}
 
 
-def test_the_journal_of_another_destination_is_not_removed(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The state folder that the user names is that of another job, whose files would lose their journal."""
+def test_restart_keeps_journal_of_other_destination(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The user names the state folder of another job, whose files would lose their journal."""
     _, haste = site_of(raw, tmp_path)
     words = ("--state", "state", "--format", "tar", *haste)
     assert run("get", "old.txt", "one", *words).code == 0
@@ -381,7 +379,7 @@ def test_the_journal_of_another_destination_is_not_removed(run: Run, raw: Raw, t
     assert names(tmp_path / "moved") == {"both", "new1", "new2"}
 
 
-def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, tmp_path: Path) -> None:
+def test_restart_refuses_damaged_job_before_removal(run: Run, raw: Raw, tmp_path: Path) -> None:
     """A removal that could never be completed would make every later command fail."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
@@ -398,7 +396,7 @@ def test_a_damaged_job_is_refused_before_its_removal_begins(run: Run, raw: Raw, 
     assert "already complete" in run("get", "old.txt", "out", *haste).err
 
 
-def test_resume_fetches_the_new_job_after_a_killed_removal(
+def test_resume_fetches_new_job_after_killed_removal(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
     """The old job is unfinished, and its command is no longer the last one."""
@@ -418,10 +416,10 @@ def test_resume_fetches_the_new_job_after_a_killed_removal(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_kill_leaves_the_old_job_or_lets_the_next_run_begin_anew(
+def test_killed_restart_never_mixes_old_and_new_objects(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """The kill comes before a system call of the removal. The destination never has objects of both jobs."""
+    """The kill comes before a system call of the removal. Either the old job is left, or the next run starts over."""
     rng = random.Random(f"{SEED}-{format}")
     _, haste = site_of(raw, tmp_path)
     old = ("get", "old.txt", "out", "--format", format, "--quiet", *haste)
@@ -432,7 +430,7 @@ def test_a_kill_leaves_the_old_job_or_lets_the_next_run_begin_anew(
     ):
         kill_before(call, at, environment, tmp_path, *COMMAND, *new, "--restart")
         if rng.random() < 0.5:
-            # Without the option, the job is the old one, or a new one.
+            # Without `--restart`, the job is the old one, or a new one.
             ended = run(*new)
             if ended.code == 2:
                 assert "belongs to another job" in ended.err
@@ -451,8 +449,10 @@ def test_a_kill_leaves_the_old_job_or_lets_the_next_run_begin_anew(
 
 
 @pytest.mark.parametrize("format", ["files", "tar"])
-def test_a_killed_job_begins_anew(run: Run, start: Start, server: Serve, tmp_path: Path, format: str) -> None:
-    """Files of committed and uncommitted windows of the killed run are removed, and open shards, too."""
+def test_restart_removes_files_of_killed_job(
+    run: Run, start: Start, server: Serve, tmp_path: Path, format: str
+) -> None:
+    """This includes open shards, and files of committed and uncommitted windows."""
     source = server(synthetic=600)
     words = ("get", source.url, "out", "--format", format, "--quiet", "--commit-window", "0.05", "--shard-size", "5000")
     process = start(*words, "--rate", "300")
@@ -468,8 +468,8 @@ def test_a_killed_job_begins_anew(run: Run, start: Start, server: Serve, tmp_pat
     assert run("verify", "out").code == 0
 
 
-def test_a_running_job_is_not_removed(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
-    """Another process holds the lock: exit code 9, and it goes on."""
+def test_restart_refuses_running_job(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
+    """Another process holds the lock. The exit code is 9, and that process continues."""
     source = server(synthetic=2000)
     process = start("get", source.url, "out", "--rate", "200", "--quiet")
     wait_for_rows(tmp_path / "out", 20)
@@ -490,7 +490,7 @@ def test_a_running_job_is_not_removed(run: Run, start: Start, server: Serve, tmp
         (("out", "--retry-failed"), "--restart and --retry-failed cannot be combined"),
     ],
 )
-def test_what_cannot_begin_anew_is_refused_by_name(
+def test_unsupported_restart_is_refused_with_reason(
     run: Run, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     """The error has the reason, and nothing is created."""
@@ -502,8 +502,8 @@ def test_what_cannot_begin_anew_is_refused_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["urls.txt"]
 
 
-def test_the_error_for_another_job_suggests_the_option(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """The hint has the form of its caller. Nothing is suggested for `--retry-failed`, which excludes it."""
+def test_error_for_other_job_suggests_restart(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The hint fits the command line or Python. With `--retry-failed`, which excludes `--restart`, there is no hint."""
     _, haste = site_of(raw, tmp_path)
     assert run("get", "old.txt", "out", *haste).code == 0
 
@@ -521,8 +521,8 @@ def test_the_error_for_another_job_suggests_the_option(run: Run, raw: Raw, tmp_p
     )
 
 
-def test_results_and_synced_folders_are_refused(run: Run, server: Serve, tmp_path: Path) -> None:
-    """Folders of other commands keep their files."""
+def test_restart_refuses_results_and_synced_folders(run: Run, server: Serve, tmp_path: Path) -> None:
+    """These belong to other commands, and keep their files."""
     source = server(synthetic=3)
     assert run("sync", source.url, "mirror").code == 0
     before = others(tmp_path / "mirror")

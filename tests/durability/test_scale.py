@@ -18,8 +18,8 @@ def started(root: Path, folder: Path, count: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.thorough
-def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Path) -> None:
-    """The sums show the cost; a second start shows them again."""
+def test_twice_killed_measurement_balances_its_ledger(root: Path, tmp_path: Path) -> None:
+    """The sums show the cost of the kills. A second start shows them again."""
     count = 300_000
 
     first = started(root, tmp_path, count)
@@ -40,8 +40,8 @@ def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_a_measurement_is_stopped_and_goes_on(root: Path, tmp_path: Path) -> None:
-    """Ctrl-C ends client and server; the same command resumes the job, and the sums include both runs."""
+def test_interrupted_measurement_resumes(root: Path, tmp_path: Path) -> None:
+    """Ctrl-C ends client and server. The same command resumes the job, and the sums include both runs."""
     count = 100_000
 
     first = started(root, tmp_path, count)

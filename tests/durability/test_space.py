@@ -102,7 +102,7 @@ ROOM = [
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "left"), ROOM, ids=[f"{format}-{left // KIB}KiB" for format, left in ROOM])
-def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
+def test_full_disk_stops_job_until_space_is_free(
     run: Run, server: Serve, disk: Callable[..., Path], format: str, left: int
 ) -> None:
     """The disk is full from the start, for the journal, the stage, a shard, or the folders of names."""
@@ -122,7 +122,7 @@ def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", *SUFFIXES])
-def test_a_disk_that_is_full_again_and_again_loses_nothing(
+def test_repeatedly_full_disk_loses_no_object(
     run: Run, server: Serve, memory_path: Path, disk: Callable[..., Path], format: str
 ) -> None:
     """Space is freed in small steps, and the job stops at a different place each time."""
@@ -159,10 +159,10 @@ def test_a_disk_that_is_full_again_and_again_loses_nothing(
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("left", [0, 5, 100, 330])
-def test_no_inodes_stop_the_job_and_room_lets_it_resume(
+def test_missing_inodes_stop_job_until_inodes_are_free(
     run: Run, server: Serve, disk: Callable[..., Path], left: int
 ) -> None:
-    """As with bytes, the message suggests `df -i`."""
+    """The message suggests `df -i`."""
     where = disk(16 * MIB, 1200)
     expected = synthetic(400)
     source = server(synthetic=400, page_size=50, delay=(0.0, 0.05))
@@ -179,7 +179,7 @@ def test_no_inodes_stop_the_job_and_room_lets_it_resume(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "null", "tar"])
 @pytest.mark.parametrize("left", [0, 150 * KIB, 400 * KIB], ids=lambda left: f"{left // KIB}KiB")
-def test_a_journal_on_a_full_disk_stops_the_job(
+def test_full_journal_disk_stops_job(
     run: Run, server: Serve, disk: Callable[..., Path], dest: Path, left: int, format: str
 ) -> None:
     """The state may be on another file system than the objects."""
@@ -205,7 +205,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
 @pytest.mark.parametrize(
     ("format", "count", "size"), [("files", 20, 900_000), *((format, 2000, 2500) for format in SUFFIXES)]
 )
-def test_writes_that_are_cut_short_leave_nothing_half(
+def test_short_writes_leave_no_partial_files(
     run: Run, server: Serve, dest: Path, format: str, count: int, size: int
 ) -> None:
     """A file size limit (`ulimit -f`) makes the write that reaches it short, and the next one fails."""
@@ -245,8 +245,8 @@ def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("count", [70, 90, 128])
-def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:
-    """With a low `ulimit -n`, the job says that it makes fewer requests at a time, and is complete."""
+def test_low_descriptor_limit_lowers_concurrency(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:
+    """With a low `ulimit -n`, the job reports the lowered concurrency, and is completed."""
     expected = synthetic(2000)
     source = server(synthetic=2000)
 
@@ -267,13 +267,13 @@ def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, co
     assert lowered is not None
     assert int(lowered[2]) == count
     limit = int(lowered[1])
-    # Some of them rest, and two list.
+    # Some connections are paused, and two are for listing.
     assert source.stats()["connections"] <= limit + max(1, limit // 2) + 2
     assert find_problems(dest, expected) == []
 
 
-def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server: Serve, dest: Path) -> None:
-    """No job is started with a limit that can never work."""
+def test_job_starts_only_with_enough_descriptors(run: Run, server: Serve, dest: Path) -> None:
+    """A job with too few descriptors could never be completed."""
     expected = synthetic(500)
     source = server(synthetic=500)
 
@@ -288,8 +288,8 @@ def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server:
     assert_resumes(run, source, dest, expected, *WINDOW)
 
 
-def test_descriptors_that_run_out_on_the_way_cost_no_object(run: Run, server: Serve, dest: Path) -> None:
-    """Names are in many folders: a destination keeps a bounded number of them open."""
+def test_descriptor_exhaustion_loses_no_object(run: Run, server: Serve, dest: Path) -> None:
+    """Names are in many folders, and a destination keeps a bounded number of folders open."""
     expected = Expected({f"{index % 97}/{index % 11}/f{index}": b"x" * (index % 50) for index in range(2000)})
     folder = dest.parent / "content"
     for name, body in expected.bodies.items():
@@ -397,20 +397,20 @@ def fail_at(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("call", "error", "moments"), INJECTED, ids=[f"{call}-{error}" for call, error, _ in INJECTED])
-def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
+def test_failed_system_call_stops_job_until_next_run(
     fail_once: Callable[..., int], memory_path: Path, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
-    """The exit code is 7, or the call was not reached; the result is never wrong."""
+    """The exit code is 7, unless the call was not reached. The result is never wrong."""
     codes = fail_at(fail_once, memory_path, call, error, moments, "files")
 
     if call not in {"unlinkat", "rmdir", "fdatasync"}:
         assert STORAGE in codes
 
 
-def test_a_full_folder_is_named_when_the_file_system_has_room(
+def test_full_folder_is_named_when_disk_has_space(
     server: Serve, environment: dict[str, str], content: Expected, memory_path: Path
 ) -> None:
-    """ext4 returns ENOSPC for a name that finds no room in its folder."""
+    """ext4 returns ENOSPC if a folder cannot hold another name."""
     source, dest = server(memory_path / "content"), memory_path / "out"
     assert content.listed
     traced = ["strace", "-f", "-o", os.devnull, "-e", "trace=renameat2", "-P", "3", "-P", "1"]
@@ -439,19 +439,17 @@ def test_a_full_folder_is_named_when_the_file_system_has_room(
     INJECTED_INTO_PACKS,
     ids=[f"{call.partition(',')[0]}-{error}" for call, error, _ in INJECTED_INTO_PACKS],
 )
-def test_a_call_that_fails_loses_nothing_of_a_pack(
+def test_failed_system_call_loses_no_pack_object(
     fail_once: Callable[..., int], memory_path: Path, format: str, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
-    """A failed checkpoint counts nothing: the next run fetches the objects again, and each is stored once."""
+    """After a failed checkpoint, the next run fetches the objects again, and each is stored once."""
     assert STORAGE in fail_at(fail_once, memory_path, call, error, moments, format)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "error"), INJECTED_INTO_STAGED)
-def test_a_staged_file_that_cannot_be_written_stops_the_job(
-    fail_once: Callable[..., int], dest: Path, call: str, error: str
-) -> None:
-    """An error that only close reports counts as well."""
+def test_unwritable_staged_file_stops_job(fail_once: Callable[..., int], dest: Path, call: str, error: str) -> None:
+    """The error may be one that only close reports."""
     name = f"{100 // 64}/100"
     paths = [f"{dest}/.fetchmill/stage/{worker}/{name}" for worker in range(os.cpu_count() or 1)]
 

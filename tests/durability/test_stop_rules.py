@@ -34,7 +34,7 @@ def report_of(ended: Any) -> dict[str, Any]:  # noqa: ANN401 - how a command end
 
 @pytest.mark.sampled(1)
 @of_all_engines
-def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
+def test_max_bytes_ends_run_and_same_command_continues(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """Each run makes progress, and requests in flight are kept."""
     source = server(synthetic=500, size=1000)
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
@@ -57,8 +57,8 @@ def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: 
 
 @pytest.mark.sampled(1)
 @of_all_engines
-def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
-    """A run of a slow job ends at its time, and the same command continues."""
+def test_max_duration_ends_run_and_same_command_continues(engine: str, run: Run, server: Serve, dest: Path) -> None:
+    """No target is requested twice."""
     source = server(synthetic=600, size=10)
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
 
@@ -75,9 +75,7 @@ def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: R
 
 @pytest.mark.sampled(1)
 @of_all_engines
-def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
-    engine: str, run: Run, server: Serve, dest: Path
-) -> None:
+def test_max_failed_stops_job_only_above_limit(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """The limit applies to the whole job.
 
     With the same limit, the next run stops again; with a larger one, it continues.
@@ -115,7 +113,7 @@ def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
         ((), 3),
     ],
 )
-def test_the_exit_code_of_a_finished_job(
+def test_max_failed_sets_exit_code_of_finished_job(
     run: Run, server: Serve, dest: Path, tmp_path: Path, limits: tuple[str, ...], code: int
 ) -> None:
     """Absent targets count unless they are allowed; skipped targets are not part of the total."""
@@ -130,8 +128,8 @@ def test_the_exit_code_of_a_finished_job(
     assert (run(*command) if ended.code == STOPPED else ended).code == code, ended.err
 
 
-def test_a_job_that_was_finished_is_judged_too(run: Run, server: Serve, dest: Path) -> None:
-    """Running the same command for a finished job gives the same exit code again."""
+def test_max_failed_is_applied_to_finished_job(run: Run, server: Serve, dest: Path) -> None:
+    """Each repeated command applies its own limit to the failures of the finished job."""
     source = server(synthetic=20, faults=(Fault("status", rate=0.5, status=403),))
 
     assert run("get", source.url, dest).code == 3
@@ -141,8 +139,8 @@ def test_a_job_that_was_finished_is_judged_too(run: Run, server: Serve, dest: Pa
 
 
 @pytest.mark.parametrize("limit", [("--max-duration", "1s"), ("--max-bytes", "300")])
-def test_a_check_is_stopped_likewise(run: Run, server: Serve, tmp_path: Path, limit: tuple[str, str]) -> None:
-    """A check stops at its limits, too; its rows appear when they are complete."""
+def test_check_stops_at_its_limits(run: Run, server: Serve, tmp_path: Path, limit: tuple[str, str]) -> None:
+    """The rows appear once they are complete."""
     source = server(synthetic=300)
     urls = [f"{source.url}/get/file-{number:012}" for number in range(300)]
     (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
@@ -157,8 +155,8 @@ def test_a_check_is_stopped_likewise(run: Run, server: Serve, tmp_path: Path, li
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 301
 
 
-def test_people_are_told_which_rule_stopped_a_run_and_how_it_goes_on(run: Run, server: Serve, dest: Path) -> None:
-    """One line has the rule that stopped the run, with the option's name."""
+def test_summary_names_stop_rule_and_how_to_continue(run: Run, server: Serve, dest: Path) -> None:
+    """One line has the name of the option."""
     source = server(synthetic=300, faults=(Fault("status", status=403),))
 
     ended = run("get", source.url, dest, "--max-failed", "20", "--rate", "100")
@@ -167,8 +165,8 @@ def test_people_are_told_which_rule_stopped_a_run_and_how_it_goes_on(run: Run, s
     assert "stopped by --max-failed after a checkpoint; run the same command with a larger --max-failed" in ended.err
 
 
-def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
-    """A program gets the rule in its report; no exception is raised."""
+def test_python_report_names_stop_rule(server: Serve, dest: Path) -> None:
+    """No exception is raised."""
     source = server(synthetic=300)
 
     report = fetchmill.get(source.url, dest, max_duration=0.5, rate=20)
@@ -177,9 +175,7 @@ def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
     assert fetchmill.get(source.url, dest, max_failed="1%").tolerated
 
 
-def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
-    monkeypatch: pytest.MonkeyPatch, dest: Path
-) -> None:
+def test_hung_function_does_not_block_end_of_run(monkeypatch: pytest.MonkeyPatch, dest: Path) -> None:
     """A hung function gets as much time as after an interrupt, and its target stays pending."""
     monkeypatch.setattr(running, "DRAIN_SECONDS_MAX", 0.5)
     monkeypatch.setattr(engine_job, "JOIN_SECONDS", 0.2)
@@ -215,7 +211,7 @@ def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
         (("--max-bytes", "0"), "--max-bytes must be a whole number of at least 1, not 0"),
     ],
 )
-def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, str], message: str) -> None:
+def test_invalid_stop_limits_are_refused(run: Run, dest: Path, option: tuple[str, str], message: str) -> None:
     """The error comes before anything is created."""
     ended = run("get", "http://127.0.0.1:1", dest, *option)
 
@@ -226,8 +222,8 @@ def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, st
 
 @pytest.mark.sampled(3)
 @of_all_engines
-def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Serve, dest: Path) -> None:
-    """The rate applies to all workers together; requests in flight at the end are not awaited."""
+def test_bwlimit_applies_to_all_workers_together(engine: str, run: Run, server: Serve, dest: Path) -> None:
+    """Requests in flight at the end are not awaited."""
     source = server(synthetic=60, size=20_000)
     options = ("--bwlimit", "600KB", "--json", *engine_options(engine), *limit_options(engine))
 
@@ -239,7 +235,7 @@ def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Se
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_large_body_comes_no_faster_than_the_rate(server: Serve, dest: Path, tmp_path: Path, tls: bool) -> None:
+def test_bwlimit_applies_within_large_body(server: Serve, dest: Path, tmp_path: Path, tls: bool) -> None:
     """The body does not arrive in one piece, and the time that it waits does not count against its server."""
     source = server(synthetic=2, size=1_000_000, tls=tls)
     authority = tmp_path / "authority.pem"
@@ -254,8 +250,8 @@ def test_a_large_body_comes_no_faster_than_the_rate(server: Serve, dest: Path, t
     assert [len(body) for _, body in read_objects(dest, "files")] == [1_000_000] * 2
 
 
-def test_a_check_keeps_the_rate_of_bytes_too(run: Run, server: Serve, tmp_path: Path) -> None:
-    """The part of each body that a check reads counts."""
+def test_check_obeys_bwlimit(run: Run, server: Serve, tmp_path: Path) -> None:
+    """The part of each body that a check reads counts toward the rate."""
     source = server(synthetic=10, size=60_000)
     (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(10)))
 
@@ -283,10 +279,10 @@ def answers_of(dest: Path) -> dict[str, int]:
         ("any", {}),
     ],
 )
-def test_only_what_gave_these_answers_is_fetched_again(
+def test_retry_failed_requests_only_given_answers(
     run: Run, server: Serve, dest: Path, tmp_path: Path, kinds: str, left: dict[str, int], format: str
 ) -> None:
-    """All other targets stay unchanged, and a later retry run fetches them."""
+    """Other targets stay unchanged, and a later retry run fetches them."""
     broken = (
         Fault("status", match="file-00000000001*", status=403, times=1),
         Fault("status", match="file-00000000002*", status=500, times=1),
@@ -312,10 +308,10 @@ def test_only_what_gave_these_answers_is_fetched_again(
     assert len(list(read_objects(dest, format))) == 8
 
 
-def test_folders_that_gave_no_listing_are_tried_again_by_their_answer(
+def test_retry_failed_listing_requests_folders_without_listing(
     run: Run, raw: Callable[..., RawServer], dest: Path
 ) -> None:
-    """Folders without a listing have the kind `listing`, and are retried by it."""
+    """Their failure kind is `listing`."""
     good = [False]
     file = reply(b"1")
     top = reply(b'[{"name": "a", "type": "directory"}, {"name": "b", "type": "directory"}]')
@@ -337,8 +333,8 @@ def test_folders_that_gave_no_listing_are_tried_again_by_their_answer(
     assert find_unbalanced(dest) == []
 
 
-def test_a_program_says_which_answers_are_meant(server: Serve, dest: Path) -> None:
-    """The kinds are a sequence; anything else is refused."""
+def test_python_retry_failed_takes_sequence_of_kinds(server: Serve, dest: Path) -> None:
+    """Other types and unknown kinds are refused."""
     source = server(synthetic=4, faults=(Fault("status", status=403, times=1),))
     fetchmill.get(source.url, dest)
 

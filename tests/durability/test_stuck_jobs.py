@@ -31,7 +31,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 DAY_MS = 86_400_000
 
 
-def test_clock_that_was_set_back_makes_no_target_wait(start: Start, server: Serve, dest: Path) -> None:
+def test_clock_set_back_delays_no_target(start: Start, server: Serve, dest: Path) -> None:
     """Times in the journal are limited to the longest possible wait from now."""
     faults = [Fault("status", status=503, match="file-00000000001*", times=1, retry_after=30)]
     source = server(synthetic=40, faults=faults)
@@ -62,10 +62,10 @@ def test_clock_that_was_set_back_makes_no_target_wait(start: Start, server: Serv
     assert latest <= time.time() * 1000 + 330_000
 
 
-def test_list_that_is_made_anew_while_it_is_read_is_read_anew(
+def test_changed_list_is_read_again_after_killed_listing(
     run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path
 ) -> None:
-    """A sync that was killed while listing starts its listing again, whatever the list has become."""
+    """A sync that was killed while listing reads the list from its start, even if the list has changed."""
     source = server(synthetic=300)
     urls = tmp_path / "urls.txt"
 
@@ -85,10 +85,10 @@ def test_list_that_is_made_anew_while_it_is_read_is_read_anew(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "parquet", "jsonl", "warc"])
-def test_file_system_without_a_rename_that_replaces_nothing(
+def test_job_completes_without_rename_noreplace(
     run: Run, environment: dict[str, str], server: Serve, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """NFS, sshfs, 9p and most FUSE file systems return EINVAL for its flag."""
+    """NFS, sshfs, 9p and most FUSE file systems return EINVAL for this flag."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     refuse = [strace, "-f", "--seccomp-bpf", "-qq", "-o", os.devnull]
@@ -130,10 +130,10 @@ def fuse(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "jsonl", "warc"])
-def test_destination_on_a_file_system_in_user_space(
+def test_get_and_sync_work_on_fuse_destination(
     run: Run, start: Start, server: Serve, fuse: Path, tmp_path: Path, format: str
 ) -> None:
-    """A kill, a resumed job, `verify`, and syncs that change and delete files work on FUSE."""
+    """This includes a kill, a resumed job, `verify`, and syncs that change and delete files."""
     source, expected = server(synthetic=600, delay=(0.0, 0.01)), synthetic(600)
     dest = fuse / "out"
     options = format_options(format)
@@ -170,7 +170,7 @@ def test_destination_on_a_file_system_in_user_space(
 
 
 def asked(server: RawServer) -> list[str]:
-    """Returns the objects that were requested from it."""
+    """Returns the objects that were requested from the server."""
     return [target for target in server.asked("/") if target.rsplit("/", 1)[-1] in NAMES]
 
 
@@ -189,7 +189,7 @@ def kill_while_listing(process: "subprocess.Popen[str]", server: RawServer, stal
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["files", "jsonl", "parquet"])
 @pytest.mark.parametrize("way", ["api", "json-marker", "json-url", "json-page"])
-def test_listing_begins_again_when_its_marker_has_expired(
+def test_listing_restarts_when_marker_has_expired(
     run: Run, start: Start, raw: Raw, dest: Path, way: str, format: str
 ) -> None:
     """Fetched objects stay and are not requested again, even if the second listing is killed."""
@@ -221,10 +221,8 @@ def test_listing_begins_again_when_its_marker_has_expired(
     assert run("verify", dest).code == 0
 
 
-def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
-    run: Run, start: Start, raw: Raw, dest: Path
-) -> None:
-    """A job that keeps no names says so, and what to do."""
+def test_expired_marker_is_error_when_job_keeps_no_names(run: Run, start: Start, raw: Raw, dest: Path) -> None:
+    """The error says why, and what to do."""
     server = raw({})
     listing = make_listing("api")(server.url)
     server.routes |= listing.routes()
@@ -242,7 +240,7 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "410 Gone"])
-def test_marker_is_kept_where_the_start_is_refused_as_well(
+def test_marker_is_kept_when_listing_start_is_also_refused(
     run: Run, start: Start, raw: Raw, dest: Path, status: str
 ) -> None:
     """An expired token, or a server that is gone, is not an expired marker."""
@@ -266,10 +264,10 @@ def test_marker_is_kept_where_the_start_is_refused_as_well(
 
 
 @pytest.mark.parametrize("format", ["jsonl", "files"])
-def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
+def test_duplicate_names_stay_two_targets_in_restarted_listing(
     run: Run, start: Start, raw: Raw, dest: Path, format: str
 ) -> None:
-    """Two targets with the same name stay separate when a listing starts again."""
+    """Both count as listed, and the second URL is requested, too."""
     options: tuple[str, ...] = ("--listing", "json", "--items-field", "items", "--url-field", "u", "--name-field", "n")
     options += ("--next-page", "url", "--next-field", "next", "--format", format)
     pages = [[("x", "/o/a"), ("y", "/o/b")], [("x", "/o/c"), ("z", "/o/d")]]
@@ -301,10 +299,10 @@ def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
 @pytest.mark.parametrize("format", ["tar", "jsonl", "warc", "parquet"])
 @pytest.mark.parametrize("file", ["path", "manifest"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_open_shard_that_is_damaged_is_not_sealed(
+def test_damaged_open_shard_is_not_sealed(
     run: Run, start: Start, server: Serve, dest: Path, format: str, file: str, damage: str
 ) -> None:
-    """The next run says what to do. Damaged objects are fetched again; lost names stay lost."""
+    """The next run says what to do. Damaged objects are fetched again, but lost names stay lost."""
     source = server(synthetic=400, size=300, delay=(0.02, 0.03))
     command = ("get", source.url, dest, "--format", format, "-j", "4", "--commit-window", "20ms", "--quiet")
     process = start(*command)

@@ -1,4 +1,4 @@
-"""Bytes become durable, then the receipt, then the journal: the order of a real job's system calls.
+"""System calls of a real job have this order: first bytes, then the commit record, then the journal become durable.
 
 This file is for `files`; test_sync_order_of_packs.py is for the shards.
 """
@@ -47,7 +47,7 @@ class Watcher:
     # Contents of the journal at its last sync.
     journaled: set[int] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
-    # Files of an earlier run: they count as closed, because nobody knows which ones they are.
+    # Files of an earlier run: they count as closed, because they are not known individually.
     refused_before: int = 0
     # State of the sinks when the journal began to write its current transaction.
     before: tuple[set[int], set[int], Counter[str], Counter[str]] | None = None
@@ -150,7 +150,7 @@ class Watcher:
 
 @dataclass
 class Journaled:
-    """Contents of a journal: staged and settled sequence numbers, ends of files, and the number of refused targets."""
+    """Contents of a journal: staged and finished sequence numbers, ends of files, and the number of refused targets."""
 
     staged: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
@@ -164,7 +164,7 @@ def read_journal(db: sqlite3.Connection) -> Journaled:
     if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
         return Journaled()
     staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
-    # A page leaves the table when all of its targets are settled.
+    # A page leaves the table when all of its targets are finished.
     settled = set(range(db.execute("SELECT next_sequence FROM tally").fetchone()[0]))
     for first, count, bits in db.execute("SELECT first, count, settled FROM pages"):
         settled -= {first + at for at in range(count) if not (bits and bits[at // 8] >> at % 8 & 1)}
@@ -229,7 +229,7 @@ def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
     assert set(syncing) <= allowed, syncing
 
 
-def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
+def test_journal_is_synced_after_data_it_covers(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
 ) -> None:
     """Staged files, renames and failures are durable before the journal says so; renames follow."""
@@ -248,10 +248,10 @@ def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
     assert_no_sync_where_it_fetches(ended.calls)
 
 
-def test_the_next_window_is_written_while_one_is_synced(
+def test_next_window_is_staged_during_sync(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
 ) -> None:
-    """With syncs of 0.2 s, objects are staged in the meantime, and the order stays."""
+    """Each sync takes 0.2 s. Objects are staged in the meantime, and the order stays correct."""
     ended = traced("get", source.url, dest, *WINDOW, slow={"syncfs": 0.2})
 
     watcher.follow(ended.calls)
@@ -263,7 +263,7 @@ def test_the_next_window_is_written_while_one_is_synced(
     assert (ended.code, watcher.problems, find_problems(dest, content)) == (3, [], [])
 
 
-def test_a_run_that_resumes_keeps_the_order(
+def test_resumed_run_keeps_sync_order(
     traced: Callable[..., Traced],
     start: Callable[..., subprocess.Popen[str]],
     source: Server,
@@ -287,10 +287,10 @@ def test_a_run_that_resumes_keeps_the_order(
     assert find_problems(dest, content) == []
 
 
-def test_the_order_is_seen_to_be_broken(
+def test_sync_order_check_detects_missing_syncs(
     traced: Callable[..., Traced], source: Server, dest: Path, tmp_path: Path, watcher: Watcher
 ) -> None:
-    """The check fails for a trace without the syncs of files, and for one without those of the journal."""
+    """The check fails for traces without the syncs of files or without those of the journal."""
     ended = traced("get", source.url, dest, *WINDOW)
     (tmp_path / "unsynced").mkdir()
     unsynced = Watcher(dest, JournalCopy(tmp_path / "unsynced"))
@@ -303,7 +303,7 @@ def test_the_order_is_seen_to_be_broken(
     assert any("before the journal was synced" in problem for problem in unsynced.problems)
 
 
-def test_each_file_of_a_pass_is_durable_before_the_next_step(
+def test_sync_pass_files_are_durable_before_next_step(
     traced: Callable[..., Traced], source: Server, dest: Path
 ) -> None:
     """In each step, a pass renames a whole file into place, and syncs the folder before anything else changes."""
@@ -326,10 +326,10 @@ def test_each_file_of_a_pass_is_durable_before_the_next_step(
     assert renamed >= 4
 
 
-def test_durability_process_keeps_the_order_without_a_sync(
+def test_process_durability_keeps_order_without_syncs(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected
 ) -> None:
-    """The sinks, failures and journal sync nothing, neither at the start nor in a retry run."""
+    """Nothing is synced, neither in the first run nor in a retry run."""
     for arguments in ((), ("--retry-failed",)):
         ended = traced("get", source.url, dest, *WINDOW, "--durability", "process", *arguments)
 
@@ -338,7 +338,7 @@ def test_durability_process_keeps_the_order_without_a_sync(
         assert find_problems(dest, content) == []
 
 
-def test_nothing_outside_the_destination_is_written(traced: Callable[..., Traced], source: Server, dest: Path) -> None:
+def test_job_writes_nothing_outside_destination(traced: Callable[..., Traced], source: Server, dest: Path) -> None:
     """No file elsewhere is opened for writing, created, renamed or removed."""
     ended = traced("get", source.url, dest, *WINDOW)
 

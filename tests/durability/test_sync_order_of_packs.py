@@ -1,4 +1,4 @@
-"""The order of test_sync_order.py for shards: bytes and names are durable before receipt, rename and removal."""
+"""The order of test_sync_order.py for shards: data is durable before commit records, renames and removals."""
 
 import json
 import shutil
@@ -201,7 +201,7 @@ class Watcher:
         self.seen["renamed"] += source.name not in self.journaled.failures
 
     def check_removal(self, path: Path) -> None:
-        """Checks a removal: of a shard whose replacement has its name, or of an open shard without a receipt."""
+        """Checks a removal: of a shard whose replacement has its name, or of an open shard without a commit record."""
         self.removed.add(path)
         if path.parent == self.dest / STATE / "open":
             if f"open/{path.name}" in self.journaled.ends:
@@ -280,7 +280,7 @@ def arguments(source: Server, dest: Path, format: str, *more: str) -> tuple[obje
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
+def test_shards_are_durable_before_journal_and_renamed_after(
     traced: Callable[..., Traced],
     source: Server,
     dest: Path,
@@ -306,7 +306,7 @@ def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
 
 
 @pytest.mark.thorough
-def test_small_shards_are_removed_behind_the_one_that_replaces_them(
+def test_small_shards_are_removed_after_their_replacement(
     traced: Callable[..., Traced], source: Server, dest: Path, expected: Expected, watch: Callable[..., Watcher]
 ) -> None:
     """The merged shard is journaled and renamed first, and the removal is durable before it is journaled."""
@@ -323,7 +323,7 @@ def test_small_shards_are_removed_behind_the_one_that_replaces_them(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_run_that_resumes_keeps_the_order_of_shards(
+def test_resumed_run_keeps_shard_sync_order(
     traced: Callable[..., Traced],
     start: Callable[..., subprocess.Popen[str]],
     source: Server,
@@ -332,7 +332,7 @@ def test_a_run_that_resumes_keeps_the_order_of_shards(
     watch: Callable[..., Watcher],
     format: str,
 ) -> None:
-    """Shards that a killed run sealed get their names, open ones are sealed, and all of them are durable at the end."""
+    """Sealed shards of a killed run get their names, and open ones are sealed. All of them are durable at the end."""
     process = start(*arguments(source, dest, format))
     while not (list(dest.glob("shard-*")) and has_open(dest)):
         assert process.poll() is None, process.communicate()
@@ -359,7 +359,7 @@ def has_open(dest: Path) -> bool:
 @pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
-def test_durability_process_keeps_the_order_of_shards_without_a_sync(
+def test_process_durability_keeps_shard_order_without_syncs(
     traced: Callable[..., Traced],
     source: Server,
     dest: Path,
@@ -367,7 +367,7 @@ def test_durability_process_keeps_the_order_of_shards_without_a_sync(
     watch: Callable[..., Watcher],
     format: str,
 ) -> None:
-    """The state after a kill is also in order; nothing is synced."""
+    """Nothing is synced, and the state after a kill is still correct."""
     watcher = watch(format, is_durable=False)
     ended = traced(*arguments(source, dest, format, *MERGING, "--durability", "process"))
 
@@ -388,10 +388,10 @@ def is_sync_of(call: Call, end: str) -> bool:
 
 
 @pytest.mark.thorough
-def test_each_sync_that_is_missing_is_seen(
+def test_shard_order_check_detects_each_missing_sync(
     traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
 ) -> None:
-    """Each kind of sync is removed in turn from the calls of a correct job, and the same check finds it."""
+    """Each kind of sync is removed in turn from the calls of a correct job, and the check fails each time."""
     calls = traced(*arguments(source, dest, "parquet", *MERGING)).calls
     missing = {
         ".shard": "is journaled up to",
@@ -413,7 +413,7 @@ def test_each_sync_that_is_missing_is_seen(
     assert unseen == []
 
 
-def test_renames_that_could_replace_a_file_are_seen(
+def test_shard_order_check_detects_overwriting_renames(
     traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
 ) -> None:
     """The check fails for renames without the flag that protects existing files."""

@@ -1,4 +1,4 @@
-"""`fetchmill torture`: it disturbs before the drawn call, and finds lost, doubled and wrong objects."""
+"""`fetchmill torture` disturbs a run before the drawn call, and finds lost, doubled and wrong objects."""
 
 import errno
 import json
@@ -63,23 +63,23 @@ def python(program: str, *arguments: object) -> list[str]:
 
 
 @pytest.mark.parametrize("call", [1, 3])
-def test_a_kill_comes_before_its_call(tmp_path: Path, call: int) -> None:
-    """The call is never executed, but the earlier ones are."""
+def test_kill_happens_before_drawn_call(tmp_path: Path, call: int) -> None:
+    """The call is never executed, but earlier calls are."""
     ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", call))
 
     assert (ended.code, ended.calls, ended.was_disturbed) == (-9, call, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == list("abcd"[: call - 1])
 
 
-def test_a_run_without_a_disturbance_is_counted(tmp_path: Path) -> None:
+def test_undisturbed_run_is_counted(tmp_path: Path) -> None:
     """A run that ends before its call counts as undisturbed."""
     ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", 5))
 
     assert (ended.code, ended.calls, ended.was_disturbed, ended.hung) == (0, 4, False, False)
 
 
-def test_a_full_disk_is_that_of_the_destination(tmp_path: Path) -> None:
-    """Only writes to the destination fail, from the call on."""
+def test_simulated_full_disk_affects_only_destination(tmp_path: Path) -> None:
+    """From the drawn call on, only writes to the destination fail."""
     dest = tmp_path / "dest"
     dest.mkdir()
     command = python(WRITES, dest, dest / "inside", tmp_path / "outside")
@@ -91,8 +91,8 @@ def test_a_full_disk_is_that_of_the_destination(tmp_path: Path) -> None:
     assert (tmp_path / "outside").read_bytes() == b"after"
 
 
-def test_a_cut_ends_connections_and_refuses_new_ones_for_a_while(tmp_path: Path) -> None:
-    """A cut ends connections and refuses new ones for a while; the program continues."""
+def test_network_cut_ends_connections_and_refuses_new_ones(tmp_path: Path) -> None:
+    """The cut is temporary, and the program continues."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         command = python(CONNECTS, tmp_path, listening.getsockname()[1])
 
@@ -101,8 +101,8 @@ def test_a_cut_ends_connections_and_refuses_new_ones_for_a_while(tmp_path: Path)
     assert ended.code == errno.ENETUNREACH, ended.errors
 
 
-def test_a_seed_draws_the_same_again() -> None:
-    """A seed draws the same disturbances again, and another seed draws others."""
+def test_seed_reproduces_disturbances() -> None:
+    """Another seed draws other disturbances."""
     assert draw("7-1", 300) == draw("7-1", 300)
     kinds = [[each.kind for each in draw(f"7-{number}", calls)] for number in range(50) for calls in (300, 301)]
     assert kinds[::2] == kinds[1::2], "the kinds depend on the seed alone"
@@ -120,8 +120,8 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, E
     return dest, request.param, contents(dest, request.param)
 
 
-def test_a_damaged_destination_is_found(stored: tuple[Path, str, Expected]) -> None:
-    """A lost, a wrong and an unexpected object are found, and so are doubled ones."""
+def test_damaged_destination_is_detected(stored: tuple[Path, str, Expected]) -> None:
+    """Lost, wrong, unexpected and doubled objects are found."""
     dest, format, expected = stored
     one, other = list(expected)[:2]
     name = one[0]
@@ -143,8 +143,8 @@ def test_a_damaged_destination_is_found(stored: tuple[Path, str, Expected]) -> N
 
 
 @pytest.mark.parametrize("format", ["files", pytest.param("parquet", marks=pytest.mark.sampled(1))])
-def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
-    """A round with a faulty server ends with zeros."""
+def test_torture_round_finds_no_problems(run: Run, tmp_path: Path, format: str) -> None:
+    """The server of the round is faulty, but no object is lost, doubled or wrong."""
     how = ("--format", format, "--seconds", 0, "--seed", 8, "--folder", tmp_path / "made", "--json")
     ended = run("torture", *how)
 
@@ -160,10 +160,10 @@ def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_sabotaged_fetchmill_is_found(
+def test_sabotaged_fetchmill_is_detected(
     run: Run, environment: dict[str, str], tmp_path: Path, fault: str, format: str
 ) -> None:
-    """Its resumed runs leave a fault in the destination. A file that is doubled has another name, so it is wrong."""
+    """The program's resumed runs leave a fault in the destination. A doubled file has another name, so it is wrong."""
     (tmp_path / "hook").mkdir()
     sabotaged = environment | environment_with(fault, tmp_path / "hook")
     number = next(each for each in count(1) if [drawn.kind for drawn in draw(f"8-{each}", 300)] == ["kill"])
@@ -180,8 +180,8 @@ def test_a_sabotaged_fetchmill_is_found(
     assert Path(a_round["dest"]).is_dir()
 
 
-def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_path: Path) -> None:
-    """A user's source is compared with an undisturbed job; options of `get` follow `--`."""
+def test_user_source_is_compared_with_undisturbed_job(run: Run, tmp_path: Path) -> None:
+    """Options of `get` follow `--`."""
     listed = tmp_path / "list.csv"
     with serve(synthetic=300, delay=(0.0, 0.01)) as server:
         names = [f"file-{number:012}" for number in range(300)]
@@ -205,10 +205,10 @@ def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_
         ("refused.txt", ("--state=/x",), "--state cannot be given after --, because torture sets this option"),
     ],
 )
-def test_a_source_that_proves_nothing_is_refused(
+def test_source_without_comparable_objects_is_refused(
     run: Run, tmp_path: Path, source: str, options: tuple[str, ...], message: str
 ) -> None:
-    """A source is refused if nothing could be compared."""
+    """Such a source would prove nothing."""
     (tmp_path / "refused.txt").write_text("http://127.0.0.1:9/refused")
     where = source if source == "-" else tmp_path / source
 
@@ -219,7 +219,7 @@ def test_a_source_that_proves_nothing_is_refused(
     assert list((tmp_path / "made").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_named(run: Run, tmp_path: Path) -> None:
+def test_uncreatable_torture_folder_is_named_in_error(run: Run, tmp_path: Path) -> None:
     """The error is one line."""
     (tmp_path / "file").touch()
 

@@ -23,12 +23,12 @@ def reply(length: int) -> ReplyAnswer:
     return ReplyAnswer(0, 200, bytes(length))
 
 
-def test_few_requests_go_out_before_anything_is_known_of_bodies() -> None:
-    """Bodies may have 5 MB: a thousand of them would take 5 GB before the first one is complete."""
+def test_few_requests_are_sent_before_body_sizes_are_known() -> None:
+    """Bodies may have 5 MB: a thousand of them could take 5 GB before the first one is complete."""
     assert in_flight(BodyMemory()) * LARGE < 3 * BODIES_BYTES_MAX
 
 
-def test_small_bodies_let_all_go_out_after_the_first_ones() -> None:
+def test_all_requests_are_allowed_after_first_small_bodies() -> None:
     """Failures have the same effect, because nothing is known about bodies that do not arrive."""
     for answer in (reply(100), FailureAnswer(0, "reset")):
         memory = BodyMemory()
@@ -38,8 +38,8 @@ def test_small_bodies_let_all_go_out_after_the_first_ones() -> None:
         assert memory.has_room(16_000)
 
 
-def test_one_large_body_is_a_reason_to_expect_others() -> None:
-    """One large body, even a held one, means that others are expected."""
+def test_one_large_body_lowers_request_limit() -> None:
+    """After one large body, even a held one, other large bodies are expected."""
     memory = BodyMemory()
     for length in (100, 100, 100, LARGE):
         memory.note(reply(length))
@@ -48,8 +48,8 @@ def test_one_large_body_is_a_reason_to_expect_others() -> None:
 
 
 @pytest.mark.parametrize("loops", [1, 2, 1000])
-def test_the_loops_of_a_job_share_its_memory(loops: int) -> None:
-    """Each loop of a job has a share of its memory, whatever their number."""
+def test_event_loops_of_job_share_its_memory(loops: int) -> None:
+    """Each loop has a share of the memory, whatever the number of loops."""
     assert BodyMemory(loops).bytes_max == max(BODIES_BYTES_MAX // loops, 8 << 20)
 
 
@@ -60,7 +60,7 @@ async def settled() -> None:
 
 
 async def read(memory: BodyMemory, done: list[str], name: str, *counts: int, connection_bytes: int = 0) -> None:
-    """Reads a body that arrives in such pieces, each when it is admitted, and notes it."""
+    """Reads a body in pieces of the given sizes, each when it is admitted, and records its name."""
     with memory.begin_body(connection_bytes) as room:
         for count in counts:
             if not memory.take(room, count):
@@ -69,7 +69,7 @@ async def read(memory: BodyMemory, done: list[str], name: str, *counts: int, con
     done.append(name)
 
 
-def test_bodies_wait_for_room_in_the_order_of_their_heads() -> None:
+def test_waiting_bodies_are_admitted_in_head_order() -> None:
     """A small body does not overtake a large one, and a body whose task is cancelled is skipped."""
 
     async def check() -> None:
@@ -98,8 +98,8 @@ def test_bodies_wait_for_room_in_the_order_of_their_heads() -> None:
     asyncio.run(check())
 
 
-def test_what_only_a_body_that_waits_can_set_free_does_not_stop_it() -> None:
-    """All memory is held by connections whose next bodies wait: the first one continues, and then the others."""
+def test_waiting_bodies_do_not_deadlock_on_held_memory() -> None:
+    """Connections whose next bodies wait hold all memory: the first body continues, and then the others."""
 
     async def check() -> None:
         memory, done = BodyMemory(), list[str]()
@@ -147,7 +147,7 @@ class Connections:
         self._given.append(held)
 
     async def take(self) -> None:
-        """Takes replies now and then, as the dispatcher does, without an end."""
+        """Takes replies at intervals, as the dispatcher does, until it is cancelled."""
         while True:
             await asyncio.sleep(0)
             if self._random.random() < 1 / 4:
@@ -170,8 +170,8 @@ class Connections:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_more_than_the_budget_is_admitted_but_for_one_body_and_none_waits_for_ever(seed: int) -> None:
-    """Sizes of bodies, held replies, and whether the length was known make no difference."""
+def test_admitted_bodies_exceed_budget_by_at_most_one(seed: int) -> None:
+    """This holds for all body sizes, with held replies, and with unknown lengths. No body waits forever."""
 
     async def check() -> None:
         connections = Connections(seed)

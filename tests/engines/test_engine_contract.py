@@ -103,7 +103,7 @@ def refusing() -> Iterator[str]:
 
 # --- the ledger --------------------------------------------------------------------------------------------------
 
-# Fates of a target, and its row in the ledger: outcome, kind, status, attempts of two.
+# Possible outcomes of a target, and its row in the ledger: outcome, kind, status, and attempts out of two.
 MIXED: dict[str, tuple[Behaviour, tuple[str, str, int | None, int]]] = {
     "gone-404": (reply(b"gone", status="404 Not Found"), ("absent", "absent", 404, 1)),
     "gone-410": (reply(b"gone", status="410 Gone"), ("absent", "absent", 410, 1)),
@@ -121,7 +121,10 @@ NAMES_REFUSED = ("../x", "a//b", "/abs", "")
 @pytest.mark.sampled(2)
 @of_all_engines
 def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """Targets are fetched, absent, failed with and without retries, or refused: sum, failures and code are right."""
+    """Targets are fetched, absent, refused, or failed with or without retries.
+
+    The sum, the list of failures and the exit code are correct.
+    """
     scripted = {name: behaviour for name, (behaviour, _) in MIXED.items()}
     server = raw(mirror([*GOOD, *scripted, *NAMES_REFUSED], scripted))
 
@@ -143,7 +146,7 @@ def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str
 
 @pytest.mark.sampled(4)
 @of_all_engines
-def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engine: str) -> None:
+def test_allow_absent_permits_absent_targets(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """With `--allow-absent`, absent targets end with exit code 0."""
     source = server(synthetic=30, faults=[Fault("status", status=404, match="file-00000000001*")])
 
@@ -155,8 +158,8 @@ def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engi
 
 @pytest.mark.sampled(2)
 @of_all_engines
-def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, engine: str) -> None:
-    """Nothing else is requested; a third run of the command sends no request."""
+def test_engine_retry_failed_requests_only_failed_targets(run: Run, server: Serve, dest: Path, engine: str) -> None:
+    """A third run of the command sends no request."""
     source = server(synthetic=30, faults=[Fault("status", status=403, match="file-00000000001*", times=1)])
 
     first = run("get", source.url, dest, *engine_options(engine))
@@ -171,7 +174,7 @@ def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, e
 
 
 @of_all_engines
-def test_python_returns_the_ledger(server: Serve, dest: Path, engine: str) -> None:
+def test_python_get_returns_ledger_of_engine(server: Serve, dest: Path, engine: str) -> None:
     """`fetchmill.get` runs the same job as the command."""
     faults = [
         Fault("status", status=410, match="file-000000000003"),
@@ -211,7 +214,7 @@ def test_each_object_is_stored_once_in_each_format(
 @pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "jsonl"])
-def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: Path, engine: str, format: str) -> None:
+def test_each_name_is_requested_byte_for_byte(run: Run, raw: Raw, memory_path: Path, engine: str, format: str) -> None:
     """Each name is percent-encoded once, whatever a library does, and stored as it was listed."""
     dest = memory_path / "out"
     stored = [name for name, _ in STORED.values()] + ([] if format == "files" else list(REFUSED.values()))
@@ -241,8 +244,10 @@ BODIES = {
 @pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "parquet"])
-def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: str, format: str) -> None:
-    """Bodies are empty, binary, or larger than the memory for one."""
+def test_empty_binary_and_large_bodies_are_stored(
+    run: Run, server: Serve, memory_path: Path, engine: str, format: str
+) -> None:
+    """Some bodies are larger than the memory for one body."""
     folder, dest = memory_path / "served", memory_path / "out"
     folder.mkdir()
     for name, body in BODIES.items():
@@ -256,7 +261,7 @@ def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: s
 
 @of_all_engines
 def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """An engine ignores what the reply says about an encoding, true or false, and also cookies and file names."""
+    """Engines ignore content encodings, true or false, and also cookies and file names."""
     packed = gzip.compress(b"packed" * 100)
     bodies = {
         "gzip": (packed, "Content-Encoding: gzip"),
@@ -281,8 +286,8 @@ def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> 
 
 @pytest.mark.sampled(4)
 @of_all_engines
-def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """There are no chunks, one, many, and one that looks like an end."""
+def test_chunked_bodies_are_reassembled(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """Bodies have no chunk, one chunk, many chunks, or a chunk that looks like the end."""
     chunks: dict[str, tuple[bytes, ...]] = {
         "none": (),
         "one": (b"one",),
@@ -303,8 +308,8 @@ def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engin
 
 @pytest.mark.sampled(5)
 @of_all_engines
-def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """The target is failed(redirect) with its status; the redirect's URL is not requested."""
+def test_redirects_of_server_source_are_not_followed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """The target fails as `redirect` with its status; the redirect's URL is not requested."""
     scripted: dict[str, Behaviour] = {
         f"{status}": reply(b"", "Location: /elsewhere", status=f"{status} Go") for status in (301, 302, 303, 307, 308)
     }
@@ -319,7 +324,7 @@ def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, 
 
 
 @of_all_engines
-def test_what_a_reply_tells_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+def test_reply_metadata_is_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """Status, type, ETag and date are kept, whatever the case of field names; missing values are not invented."""
     scripted: dict[str, Behaviour] = {
         "all": reply(
@@ -345,7 +350,7 @@ def test_what_a_reply_tells_is_kept(run: Run, raw: Raw, dest: Path, engine: str)
     }
 
 
-# --- replies that are not whole ----------------------------------------------------------------------------------
+# --- incomplete replies ------------------------------------------------------------------------------------------
 
 SHORT: dict[str, Behaviour] = {
     "shorter": then_close(reply(b"bod", length=4)),
@@ -359,8 +364,8 @@ SHORT: dict[str, Behaviour] = {
 
 @pytest.mark.sampled(4)
 @of_all_engines
-def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """A target fails (`truncated`) if each attempt was short; a complete body after a short one is fetched."""
+def test_truncated_body_is_retried_and_never_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """A target fails as `truncated` if all attempts were short; a complete body after a short one is stored."""
     mended = {f"{name}-once": in_turn(behaviour, reply(b"whole")) for name, behaviour in SHORT.items()}
     server = raw(mirror([*SHORT, *mended, *GOOD], SHORT | mended))
 
@@ -376,10 +381,8 @@ def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: 
 @pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("allowed", [False, True], ids=["refused", "allowed"])
-def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
-    run: Run, raw: Raw, dest: Path, engine: str, allowed: bool
-) -> None:
-    """A body without a length fails (`unverified-length`) and is not retried. --allow-eof-bodies stores it."""
+def test_body_without_length_fails_unless_allowed(run: Run, raw: Raw, dest: Path, engine: str, allowed: bool) -> None:
+    """The target fails as `unverified-length` and is not retried. With `--allow-eof-bodies`, the body is stored."""
     scripted: dict[str, Behaviour] = {
         "plain": then_close(bare_reply() + b"plain"),
         "http-1.0": then_close(bare_reply(version="HTTP/1.0") + b"http-1.0"),
@@ -405,8 +408,8 @@ def trickled_body(exchange: Exchange) -> None:
 
 @pytest.mark.sampled(3)
 @of_all_engines
-def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """Each failure has its kind, by the bounds of the options; other targets are not affected."""
+def test_slow_large_and_broken_replies_fail_with_own_kind(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """Other targets are not affected."""
     scripted: dict[str, tuple[Behaviour, str]] = {
         "no-answer": (then_stall(b""), "head-timeout"),
         "head-stalls": (then_stall(reply(b"body")[:20]), "head-timeout"),
@@ -437,8 +440,8 @@ def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, de
 
 @pytest.mark.sampled(3)
 @of_all_engines
-def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """The target is not requested too early and does not fail for it; other targets are fetched in the meantime."""
+def test_retry_after_delays_only_its_target(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """The target is not requested too early and does not fail; other targets are fetched in the meantime."""
     asked: list[float] = []
     others: list[float] = []
 
@@ -464,10 +467,11 @@ def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Pat
 
 @pytest.mark.sampled(4)
 @of_all_engines
-def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and each attempt counts.
+def test_target_is_retried_until_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """A target with two replies of 500 and then 200 is fetched. A target that always gets 500 fails as `server-error`.
 
-    On a busy machine, a reply may not become certain in time. It is then requested once more, which is not an attempt.
+    Each attempt counts. On a busy machine, a reply may not become certain in time. It is then requested once more,
+    which is not an attempt.
     """
     oops = reply(b"oops", status="500 Oops")
     scripted = {"late": in_turn(oops, oops, reply(b"late")), "never": oops}
@@ -484,7 +488,7 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
 
 @pytest.mark.sampled(4)
 @of_engines_with_lists
-def test_a_refused_connection_is_a_failure_of_its_targets(
+def test_refused_connection_fails_only_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
 ) -> None:
     """Refused targets fail after their attempts; targets of another server are not affected."""
@@ -505,7 +509,7 @@ def test_a_refused_connection_is_a_failure_of_its_targets(
 
 @pytest.mark.sampled(3)
 @of_all_engines
-def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+def test_closed_kept_alive_connection_costs_no_attempt(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """A server may close kept-alive connections after each reply, announced or not, without a failed target."""
     told = {f"told-{number}": then_close(reply(b"x", "Connection: close")) for number in range(10)}
     silent = {f"silent-{number}": then_close(reply(b"x")) for number in range(10)}
@@ -523,8 +527,11 @@ def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw
 @pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: Path, engine: str, limit: int) -> None:
-    """The server counts them; `sync` has one. The limit is also reached if workers cannot share it evenly."""
+def test_requests_in_flight_stay_within_limit(run: Run, raw: Raw, dest: Path, engine: str, limit: int) -> None:
+    """The server counts the requests; `sync` sends one at a time.
+
+    The limit is also reached if workers cannot share it evenly.
+    """
     names = [f"n{number}" for number in range(40)]
     counted = InFlight()
 
@@ -539,7 +546,7 @@ def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: P
 
 @pytest.mark.sampled(2)
 @of_engines_with_lists
-def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
+def test_each_host_has_separate_concurrency_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
     """With a list of two servers, neither gets more than its limit, counted over all workers."""
     counted = [InFlight(), InFlight()]
     paths = [f"/get/n{number}" for number in range(15)]
@@ -557,8 +564,8 @@ def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("engine", [engine for engine in WITH_PROCESSES if engine == "processes"])
-def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """`processes` has as many requests in flight as processes."""
+def test_each_engine_process_has_one_request_in_flight(start: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """The engine `processes` has as many requests in flight as processes."""
     names = [f"n{number}" for number in range(30)]
     counted = InFlight(0.1)
     server = raw(mirror(names, {name: counted.answer(name) for name in names}))
@@ -578,8 +585,8 @@ def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Pat
 @pytest.mark.sampled(3)
 @pytest.mark.timing
 @of_all_engines
-def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """All workers together send 50 requests per second, after a burst of at most a tenth of a second."""
+def test_request_rate_applies_to_all_workers_together(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """All workers together send 50 requests per second, after an initial burst of up to 0.1 s."""
     names = [f"n{number}" for number in range(120)]
     asked: list[float] = []
     listed: list[float] = []
@@ -599,8 +606,7 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     assert ended.code == 0, ended.err
     assert len(asked) == 120
     asked.sort()
-    # No request comes too early, counted from the arrival of the names. A slow server or process delays requests but
-    # never makes them early.
+    # No request comes too early after the arrival of the names. A slow server or process can only delay requests.
     assert all(at >= listed[0] + (place - 5) / 50 for place, at in enumerate(asked))
     assert asked[-1] - asked[0] < 22
     # Requests that waited in a slow process arrive together, but not in half of the last 60 intervals.
@@ -612,8 +618,10 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
 
 @pytest.mark.sampled(2)
 @of_all_engines
-def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str) -> None:
-    """The listing is refused, its host does not exist, or it gets a 403: exit code 4, and a line that says which."""
+def test_failed_listing_ends_job_with_exit_code_4(
+    run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str
+) -> None:
+    """The listing is refused, its host does not exist, or it gets a 403. One line says which."""
     forbidden = raw({"/list": reply(status="403 Forbidden")})
     causes = {
         f"http://{refusing}": "refused",
@@ -634,10 +642,8 @@ def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, r
 
 @pytest.mark.sampled(4)
 @of_engines_with_lists
-def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
-    run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
-) -> None:
-    """With a list, nothing else ends; an impossible name is not a bug in fetchmill."""
+def test_unknown_host_fails_only_its_targets(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
+    """Other targets of the list are fetched. An impossible host name is not reported as a bug in fetchmill."""
     good = f"{server(synthetic=1).url}/get/{synthetic_name(0)}"
     lost = ["http://no-such-host.invalid/", f"http://{'a' * 64}.test/"]
 
@@ -652,8 +658,10 @@ def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
 
 @pytest.mark.sampled(4)
 @of_engines_with_lists
-def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Without --allow-private, no connection is made."""
+def test_list_reaches_no_private_address_by_default(
+    run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
+) -> None:
+    """Without `--allow-private`, no connection is made."""
     source = server(synthetic=1)
     port = source.url.rpartition(":")[2]
     urls = [f"http://{host}:{port}/get/{synthetic_name(0)}" for host in ("127.0.0.1", "localhost", "[::ffff:7f00:1]")]
@@ -666,7 +674,7 @@ def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Pat
 
 
 @of_all_engines
-def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Path, engine: str) -> None:
+def test_invalid_option_is_refused_before_destination_exists(run: Run, dest: Path, engine: str) -> None:
     """The exit code is 2, and the error is one line."""
     ended = run("get", "http://127.0.0.1:1", dest, "--concurrency", 0, *engine_options(engine))
 
@@ -676,8 +684,8 @@ def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Pat
 
 
 @pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
-def test_an_engine_that_there_is_not_is_refused(run: Run, dest: Path) -> None:
-    """An unknown engine is refused, and the error lists the known ones."""
+def test_unknown_engine_is_refused(run: Run, dest: Path) -> None:
+    """The error lists the known engines."""
     ended = run("get", "http://127.0.0.1:1", dest, "--engine", "steam")
 
     assert ended.code == 2
@@ -697,7 +705,7 @@ NATIVE_ONLY: dict[str, tuple[str, ...]] = {
 
 @of_engines_in_python
 @pytest.mark.parametrize("option", NATIVE_ONLY)
-def test_what_only_native_has_is_refused_in_a_line(
+def test_native_only_option_is_refused_in_one_line(
     run: Run, server: Serve, dest: Path, engine: str, option: str
 ) -> None:
     """The error has the option and the engine; nothing was created, and no request was sent."""
@@ -718,8 +726,8 @@ def test_what_only_native_has_is_refused_in_a_line(
 
 @pytest.mark.sampled(3)
 @of_engines_with_lists
-def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Each URL is fetched once, under its URL; a line without a URL is a failure."""
+def test_list_source_fetches_each_url_once(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
+    """The name of each object is its URL; a line without a URL is a failure."""
     source = server(synthetic=200)
     bodies = {f"{source.url}/get/{synthetic_name(i)}": synthetic_body(synthetic_name(i), 100) for i in range(200)}
     listed = write_urls(tmp_path, *bodies, "no url")
@@ -733,8 +741,10 @@ def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path,
 
 @pytest.mark.sampled(4)
 @of_engines_in_python
-def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
-    """Only `native` follows redirects of a list."""
+def test_list_redirects_are_followed_only_by_native_engine(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str
+) -> None:
+    """With other engines, a target that redirects fails as `redirect`."""
     site = raw({"/a": reply(b"", "Location: /b", status="302 Found"), "/b": reply(b"b")})
     urls = [f"{site.url}/a", f"{site.url}/b"]
 
@@ -750,8 +760,8 @@ def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tm
 @pytest.mark.sampled(6)
 @of_engines_with_lists
 @pytest.mark.parametrize("kind", ["iterable", "async"])
-def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: str) -> None:
-    """Each item is fetched once, under its URL or the name that comes with it."""
+def test_iterable_source_fetches_each_item_once(server: Serve, dest: Path, engine: str, kind: str) -> None:
+    """The name of each object is its URL, or the name that comes with it."""
     source = server(synthetic=100)
     items = [(f"{source.url}/get/{synthetic_name(index)}", f"name {index}") for index in range(100)]
     bodies = {f"name {index}": synthetic_body(synthetic_name(index), 100) for index in range(100)}
@@ -772,8 +782,8 @@ def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: s
 
 @pytest.mark.sampled(3)
 @of_engines_with_lists
-def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
-    """Earlier items are done; once the iterable is fixed, the job continues."""
+def test_iterable_error_is_raised_after_checkpoint(server: Serve, dest: Path, engine: str) -> None:
+    """Earlier items are finished. Once the iterable is fixed, the job continues."""
     source = server(synthetic=100)
 
     def targets(last: int) -> Iterator[str]:
