@@ -256,7 +256,7 @@ contract-pipelined: build-release servers ## Test the contract of the engines wi
 
 sync-long: build-release servers ## Sync 20,000 files from four servers, and kill a sync 50 times in each format (FETCHMILL_SEED repeats them)
 	FETCHMILL_SYNC_FILES=20000 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/sync/test_sync_servers.py
-	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/sync/test_sync_kills.py tests/sync/test_sync_shards.py -k "killed or old_or_new"
+	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/sync/test_sync_kills.py tests/sync/test_sync_shards.py -k "kill or old_or_new"
 
 wide-area: build-release servers ## Run jobs of all engines over a wide-area network, ten times each, with kills (FETCHMILL_SEED repeats the losses)
 	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/project/test_wide_area.py tests/http/test_wide_area_jobs.py
