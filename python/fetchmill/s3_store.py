@@ -287,12 +287,12 @@ class S3Store:
         }
 
     def stats(self) -> dict[str, int]:
-        """Return the counters since the start, or since `reset_stats`.
+        """Return the counts since the start, or since `reset_stats`.
 
         Returns:
             `connections`, `requests` and `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
             bytes), `heads`, `lists`, `puts`, `parts`, `completed` and `deletes`; replies by kind: `refused` (503),
-            `skewed` (403 because of the time), `denied` (any other 403), `expired`, `not_found` and `redirected` (to
+            `skewed` (403 because of clock skew), `denied` (any other 403), `expired`, `not_found` and `redirected` (to
             another region); and `dropped` uploads.
         """
         return self._native.stats()

@@ -35,7 +35,7 @@ struct ArmedStray {
     at_most: Duration,
     /// Time when the last piece of the real reply was passed to the kernel.
     written: Instant,
-    /// Whether the whole real reply was passed to the kernel.
+    /// Whether the entire reply was passed to the kernel.
     whole: bool,
 }
 

@@ -148,7 +148,7 @@ class OfJsonPages(TypedDict, total=False):
     """Options of `get`, `list` and `sync` that determine how JSON pages are read."""
 
     items_field: str
-    """JSON page field with the array of items; use dots for nested fields. `.` is the page itself."""
+    """Field of the JSON page that contains the items; use dots for nested fields. `.` is the page itself."""
     url_field: str | None
     """Item field with the object's URL, absolute or relative; use dots for nested fields. Default: the item itself.
     Cannot be combined with --store items."""
@@ -201,7 +201,7 @@ class OfRows(TypedDict, total=False):
     """Columns from the list to store in the rows, comma-separated."""
     column_types: Sequence[str] | None
     """Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or bool. Default:
-    the types of a Parquet list, otherwise string."""
+    the types in the list if it is Parquet, otherwise string."""
     sample: int | None
     """Select N random targets from the list."""
 
@@ -263,8 +263,8 @@ class OfRequests(TypedDict, total=False):
     insecure_host: Sequence[str] | None
     """Skip certificate verification for this host; repeatable."""
     proxy: str | None
-    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the variables
-    http_proxy, https_proxy and no_proxy."""
+    """Proxy for all requests: http://[USER:PASSWORD@]HOST:PORT, socks5://... or socks5h://... With `env`, the variables
+    http_proxy, https_proxy and no_proxy are used."""
     resolver: Sequence[str] | None
     """DNS server to query, ADDRESS[:PORT]; repeatable. Use `system` for the machine's own resolver."""
 

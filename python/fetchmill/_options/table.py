@@ -448,7 +448,7 @@ _OF_JSON_PAGES = {
         "text",
         str,
         ".",
-        "JSON page field with the array of items; use dots for nested fields. `.` is the page itself.",
+        "Field of the JSON page that contains the items; use dots for nested fields. `.` is the page itself.",
         heading="Listing",
     ),
     "url_field": Option(
@@ -567,8 +567,8 @@ _OF_ROWS = {
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, otherwise string. Default with --store items: the types "
-        "on the first page.",
+        "bool. Default: the types in the list if it is Parquet, otherwise string. Default with --store items: "
+        "the types on the first page.",
         heading="Output",
     ),
     "sample": Option("count", int | None, None, "Select N random targets from the list.", heading="Selection"),
@@ -718,8 +718,8 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env reads the "
-        "variables http_proxy, https_proxy and no_proxy.",
+        "Proxy for all requests: http://[USER:PASSWORD@]HOST:PORT, socks5://... or socks5h://... With `env`, "
+        "the variables http_proxy, https_proxy and no_proxy are used.",
         heading="Requests",
         envvar="FETCHMILL_PROXY",
     ),
@@ -1287,7 +1287,7 @@ CHECK: Final[Mapping[str, Option]] = {
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, otherwise string.",
+        "bool. Default: the types in the list if it is Parquet, otherwise string.",
         heading="Output",
     ),
     "robots": Option(
@@ -1389,7 +1389,7 @@ LIST: Final[Mapping[str, Option]] = {
         Sequence[str] | None,
         None,
         "Types of stored columns, as comma-separated COLUMN=TYPE pairs; TYPE is string, int64, float64 or "
-        "bool. Default: the types of a Parquet list, otherwise string.",
+        "bool. Default: the types in the list if it is Parquet, otherwise string.",
         heading="Output",
     ),
     "rate": Option(

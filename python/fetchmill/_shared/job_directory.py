@@ -150,7 +150,7 @@ class JobDirectory:
             is_part = record.source is None
             if (record.job, record.first_file, is_part) != (job.id, files, job.listing is not None):
                 place = self.store.place(_list_name(len(records)))
-                raise JournalError(f"{place} does not belong to this job or its other lists; restore it from a backup")
+                raise JournalError(f"{place} does not match this job and its earlier lists; restore it from a backup")
             files += len(record.files)
             records.append(record)
         return job.with_lists(records)

@@ -1,4 +1,4 @@
-"""The engine `combo`: several processes, each with one thread for the dispatcher and one for an asyncio event loop."""
+"""The `combo` engine: several processes, each with one thread for the dispatcher and one for an asyncio event loop."""
 
 from fetchmill.engines import event_loop
 from fetchmill.engines.transports import AsyncTransport

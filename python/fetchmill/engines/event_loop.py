@@ -1,4 +1,4 @@
-"""The engine `asyncio`: an event loop with many concurrent requests. Each process of the engine `combo` also runs it.
+"""The `asyncio` engine: an event loop with many concurrent requests. Each process of the `combo` engine also runs it.
 
 One thread runs the dispatcher, and another runs the loop. They synchronize once per batch: targets arrive through
 `call_soon_threadsafe`, and all answers are passed on at the end of the loop's iteration. The number of tasks is limited

@@ -1,4 +1,4 @@
-"""The engine `processes`: many processes that each make one request at a time, with their own sink and shards."""
+"""The `processes` engine: many processes that each make one request at a time, with their own sink and shards."""
 
 from fetchmill.engines import sync
 from fetchmill.engines.transports import BlockingTransport

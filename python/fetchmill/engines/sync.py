@@ -1,4 +1,4 @@
-"""The engine `sync`, which makes one request at a time. The engine `processes` runs it in each process."""
+"""The `sync` engine, which makes one request at a time. The `processes` engine runs it in each process."""
 
 import time
 from typing import TYPE_CHECKING

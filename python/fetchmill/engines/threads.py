@@ -1,4 +1,4 @@
-"""The engine `threads`: many threads that each make one request at a time.
+"""The `threads` engine: many threads that each make one request at a time.
 
 Threads are started on demand, if targets outnumber threads. A start can be slow, because it creates a client, and a
 hundred simultaneous starts would delay the ready threads. Therefore, the number of threads starting at the same time is

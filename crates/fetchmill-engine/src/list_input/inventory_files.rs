@@ -45,8 +45,8 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 }
 
 impl InventoryFiles {
-    /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. Otherwise it is
-    /// located by its key, relative to the folder of the `manifest.json` or to a parent of that folder. The root of the
+    /// Locates a data file. It is expected in `../data`, whichever part of the bucket was downloaded. If it is not
+    /// there, it is located by its key, relative to the folder of the `manifest.json` or to a parent of that folder. The root of the
     /// bucket is the last such parent.
     pub(super) fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();

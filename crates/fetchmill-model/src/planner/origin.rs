@@ -44,8 +44,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Adds a failed attempt for a target that has had `attempts` counted attempts before. A `Retry-After` above its
-    /// maximum is shortened to the maximum.
+    /// Adds a failed attempt for a target after `attempts` counted attempts. A `Retry-After` is capped at its
+    /// maximum.
     pub fn note_failure(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if kind.is_retryable() {
             self.last_failure = Some(kind);

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 
 use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 
-/// See the [module documentation](self). Lines do not contain their line ends.
+/// See the [module documentation](self). Lines do not contain their line endings.
 #[derive(Debug)]
 pub(super) struct SortedLines {
     bytes_max: usize,

@@ -1,5 +1,5 @@
-//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes of pace
-//! and concurrency by a second. A reply that is later rejected only makes the pace slightly less exact.
+//! Observes replies on arrival, before they are matched to requests. Waiting for the match would delay changes to the pace
+//! and to the concurrency by a second. A reply that is later rejected only makes the pace slightly less accurate.
 
 use std::sync::Mutex;
 
