@@ -150,7 +150,11 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "--bearer must be the token itself, not the name of a file ('urls.txt'); pass the contents of the file",
         "let fetchmill read the file: --bearer-command 'cat urls.txt'",
     ),
-    ((*GET, "--bearer", "x", "--auth", "a:b"), "--auth, --bearer, --bearer-command, --netrc and a header", None),
+    (
+        (*GET, "--bearer", "x", "--auth", "a:b"),
+        "--auth, --bearer, --bearer-command, --netrc and an Authorization header",
+        None,
+    ),
     (
         (*GET, "--header", "Authorization: x"),
         "name the only origin that gets the field with --credentials-for https://HOST",

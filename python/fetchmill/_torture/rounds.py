@@ -1,4 +1,4 @@
-"""Runs a round: disturbs a job, keeps resuming it until it finishes, and compares its objects with the expected ones."""
+"""Runs a round: disturbs a job, resumes it until it finishes, and compares its objects with the expected ones."""
 
 import shutil
 from collections.abc import Sequence
