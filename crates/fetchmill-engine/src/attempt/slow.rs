@@ -28,7 +28,8 @@ pub(super) fn await_as_others<R: Requester>(
     }
 }
 
-/// Records the reply time of a request sent at `sent`. It affects how long later requests to the origin can take.
+/// Records the reply time of a request sent at `sent`. Recorded times determine how long later requests to the origin
+/// can take.
 pub(super) fn note_patience<R: Requester>(
     requester: &R,
     request: &mut R::Request,

@@ -12,8 +12,8 @@ use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
-/// Sender of a dispatcher's blocks. It is dropped if the job is aborted. Otherwise the writer would wait for the engine
-/// forever.
+/// Sender of a dispatcher's blocks. If the job is aborted, the sender is dropped so that the writer does not wait for
+/// the engine forever.
 pub(crate) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;
 
 /// Sender of outcomes. See the [module documentation](self).

@@ -1,5 +1,5 @@
-//! The end of a job: the requested kind of stop, and the first error. Code that only fails or ends the job needs no
-//! other module.
+//! The end of a job: the requested kind of stop, and the first error. Code that only reports an error or ends the job
+//! needs no other module.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -84,7 +84,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps a dispatcher's sender and drops it if the job is aborted. Otherwise the writer would wait for the
+    /// Keeps a dispatcher's sender. If the job is aborted, drops the sender so that the writer does not wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
@@ -125,7 +125,7 @@ impl StopSignal {
         self.ask(Stop::Drain);
     }
 
-    /// Aborts the job if a thread has panicked. Otherwise the other threads could wait for it forever.
+    /// Aborts the job if a thread has panicked, because the other threads could wait for that thread forever.
     pub(crate) fn heed_panic(&self) {
         if let Some(error) = self.panics.error() {
             self.fail(error);

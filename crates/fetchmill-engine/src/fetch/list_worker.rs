@@ -1,4 +1,4 @@
-//! The worker of a job that writes out its list. Each target becomes a row without a request.
+//! The worker of a job that writes out its list. Each target becomes a row, and nothing is requested.
 //!
 //! Rows are sent to the writer in blocks, as in a check. If the program that started the job reads the rows itself, it
 //! receives them as chunks of JSON lines, at its own speed. In that case no rows are stored, and the writer only

@@ -1,5 +1,6 @@
 //! The thread that observes a running job. It takes one sample per second, determines what limits the job, and writes
-//! both to the journal. Like a progress display, it only reads counters, so it costs nothing per target.
+//! the sample and the limit to the journal. Like a progress display, it only reads counters, so it costs nothing per
+//! target.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

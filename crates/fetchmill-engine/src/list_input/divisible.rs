@@ -1,4 +1,4 @@
-//! The files of a list, and whether they can be split at line ends. Shared jobs plan their ranges based on this.
+//! The files of a list, and whether they can be split at line endings. Shared jobs plan their ranges based on this.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -13,8 +13,8 @@ use fetchmill_store::durable;
 
 /// Time after which a read from an empty pipe returns, so that the thread can check whether the job is ending.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The same time for a range of a shared job. It is shorter because it passes once per block of lines: the worker
-/// writes nothing more until these lines are listed.
+/// Same for a range of a shared job. This time is shorter because it passes once per block of lines: the worker writes
+/// nothing more until these lines are listed.
 const PATIENCE_OF_RANGE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Opens a list file, or standard input if there is no path.

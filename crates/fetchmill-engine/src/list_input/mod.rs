@@ -35,7 +35,7 @@ pub(crate) struct OpenedList {
     length: Option<u64>,
     /// Files of the list, if there are several.
     parts: Option<PartFiles>,
-    /// Sample size and the input for the second reading, with `--sample`.
+    /// Sample size, and input for the second reading of the list, if `--sample` is used.
     sampled: Option<(u64, ListInput)>,
 }
 

@@ -1,5 +1,5 @@
-//! The thread of the listing. It sends pages to the journal ahead of fetching, beginning with the unfinished pages of
-//! an earlier run.
+//! The thread of the listing. It sends pages to the journal ahead of fetching, starting with the unfinished pages of an
+//! earlier run.
 
 pub(super) mod detect;
 pub(super) mod folders;

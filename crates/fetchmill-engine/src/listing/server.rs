@@ -202,7 +202,7 @@ impl ServerLister {
     }
 
     /// Returns whether to start again despite a marker. This is necessary if an earlier run restarted the listing but
-    /// did not finish it. It is unknown which names were listed since that restart.
+    /// did not finish it. The names listed since that restart are unknown.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {

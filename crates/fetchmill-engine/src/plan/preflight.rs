@@ -41,7 +41,7 @@ struct PreflightState {
     is_refused: bool,
 }
 
-/// Number of targets, and where it comes from.
+/// Number of targets, and the source of that number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
     /// Total that the listing announces.
@@ -153,7 +153,7 @@ impl Preflight {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
-        // Even after a panic, this is ordinary data, and the job is ending anyway.
+        // This data remains valid after a panic, and the job is ending anyway.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -38,7 +38,8 @@ options! {
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
         /// Maximum number of requests per second, in total.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
-        /// Maximum number of requests per second and host. 0 means no limit, and `None` selects the engine's default.
+        /// Maximum number of requests per second to each host. 0 means no limit, and `None` selects the engine's
+        /// default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
         /// Number of processes that share the limits of each host, for example the workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");

@@ -45,7 +45,7 @@ pub(super) struct SinkWriter {
     /// Whether to compare bodies with each other. This is useful only for the bodies of replies.
     compares_bodies: bool,
     commit_window: Duration,
-    /// Runtime that only waits for a block or for the end of a window.
+    /// Runtime used only to wait for a block or for the end of a window.
     runtime: Runtime,
     blocks: Receiver<Block>,
     /// Channel that returns used blocks to the worker, so that their memory is reused.

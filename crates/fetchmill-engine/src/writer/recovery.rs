@@ -148,7 +148,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// Returns the sealed shards, for a sink that merges small ones. Leaves out shards whose upload has begun.
+/// Returns the sealed shards, for a sink that merges small ones. Leaves out shards whose upload has started.
 pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
     let uploads = journal.uploads()?;
     let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
@@ -208,8 +208,8 @@ fn seal_open(
     number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
 }
 
-/// Returns the bytes that follow the last record of a shard. For shards with rows, these are the footer, and the number
-/// of rows is also returned.
+/// Returns the bytes that follow the last record of a shard. For shards with rows, these bytes are the footer, and the
+/// number of rows is also returned.
 fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
     let mut trailer = Vec::new();
     if setup.format != Format::Parquet {

@@ -189,8 +189,8 @@ impl Access {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of a bucket, which depends on the bucket's region if that is known. From now on, requests to
-    /// its origin are signed.
+    /// Returns the address of a bucket, which depends on the bucket's region if the region is known. From now on,
+    /// requests to its origin are signed.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();

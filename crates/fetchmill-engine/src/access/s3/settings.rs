@@ -20,7 +20,7 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Switches that select AWS endpoints. Each has its profile keys and, in some cases, an environment variable.
+/// Switches that select AWS endpoints. Each has profile keys and, in some cases, an environment variable.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),

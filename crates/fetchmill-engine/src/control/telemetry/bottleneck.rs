@@ -29,10 +29,10 @@ const BUSY: f64 = 0.92;
 const WANTED: f64 = 0.75;
 /// Replies are queued if they take at least this many times as long as they do under low load.
 const QUEUED: f64 = 1.5;
-/// The queue is in the network if connect times exceed the shortest one by enough: at least this share of the queueing
-/// time, and at least `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the cause is
-/// the network even if the first replies were slow. Under low load, the first replies are slow because they wait for
-/// the first bytes of all other connections.
+/// The queue is in the network if connect times exceed the shortest one by at least this share of the queueing time,
+/// and by at least `ON_THE_WAY_MIN` seconds. If the excess reaches this share of the whole reply time, the cause is the
+/// network even if the first replies were slow. Under low load, the first replies are slow because they wait for the
+/// first bytes of all other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 

@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds the histograms of `other` for which there is room and empties `other`.
+    /// Adds the histograms of `other` for which there is room, and empties `other`.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {

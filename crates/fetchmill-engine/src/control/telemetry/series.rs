@@ -31,7 +31,7 @@ impl Series {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Measured lengths are inexact, so a sample can be up to half a second short.
+        // Measured lengths are approximate, so a sample can be up to half a second short.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();

@@ -29,7 +29,7 @@ pub(super) struct TurnReport {
     pub(super) attempts: u64,
     /// Number of body bytes received.
     pub(super) received: u64,
-    /// Number of requests in flight, or the number of targets handed out if the engine does not report it.
+    /// Number of requests in flight. If the engine does not report it, the number of targets handed out.
     pub(super) in_flight: u64,
     /// Load report for the concurrency search.
     pub(super) load: Option<Load>,
@@ -54,7 +54,7 @@ pub(super) trait JobLink: Send {
     /// Returns the maximum number of requests in flight.
     fn share(&self) -> usize;
 
-    /// Gives back to the job all targets that were not started. Returns those that the job cannot accept.
+    /// Hands unstarted targets back to the job. Returns those that the job cannot accept.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
     /// Ends the link after the last turn, once everything is durable.
@@ -87,13 +87,13 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Waits for news from the job until the earlier of `until` and `due`.
+    /// Waits for a notification from the job until `until` or `due`, whichever is earlier.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // The caller checks again in either case: after a notification and after a timeout.
+        // The caller checks again, whether the wait ended with a notification or a timeout.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

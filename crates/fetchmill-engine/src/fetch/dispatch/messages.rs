@@ -12,7 +12,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
-/// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length needs a quarter of it.
+/// Maximum frame size in bytes. A batch of 4,096 targets with names of maximum length needs a quarter of this size.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// First message to a worker process. It means that the files of a dead predecessor were recovered and that the process

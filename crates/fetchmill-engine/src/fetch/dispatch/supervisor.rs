@@ -53,7 +53,7 @@ pub(crate) struct Supervisor {
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// Targets of a process that are not in any receipt yet: at most one batch, plus those of two commit windows.
+/// Targets of a process that are not in any receipt yet: at most one batch, plus the targets of two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,

@@ -215,7 +215,7 @@ impl FetchThread {
         }
     }
 
-    /// Runs until the thread must stop or a task panics. The reply of a task that panicked would never come.
+    /// Runs until the thread must stop or a task panics. The reply of a task that panicked would never arrive.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -223,7 +223,7 @@ impl FetchThread {
             let is_busy =
                 self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
-            // Check everything in either case: after a notification and after a timeout.
+            // Check everything, whether the wait ended with a notification or a timeout.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
             self.clock.set(self.exact.now());
             self.take_submitted();

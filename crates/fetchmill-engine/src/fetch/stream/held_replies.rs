@@ -32,7 +32,7 @@ pub(super) struct HeldReply {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// The collector of a stream, and the input position of a reply that the program has or will get.
+/// The collector of a stream, and the input position of a reply that the program has received or will receive.
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {

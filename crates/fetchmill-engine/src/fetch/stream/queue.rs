@@ -139,7 +139,7 @@ impl RequestQueue {
             *request = due.remove();
             return true;
         }
-        // The last request of a batch might have been taken as the wanted one.
+        // The last request of a batch might already have been taken as the wanted request.
         while let Some(batch) = self.batches.front_mut() {
             let is_taken = request.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
             batch.next += 1;

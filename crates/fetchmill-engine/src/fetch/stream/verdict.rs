@@ -211,8 +211,8 @@ impl FetchThread {
         Some(next)
     }
 
-    /// Waits until newer credentials are available, or until it is known that there are none. In that case, the reply
-    /// to the next attempt shows the problem.
+    /// Waits until newer credentials are available or turn out to be unavailable. If they are unavailable, the reply to
+    /// the next attempt shows the problem.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()

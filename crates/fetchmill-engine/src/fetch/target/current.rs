@@ -256,8 +256,8 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt can start over. It can if the request has not been sent yet, or if it can be
-    /// repeated.
+    /// Returns whether another attempt can start over. This requires that the request has not been sent yet, or that it
+    /// can be repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }

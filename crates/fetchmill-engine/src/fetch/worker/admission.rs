@@ -137,7 +137,8 @@ impl Worker {
         false
     }
 
-    /// Defers a target if it must wait for its host in the journal. A target that waits in memory is already queued.
+    /// Defers a target that must wait for its host in the journal rather than in memory. A target that waits in memory
+    /// is already queued.
     pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);

@@ -87,9 +87,9 @@ pub(super) struct BodyReceiver {
     /// Number of received bytes, before any decoding.
     received: u64,
     expected_hash: Option<ExpectedHash>,
-    /// Reader of opt-outs, with `--opt-out`.
+    /// Reader that detects opt-outs, if `--opt-out` is used.
     opt_out: Option<OptOutReader>,
-    /// Start of the body, with `--accept`.
+    /// Start of the body, if `--accept` is used.
     type_start: Option<BodyStart>,
 }
 
@@ -477,7 +477,7 @@ impl BodyReceiver {
         self.failed.take()
     }
 
-    /// Keeps the needed parts of the head. Of a long head, only the needed values are kept.
+    /// Keeps the needed parts of the head. If the head is long, keeps only the needed values.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts

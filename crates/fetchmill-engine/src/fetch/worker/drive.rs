@@ -14,8 +14,8 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// Guard that counts a running connection task. It counts the end of the task even after a panic. Otherwise the worker
-/// would wait forever.
+/// Guard that counts a running connection task. It counts the end of the task even after a panic, so that the worker
+/// does not wait forever.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,

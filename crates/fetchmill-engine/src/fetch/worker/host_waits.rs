@@ -64,7 +64,7 @@ impl HostWaits {
         }
     }
 
-    /// Returns the reason for which most hosts wait, or `None` if no host waits.
+    /// Returns the most common reason why hosts wait, or `None` if no host waits.
     pub(super) fn most(&self) -> Option<HostWait> {
         let count = |wait: &HostWait| self.0[*wait as usize].get();
         HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)

@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether other targets can be added to this target's request. It must be the first attempt, and the
-    /// target must belong to the only origin. There must also be free memory.
+    /// Returns whether other targets can be added to this target's request. This requires that the target is at its
+    /// first attempt, that the job has only one origin, and that memory is free.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0

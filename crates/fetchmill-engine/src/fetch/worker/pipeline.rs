@@ -120,7 +120,8 @@ impl Worker {
         allowed.min(certain).min(room).max(1)
     }
 
-    /// Returns whether the request for a target can be pipelined. It must be a plain first attempt at the only origin.
+    /// Returns whether the request for a target can be pipelined. The request must be plain, and must be the first
+    /// attempt at a target of the job's only origin.
     fn is_plain(&self, target: &mut CurrentTarget) -> bool {
         target.state.attempts == 0
             && target.state.throttled_since == 0

@@ -17,7 +17,8 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Records the replies of a batch that was sent at `sent`. The time of the whole batch counts for each reply.
+    /// Records the replies of a batch that was sent at `sent`. The duration of the whole batch is recorded for each
+    /// reply.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,

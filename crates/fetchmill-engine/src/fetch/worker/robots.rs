@@ -1,4 +1,4 @@
-//! Requests the robots.txt of a list's hosts, and applies it to their targets (`--robots`).
+//! Requests the robots.txt files of a list's hosts, and applies them to their targets (`--robots`).
 
 use super::held_outcomes::WorkerConnection;
 use super::robots_body::RobotsBody;

@@ -44,7 +44,7 @@ impl RobotsBody {
         self.has_no_room
     }
 
-    /// Returns the decoded content. If decoding fails, returns the content before the error.
+    /// Returns the decoded content. If decoding fails, returns the content decoded before the error.
     pub(super) fn text(&self) -> Vec<u8> {
         // If the encoding is unknown or missing, the content is left unchanged.
         let Ok(Some(encoding)) = &self.encoding else { return self.bytes.clone() };

@@ -1,4 +1,4 @@
-//! Hosts whose robots.txt a worker has, with `--robots`. If the robots.txt of a host is unknown, a single request
+//! Hosts whose robots.txt a worker has, if `--robots` is used. If the robots.txt of a host is unknown, a single request
 //! fetches it first. Other requests wait for the answer.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Decides whether a target can be requested, with `--robots` for a list.
+//! Decides whether a target can be requested if `--robots` is used for a list.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;

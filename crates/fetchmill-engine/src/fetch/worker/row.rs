@@ -13,7 +13,7 @@ use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 impl Worker {
-    /// Begins a row when an attempt starts or continues with another URL.
+    /// Starts a row when an attempt starts or continues with another URL.
     pub(super) fn begin_row(&self, target: &mut CurrentTarget) {
         if !self.has_rows() {
             return;
@@ -24,8 +24,8 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a finished target. `attempts` is the number of all attempts. `bytes` is the number of body bytes
-    /// that count as fetched.
+    /// Adds the row of a finished target. `attempts` is the total number of attempts. `bytes` is the number of body
+    /// bytes that count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,

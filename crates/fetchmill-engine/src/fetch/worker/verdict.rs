@@ -144,7 +144,7 @@ impl Worker {
         AttemptEnd::Split
     }
 
-    /// Returns the delay before the next attempt that the reply asks for, if any.
+    /// Returns the delay that the reply requests before the next attempt, if any.
     pub(super) fn retry_after(&self, replied: &ReceivedReply) -> Option<Millis> {
         let retry_after = replied.head.retry_after?;
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))

@@ -22,7 +22,7 @@ use fetchmill_net::dns::SlotLimits;
 
 /// Duration of a lookup in microseconds if no name server answers. It includes all retries and delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// Rests that are shorter than this many milliseconds are spent in memory rather than in the journal.
+/// Targets wait in memory rather than in the journal for rests that are shorter than this many milliseconds.
 pub(super) const SHORT_REST: Millis = 1000;
 
 /// Place where a target waits for its host.
@@ -187,7 +187,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns the reason for which most hosts wait, or `None` if no host waits.
+    /// Returns the most common reason why hosts wait, or `None` if no host waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -359,7 +359,7 @@ impl Waiters {
     }
 
     /// Returns the time at which a deferred name is looked up next. Deferred names are looked up at the rate at which
-    /// slow lookups end. Otherwise names without an answer would be retried constantly.
+    /// slow lookups end, so that names without an answer are not retried constantly.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;

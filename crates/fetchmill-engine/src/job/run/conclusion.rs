@@ -26,7 +26,7 @@ pub(super) struct FinishedJob {
 }
 
 impl FinishedJob {
-    /// Makes the final transaction, because every target has an outcome. Before that, a job that writes rows writes its
+    /// Makes the final transaction once every target has an outcome. Before that, a job that writes rows writes its
     /// results, and a job with shards writes the list of targets without an object. If the run is stopped, the next run
     /// does all this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {

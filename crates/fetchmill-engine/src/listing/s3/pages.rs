@@ -242,7 +242,7 @@ impl BucketPages {
         self.has_tokens.get()
     }
 
-    /// Returns the error for a page with keys other than the requested ones, from a store without tokens.
+    /// Returns the error for a store without tokens whose page contains keys other than the requested ones.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} repeats itself (the store returned {}, but only keys after {} \

@@ -88,7 +88,7 @@ impl ListingRange {
 pub(super) enum RangesEnd {
     /// Everything was listed, or the job is ending.
     Over,
-    /// The keys do not ascend. A listing by tokens begins at this page.
+    /// The keys do not ascend. A listing by tokens starts at this page.
     Disordered(Disorder, TokenStart),
 }
 

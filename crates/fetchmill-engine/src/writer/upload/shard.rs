@@ -84,8 +84,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes from the store what was uploaded of a file that no longer exists on disk: either its parts or the
-    /// complete object.
+    /// If a file no longer exists on disk, removes its uploaded parts or the complete object from the store.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
