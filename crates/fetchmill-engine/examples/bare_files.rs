@@ -1,5 +1,5 @@
-//! Measures the minimum cost of storing files: creating them, writing them, and renaming them into another folder.
-//! There is no journal. With `--sync`, another thread syncs the file system every second and at the end. Otherwise
+//! Measures the minimum cost of storing files: creating them, writing them, and renaming them into another folder. No
+//! journal is written. With `--sync`, another thread syncs the file system every second and at the end. Without it,
 //! nothing is synced.
 //!
 //! `bare_files FOLDER COUNT SIZE [--sync]` stages files in `FOLDER/stage` and renames them to

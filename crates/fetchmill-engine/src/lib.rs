@@ -1,9 +1,9 @@
 //! The native engine: threads, connections and the stop signal. It connects all other parts. For other engines, a
 //! dispatcher or one supervisor per process replaces the fetching threads.
 //!
-//! A job has one thread each for itself, the journal, the listing, checks of the origin, and samples. For each
-//! processor, there is a worker that fetches, and a writer that owns the worker's sink. The threads meet at the
-//! planner's lock once per batch, and communicate through channels once per block or window.
+//! A job has one thread each for itself, the journal, the listing, checks of the origin, and samples. Each processor
+//! has a worker that fetches, and a writer that owns the worker's sink. The threads meet at the planner's lock once per
+//! batch, and communicate through channels once per block or window.
 
 mod access;
 mod attempt;

@@ -50,7 +50,7 @@ pub(crate) enum TokenStart {
     /// At the page with this token, or at the first page if there is none. The journal already contains everything
     /// before that page.
     At(Option<String>),
-    /// At the first page, for the second time.
+    /// At the first page again, because the listing starts over.
     Again,
 }
 

@@ -216,8 +216,8 @@ impl Control {
         turn.next
     }
 
-    /// Returns whether a target can get this outcome. It cannot if the server refuses everything. In that case, the job
-    /// ends and the target stays pending.
+    /// Returns whether a target can get this outcome. It cannot if the server refuses everything: the job ends, and the
+    /// target stays pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),

@@ -1,5 +1,5 @@
-//! Everything that fetches targets or writes rows. There are four independent variants: worker threads, Python engines,
-//! a thread that fetches for a program, and the worker that writes out a list. All variants share the other modules.
+//! Everything that fetches targets or writes rows. The four independent variants are worker threads, Python engines, a
+//! thread that fetches for a program, and the worker that writes out a list. They share all other modules.
 
 pub(super) mod dispatch;
 pub(super) mod idle_connections;

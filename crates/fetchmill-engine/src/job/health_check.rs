@@ -35,7 +35,7 @@ pub(crate) struct HealthChecker {
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,
-    /// URL of the listing's first page, if there is one.
+    /// URL of the listing's first page, if it has one.
     pub(crate) first_page: Option<String>,
 }
 

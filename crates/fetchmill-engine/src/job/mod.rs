@@ -101,8 +101,8 @@ pub struct Snapshot {
     pub limited_by: Option<LimitedBy>,
     /// Reply times of the last ten seconds. `None` if there were no replies, or if the engine does not report times.
     pub latency: Option<Latency>,
-    /// Reply times per origin, in a job with many origins. Contains the busiest origins, up to 64 of them, in
-    /// descending order of replies.
+    /// Reply times per origin, in a job with many origins. Contains up to 64 origins: those with the most replies,
+    /// busiest first.
     pub origins: Vec<OriginLatency>,
 }
 

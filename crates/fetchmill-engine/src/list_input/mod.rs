@@ -23,9 +23,9 @@ use part_files::PartFiles;
 pub use split::split_parquet;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Name of the journal entry with the length of the list.
+/// Name of the journal entry that contains the length of the list.
 const LENGTH: &str = "list_bytes";
-/// Name of the journal entry with the number of the list's files and a digest of their names.
+/// Name of the journal entry that contains the number of the list's files and a digest of their names.
 const PARTS: &str = "list_files";
 
 /// List that is ready to be read.

@@ -32,8 +32,8 @@ pub(super) struct FailedPage {
 }
 
 impl FailedPage {
-    /// Returns whether the server answered that the page does not exist. In that case, the server works and would give
-    /// the same answer again.
+    /// Returns whether the server refused the page with a final status. If so, the server works and would give the same
+    /// answer again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
         // A status in `--retry-status` has already been retried.

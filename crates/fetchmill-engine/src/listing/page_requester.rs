@@ -132,8 +132,8 @@ impl PageRequester {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Requests a page once. There is no time limit for the whole transfer of an index. If the connection was closed
-    /// before the request was sent, this does not count as a failure.
+    /// Requests a page once. The transfer of an index has no total time limit. If the connection was closed before the
+    /// request was sent, this does not count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,

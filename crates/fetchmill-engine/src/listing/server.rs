@@ -36,8 +36,8 @@ pub(crate) struct ServerListerSetup {
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether a page has arrived in this run or an earlier one. In that case, a failing page indicates an outage, and
-    /// the listing waits.
+    /// Whether a page has arrived in this run or an earlier one. If so, a failing page indicates an outage, and the
+    /// listing waits.
     pub(crate) has_listed: bool,
     /// Filters that select the names to fetch.
     pub(crate) filters: Filters,
@@ -49,7 +49,7 @@ pub(crate) struct ServerListerSetup {
     pub(crate) relisting: Option<Relisting>,
     /// Whether a restarted listing was unfinished when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether the objects are at the same origin. In that case, replies to page requests also reveal the state of that
+    /// Whether the objects are at the same origin. If so, replies to page requests also reveal the state of that
     /// origin.
     pub(crate) is_of_objects: bool,
     /// Maximum number of redirects per page.

@@ -23,8 +23,7 @@ pub(crate) struct ListingServer {
 pub(crate) struct JobOrigins {
     /// Server that lists its own objects. The origin of a bucket is known only after the first contact.
     server: OnceLock<OriginKey>,
-    /// Whether a list contains more than one origin. In that case, a failure of one origin does not affect the whole
-    /// job.
+    /// Whether a list contains more than one origin. If so, a failure of one origin does not affect the whole job.
     are_many: AtomicBool,
     /// Origin of the first target of a list.
     first: Mutex<Option<Vec<u8>>>,

@@ -143,7 +143,8 @@ fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
     JobLocation::prepare_file(&request.dest, state)
 }
 
-/// Refuses to start over with a list in the destination. The list could be a file of the job to be removed.
+/// Refuses to start over if the list is in the destination, because the list could be a file of the job that would be
+/// removed.
 fn refuse_own_list(request: &JobRequest) -> Result<()> {
     let SourceOptions::List(Some(list)) = &request.source else { return Ok(()) };
     let absolute = std::path::absolute(list).map_err(|error| Error::storage("find", list, error))?;

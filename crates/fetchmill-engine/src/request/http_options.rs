@@ -84,11 +84,12 @@ options! {
         /// its own objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// PEM file with certificate authorities. No others are trusted.
+        /// PEM file that contains the only trusted certificate authorities.
         ca_file: Option<PathBuf> = None;
-        /// PEM file with the client certificate.
+        /// PEM file that contains the client certificate.
         client_cert: Option<PathBuf> = None;
-        /// PEM file with the key of the client certificate. `None` means that the key is in the certificate's file.
+        /// PEM file that contains the key of the client certificate. `None` means that the key is in the certificate's
+        /// file.
         client_key: Option<PathBuf> = None;
         /// Cookie file in the Netscape format.
         cookies: Option<PathBuf> = None;
@@ -301,7 +302,7 @@ impl HttpOptions {
         if limit == 0 { 0 } else { (part + u32::from(self.host_sharer < left)).max(1) }
     }
 
-    /// Reads the user's cookie file, if there is one.
+    /// Reads the user's cookie file, if one was specified.
     pub(crate) fn cookie_file(&self) -> Result<Option<CookieFile>> {
         self.cookies.as_deref().map(read_cookies).transpose()
     }

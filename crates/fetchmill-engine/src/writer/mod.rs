@@ -38,7 +38,7 @@ pub(super) struct SinkWriter {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether every outcome becomes a row. In that case, the sink receives nothing.
+    /// Whether every outcome becomes a row. If so, the sink receives nothing.
     has_rows: bool,
     /// Whether the failures shard keeps the rows.
     keeps_rows: bool,

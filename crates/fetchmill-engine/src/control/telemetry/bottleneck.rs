@@ -527,7 +527,7 @@ fn second_of(time: Millis) -> String {
     utc(time.div_ceil(1000))
 }
 
-/// Formats a number with separators (`9,800`), or with a decimal (`0.5`).
+/// Formats a number with separators (`9,800`), or with one decimal place (`0.5`).
 fn count(number: f64) -> String {
     if number < 10.0 && number.fract() > 0.05 { format!("{number:.1}") } else { whole(number.round() as u64) }
 }

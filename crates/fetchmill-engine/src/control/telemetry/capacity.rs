@@ -16,7 +16,7 @@ pub(crate) enum CapacityUse {
     Sink,
     /// Empty: the origin rests or is being checked.
     Held,
-    /// Empty: there are no targets left.
+    /// Empty: no targets are left.
     NoTargets,
     /// Empty: every host has reached its maximum number of requests.
     HostTurns,

@@ -15,7 +15,7 @@ const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 pub(crate) struct Processors {
     /// Number of processors that this process can use. A quota can reduce it to less than one.
     pub(crate) allowed: f64,
-    /// Number of these processors that were busy, with this process or another.
+    /// Number of these processors that were busy with this or another process.
     pub(crate) busy: f64,
     /// Number of processors that this process used.
     pub(crate) own: f64,

@@ -44,9 +44,11 @@ pub struct Dispatcher {
     /// Target that was not handed out because of the rate limit.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered targets to hand out again after a correction. There are never more than were handed out.
+    /// Answered targets to hand out again after a correction. Their number never exceeds the number of targets handed
+    /// out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Targets that were handed out but not answered yet. There are never more than the engine requested.
+    /// Targets that were handed out but not answered yet. Their number never exceeds the number that the engine
+    /// requested.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
     /// Time before which the rate allows no request.

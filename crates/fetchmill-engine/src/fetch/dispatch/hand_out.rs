@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the target that has not been handed out yet, if there is exactly one.
+    /// Returns the target that has not been handed out yet, if exactly one is left.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -86,7 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives back to the job all targets that were not handed out, because the origin is in trouble. This does not
+    /// Hands all targets that were not handed out back to the job, because the origin is in trouble. This does not
     /// count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {

@@ -29,7 +29,7 @@ pub(super) struct TurnReport {
     pub(super) attempts: u64,
     /// Number of body bytes received.
     pub(super) received: u64,
-    /// Number of requests in flight. If the engine does not report it, the number of targets handed out.
+    /// Number of requests in flight, or number of targets handed out if the engine does not report requests in flight.
     pub(super) in_flight: u64,
     /// Load report for the concurrency search.
     pub(super) load: Option<Load>,
@@ -45,7 +45,7 @@ pub(super) struct Settlement {
 
 /// Connection of a dispatcher to its job. See the [module documentation](self).
 pub(super) trait JobLink: Send {
-    /// Reports finished work and requests up to `max` targets. If there are none, waits up to `patience`.
+    /// Reports finished work and requests up to `max` targets. If no targets are available, waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
     /// Returns whether the job has many hosts, so that each target must be admitted by its host.

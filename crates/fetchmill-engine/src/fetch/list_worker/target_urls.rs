@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Returns whether a list with this URL would request it unchanged. A server that lists its objects receives names with
-/// `..` unchanged. In a list, such a URL would be normalised to a different one.
+/// Returns whether a list that contains this URL would request the URL unchanged. A server that lists its objects
+/// receives names with `..` unchanged. In a list, such a URL would be normalised to a different one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }

@@ -64,8 +64,7 @@ struct ReplyQueue {
     spare: Vec<ReplyBatch>,
     /// Input positions of replies that were handed over but might belong to other requests.
     doubtful: Vec<u64>,
-    /// Whether the program is waiting. If there is a descriptor, the program waits on it, and otherwise on the
-    /// condition variable.
+    /// Whether the program is waiting. It waits on the descriptor if one exists, and on the condition variable if not.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }

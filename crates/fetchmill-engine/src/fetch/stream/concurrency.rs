@@ -155,7 +155,7 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Starts the search for an origin. The search starts with the number that was found earlier, if any.
+    /// Starts the search for an origin at the number that was found earlier, if any.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);

@@ -132,7 +132,7 @@ pub(super) struct FetchThread {
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
     pub(super) concurrency: StreamConcurrency,
-    /// Time of the last turn, for uses that need no precision.
+    /// Time of the last turn, for uses that do not need the precise time.
     pub(super) clock: Rc<Cell<Millis>>,
     /// Precise clock.
     pub(super) exact: Clock,
@@ -160,7 +160,7 @@ pub(super) struct FetchThread {
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
     unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
     places: RefCell<Vec<Rc<TaskState>>>,
-    /// Number of tasks with a request.
+    /// Number of tasks that are handling a request.
     busy: Cell<usize>,
     /// Maximum of `busy` since the last tick. Ticks often come right after a wave of replies, when `busy` is low.
     busy_most: Cell<usize>,

@@ -34,7 +34,7 @@ pub struct StreamProgress {
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// Whether the input differs from the input of the earlier run. In that case, this run saves nothing.
+    /// Whether the input differs from the input of the earlier run. If so, this run saves nothing.
     is_refused: bool,
     /// Items that were taken but are not finished.
     missing: BTreeSet<u64>,

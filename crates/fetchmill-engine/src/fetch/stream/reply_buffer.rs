@@ -34,7 +34,7 @@ impl ReplyBuffer {
         self.length = None;
     }
 
-    /// Returns how many bytes of memory the whole body needs, as far as this is known.
+    /// Returns the memory in bytes that the whole body needs, or at least the memory that it uses so far.
     pub(super) fn expected(&self) -> usize {
         self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
     }

@@ -69,7 +69,7 @@ impl FetchThread {
     /// Ends the rests that are due. Returns when the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // Continue, whether a rest is due or it is time to sweep.
+            // Continue in both cases: a rest is due, or a sweep is due.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {

@@ -42,7 +42,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
-    /// Targets for other parts of the same object that this request also fetches.
+    /// Returns whether any page so far contained a token.
     pub(crate) joined: JoinedTargets,
     /// Replies other than the object, received since the target was taken from its page
     /// ([`fetchmill_model::object::kept_reply`]).
@@ -256,8 +256,8 @@ impl CurrentTarget {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Returns whether another attempt can start over. This requires that the request has not been sent yet, or that it
-    /// can be repeated.
+    /// Returns whether another attempt can start over. This requires that the request has not been sent yet, or that
+    /// the request can be repeated.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }

@@ -16,7 +16,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::dns::{LookUpEnd, LookUpKind, LookUpStart};
 
 impl Worker {
-    /// Takes the next target that can start. Returns `false` if there is none at the moment.
+    /// Takes the next target that can start. Returns `false` if none can start now.
     pub(super) fn take_of_hosts(&self, target: &mut CurrentTarget) -> bool {
         loop {
             if !self.start_quota.allows() {

@@ -57,8 +57,8 @@ impl Worker {
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink. While the sink is congested, a block is passed on only if it is full, and the sink
-    /// receives it later.
+    /// Sends the block to the sink. While the sink is congested, only a full block is passed on, and the sink receives
+    /// it later.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {

@@ -1,5 +1,5 @@
 //! Requests that must not be sent twice. The journal records them before they are sent, so that a run after a kill does
-//! not repeat them. There is one record per batch with such requests.
+//! not repeat them. Each batch that contains such requests gets one record.
 
 use super::state::Worker;
 use crate::attempt::Failure;
@@ -48,8 +48,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a target must not be requested because an earlier run might have requested it. In that case,
-    /// also finishes the target.
+    /// Returns whether a target must not be requested because an earlier run might have requested it. If so, also
+    /// finishes the target.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()

@@ -96,7 +96,7 @@ impl Worker {
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// Takes the next target. Returns `false` if there is none at the moment.
+    /// Takes the next target. Returns `false` if none is available.
     fn take(&self, target: &mut CurrentTarget) -> bool {
         if self.in_flight.is_full() {
             return false;

@@ -13,7 +13,7 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// Connection of a task, with its uncertain outcomes.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// Granularity at which held bytes are counted. Objects smaller than this cause no counting.
+/// Granularity at which held bytes are counted. Objects smaller than this are not counted.
 const COUNTED_BYTES: usize = 4096;
 
 /// Outcomes held until their replies are certain. Memory use: a share of `HELD_BYTES_MAX`, plus one body.

@@ -79,7 +79,7 @@ impl HostQueue {
         self.waits_for == Some(HostWait::Address)
     }
 
-    /// Ends the lookup for the waiting targets and passes them the addresses, if there are any.
+    /// Ends the lookup for the waiting targets and passes them the addresses if any were found.
     pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         for target in &mut self.targets {
             target.looked_up_in = Some(now.saturating_sub(target.asked_at));

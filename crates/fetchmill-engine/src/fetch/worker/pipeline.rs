@@ -131,7 +131,7 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Requests the targets of the batch together if there are several. Targets that remain without an outcome are
+    /// Requests the targets of the batch together if there are several. Targets that still have no outcome are
     /// requested separately afterwards.
     pub(super) async fn fetch_together(
         &self,

@@ -17,7 +17,7 @@ pub(crate) struct SinkQueue {
     empty: RefCell<Receiver<Block>>,
     /// Full blocks that arrived while another block was waiting for the sink.
     backlog: RefCell<VecDeque<Block>>,
-    /// Whether a block is waiting for the sink. In that case, no targets are taken.
+    /// Whether a block is waiting for the sink. While one is waiting, no targets are taken.
     is_congested: Cell<bool>,
     /// Whether a connection took no target because the memory for bodies was used up.
     waits_for_memory: Cell<bool>,

@@ -31,7 +31,7 @@ impl TargetSupply {
         self.queue.borrow_mut().take(target)
     }
 
-    /// Offers the next targets to `takes`, until a target is not at its first attempt or `takes` rejects it.
+    /// Offers the next targets to `takes`. Stops at a target that `takes` rejects or that is not at its first attempt.
     pub(super) fn take_firsts(&self, mut takes: impl FnMut(Sequence, &[u8]) -> bool) {
         let mut queue = self.queue.borrow_mut();
         while let Some((sequence, entry)) = queue.next_first()

@@ -30,7 +30,7 @@ pub(super) const SHORT_REST: Millis = 1000;
 pub(super) enum WaitPlace {
     /// In memory.
     Memory,
-    /// In the journal until this time, because there is no room in memory.
+    /// In the journal until this time, because memory has no room.
     Journal(Millis),
 }
 
@@ -66,8 +66,8 @@ pub(super) struct Waiters {
     /// Total number of targets in `queues`.
     held: Cell<usize>,
     held_max: usize,
-    /// Targets whose name lookups exceed the limit of concurrent lookups. While there are any, no other target is
-    /// taken. All but the last come from redirects, so there are never more of them than there are tasks.
+    /// Targets whose name lookups exceed the limit of concurrent lookups. While any are kept, no other target is taken.
+    /// All but the last come from redirects, so they never outnumber the tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
     /// Time of the last scheduled retry of a deferred name, in microseconds. `slow_pace` is the interval between such
     /// retries.
@@ -234,7 +234,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Ends the lookup of a host and passes on the addresses if there are any.
+    /// Ends the lookup of a host and passes on the addresses if any were found.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);
@@ -242,7 +242,8 @@ impl Waiters {
         }
     }
 
-    /// Appends a target to the queue of its host. If there is no room, defers it until the queue should be empty.
+    /// Appends a target to the queue of its host. If there is no room, defers it until the queue is expected to be
+    /// empty.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
         // The first target of a queue always stays in memory, because it wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
@@ -311,7 +312,7 @@ impl Waiters {
         }
     }
 
-    /// Takes the first host that waits for a slot that fast hosts leave free, if there is such a slot.
+    /// Takes the first host that waits for a slot that fast hosts leave free, if such a slot is free.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -353,7 +354,7 @@ impl Waiters {
         self.blocked.borrow().len()
     }
 
-    /// Takes the first target that waits for a free lookup slot, if there is one.
+    /// Takes the first target that waits for a free lookup slot, if any target waits.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }

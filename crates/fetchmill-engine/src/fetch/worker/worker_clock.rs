@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Delay of a tick, in milliseconds after the previous one, from which it counts as late.
+/// Number of milliseconds since the previous tick after which a tick counts as late.
 const LATE: Millis = 100;
 
 /// Time of the last tick, which the deadlines of the connections share.

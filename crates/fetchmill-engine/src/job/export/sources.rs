@@ -41,7 +41,7 @@ struct OpenedSource {
 
 /// Location of a destination.
 enum SourcePlace {
-    /// A folder that nothing changes during the lifetime of this value.
+    /// A folder that does not change during the lifetime of this value.
     Folder(JobLocation),
     /// Name of a range that is copied when it is needed.
     Range(PathBuf),

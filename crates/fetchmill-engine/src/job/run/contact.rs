@@ -34,7 +34,7 @@ pub(super) struct Contact {
     pub(super) plan: JobPlan,
     /// Connection settings, including the bearer token, if any.
     pub(super) pool: PoolSettings,
-    /// The only origin of the job, if there is just one.
+    /// The job's origin, if it has only one.
     pub(super) server: Option<ListingServer>,
     /// Uploader of shards. `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
@@ -121,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the command of `--bearer-command`, if there is one. Returns connection settings that send the token.
+/// Runs the command of `--bearer-command`, if the user specified one. Returns connection settings that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);
@@ -169,7 +169,7 @@ fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Contr
     journal.forget_unfetched()
 }
 
-/// Returns the only origin of the job with its addresses, if there is just one.
+/// Returns the job's origin and its addresses, if the job has only one origin.
 fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
     let Some((key, template)) = plan.server()? else { return Ok(None) };
     if !plan.request.leads_anywhere() {

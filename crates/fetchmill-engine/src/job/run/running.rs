@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for the thread. A thread that reads items from a program can wait forever for the next item. In this case,
-    /// this function does not wait, and the thread ends when that item arrives.
+    /// Waits for the thread. A thread that reads items from a program can wait forever for the next item. This function
+    /// does not wait for such a thread, which ends when the next item arrives.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {

@@ -103,8 +103,7 @@ struct RangeLister {
     disorder: RefCell<Option<Disorder>>,
     /// Whether the listing so far is a single range that started at the first key.
     is_one_walk: Cell<bool>,
-    /// Whether a token led back to its own page. In that case, each page is requested by the last key of the page
-    /// before it.
+    /// Whether a token led back to its own page. If so, each page is requested by the last key of the page before it.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
@@ -303,7 +302,8 @@ impl RangeLister {
         }
     }
 
-    /// Fetches a page with the first key after this key. Returns `None` if the job is ending or the keys do not ascend.
+    /// Fetches a page that contains the first key after this one. Returns `None` if the job is ending or the keys do
+    /// not ascend.
     async fn first_after(
         &self,
         connection: &mut RestedConnection,

@@ -1,7 +1,7 @@
 //! The thread that uploads sealed shards to a destination bucket. It uploads one shard at a time, the data before the
 //! manifest. The journal records the start of an upload before its first request, and its end before the file is
-//! removed. The next run rechecks unfinished uploads. If an object already exists, it must have the same bytes.
-//! Otherwise it does not belong to the job.
+//! removed. The next run rechecks unfinished uploads. An object that already exists must have the same bytes, because
+//! any other object does not belong to the job.
 //!
 //! The failures file is the last object of a job, and is uploaded after the thread has ended. No other object is ever
 //! deleted. The failures file is deleted before a retry run, if the job created it.
