@@ -251,9 +251,9 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply with a suspect end, unless it is the first on its connection. On a used connection, its apparent start
-/// might be the rest of another reply. Other replies held on this connection are dropped as well, because they can no
-/// longer become certain.
+/// Drops a reply with a suspect end, unless it is the first on its connection. On a used connection, the apparent start
+/// of the reply might be the remainder of another reply. Other replies held on this connection are dropped as well,
+/// because they can no longer become certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
 /// Memory budget for bodies. See the [module documentation](self). A small body (`BODY_FREE_BYTES`) is not counted
-/// during its transfer, so that objects of the usual size cause no counting. A block counts all its bodies.
+/// during its transfer, so objects of the usual size need no counting. A block counts all its bodies.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,

@@ -35,7 +35,7 @@ pub(crate) struct HealthChecker {
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,
-    /// URL of the listing's first page, if it has one.
+    /// URL of the listing's first page. `None` if the page would reveal nothing about the origin.
     pub(crate) first_page: Option<String>,
 }
 

@@ -114,8 +114,8 @@ impl Job {
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
         // The channel is unbounded because other limits bound its messages. The planner's window limits pages, each
-        // worker has one receipt, and waiting targets are written faster than any server can fail. A bounded channel
-        // would block the fetching threads.
+        // worker sends one receipt at a time, and waiting targets are written faster than any server can fail. A
+        // bounded channel would block the fetching threads.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;

@@ -21,9 +21,9 @@ const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a publ
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "Amazon S3" };
 
-/// Returns the limit for a job's only origin with `--concurrency auto`. If it is `None`, only the limit of this machine
-/// applies. `addresses` contains the known addresses of `host`. `is_bucket` means that the host is a store that serves
-/// a bucket.
+/// Returns the concurrency limit for a job's only origin if `--concurrency auto` is used. If the result is `None`, only
+/// the limit of this machine applies. `addresses` contains the known addresses of `host`. `is_bucket` means that the
+/// host is a store that serves a bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);

@@ -24,7 +24,7 @@ fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
 
-/// Raises the soft limit of file descriptors and returns it. `None` means unlimited.
+/// Raises the soft limit on file descriptors and returns it. `None` means unlimited.
 fn raise_descriptors() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -35,7 +35,7 @@ fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// Raises the soft limit of file descriptors for streams and lowers `auto` to the limits of this machine. With a fixed
+/// Raises the soft limit on file descriptors for streams and lowers `auto` to the limits of this machine. With a fixed
 /// concurrency, requests wait if descriptors run out. The search stops at a third of the descriptors. Half as many
 /// connections again can be resting, and the program needs some descriptors for its files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
@@ -62,7 +62,7 @@ pub(crate) struct MachineShare {
 }
 
 impl MachineShare {
-    /// Raises the soft limit of file descriptors, and reduces the request to what this machine allows.
+    /// Raises the soft limit on file descriptors, and reduces the request to what this machine allows.
     pub(crate) fn fit(request: &JobRequest) -> Result<Self> {
         let share = match raise_descriptors() {
             Some(allowed) => Self::of_descriptors(request, allowed)?,

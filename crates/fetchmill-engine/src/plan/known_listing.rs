@@ -12,8 +12,8 @@ const OF_FOLDERS: [Listing; 5] =
     [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 
 /// Returns the listing type, or `Auto` if it must be detected by requests to the server. If the user did not choose,
-/// the type is derived from API options, the name of a sitemap, or the journal of a walk. The journal counts because a
-/// job continues as it was started.
+/// the type is derived from API options, the name of a sitemap, or the journal of a walk. The journal is used because a
+/// job keeps the listing type that it started with.
 pub(super) fn known_listing(request: &JobRequest, place: &JobLocation) -> Result<Listing> {
     let url = match &request.source {
         SourceOptions::Server(url) if request.listing == Listing::Auto => url,

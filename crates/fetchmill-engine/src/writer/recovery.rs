@@ -42,9 +42,9 @@ pub(crate) struct ProcessRecovery {
 }
 
 impl ProcessRecovery {
-    /// Recovers like [`recover`], but only for the dead process of one worker, while the others continue. The file
-    /// names of the process start with its worker number and process id. Returns the targets that are finished as a
-    /// result.
+    /// Does the same as [`recover`], but only for the dead process of one worker, while the other workers continue. The
+    /// file names of the process start with its worker number and process id. Returns the targets that are finished as
+    /// a result.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");

@@ -81,8 +81,8 @@ impl RefreshShared {
 }
 
 /// Refresher of a job's credentials. See the [module documentation](self). Its thread ends when this value is dropped,
-/// or soon after the job is over. The credential holder can own this value, because the refresher refers to the holder
-/// weakly.
+/// or soon after the job is over. The credential holder can own this value, because the refresher has only a weak
+/// reference to the holder.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,

@@ -338,8 +338,8 @@ impl BucketResolver {
     }
 
     /// Returns the HTTP URL of a normalised `s3://` URL. The first call starts a search for credentials, which can take
-    /// up to a minute. Fails with `credentials` while the search is running, and if it finds none. [`Access::loading`]
-    /// distinguishes these two cases.
+    /// up to a minute. Fails with `credentials` while the search is running, and if the search finds none.
+    /// [`Access::loading`] distinguishes these two cases.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();

@@ -46,9 +46,9 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Parses lines by the rules of Python's configparser: an indented line continues the value of the key above it.
-    /// Indented lines below a key without a value are nested keys. For example, `addressing_style` below `s3 =` becomes
-    /// `s3.addressing_style`.
+    /// Parses lines according to the rules of Python's configparser: an indented line continues the value of the key
+    /// above it. Indented lines below a key without a value are nested keys. For example, `addressing_style` below `s3
+    /// =` becomes `s3.addressing_style`.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
         let mut indent_of_key = usize::MAX;

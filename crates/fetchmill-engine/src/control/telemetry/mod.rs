@@ -1,6 +1,6 @@
 //! Measurements of a running job beyond its counters: capacity use, reply times, writer activity, and one sample per
-//! second. Fetching threads update them once per tick, and their own histogram once per reply. One thread reads them
-//! ([`crate::job::sampler`]).
+//! second. Fetching threads update these measurements once per tick, and their own histogram once per reply. One thread
+//! reads them ([`crate::job::sampler`]).
 
 mod bottleneck;
 mod capacity;

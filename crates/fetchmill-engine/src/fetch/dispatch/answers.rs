@@ -21,7 +21,7 @@ impl Dispatcher {
         self.rate.note(count);
         self.send_block(false);
         // Report now if other workers might be waiting for the freed slots, or if the end of the job waits for the last
-        // answers. Observations of the origin are reported as often as by a native worker.
+        // answers. Observations of the origin are reported as often as a native worker reports them.
         if self.held.is_empty()
             || !self.done.retries.is_empty()
             || self.done.observed.probes > 0

@@ -16,8 +16,8 @@ use fetchmill_model::target::Sequence;
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
-    /// Returns up to `max` targets to fetch. If there are none, waits up to `patience`, and can then return an empty
-    /// batch. Returns `None` if no more targets will come, or if the job was asked to stop.
+    /// Returns up to `max` targets to fetch. If none are available, waits up to `patience`, and can then return an
+    /// empty batch. Returns `None` if no more targets will come, or if the job was asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();

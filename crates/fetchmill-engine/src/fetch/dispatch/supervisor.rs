@@ -1,9 +1,9 @@
 //! The job's side of a worker process. The supervisor answers the process's turns, forwards its receipts to the
-//! journal, and tracks its targets. If the process dies, its shard is truncated to the last receipt, and all later
-//! targets are planned again.
+//! journal, and tracks its targets. If the process dies, its shard is truncated to the last receipt, and the targets
+//! after that receipt are planned again.
 //!
 //! A target might have caused the death. The targets of the dead process are therefore handed out one at a time. If the
-//! process dies again, this counts as an attempt at the single target that it held.
+//! new process dies as well, this counts as an attempt at the single target that it held.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;

@@ -151,7 +151,7 @@ pub(super) struct FetchThread {
     /// Connections without a request that have not been silent for a whole rest yet.
     pub(super) resting: RestingConnections<UncertainReplies>,
     /// Connections that have rested, oldest first, with the time when each rest ended. If bytes arrive late on one of
-    /// these connections, its certain replies become doubtful. Their number never exceeds the limit of requests in
+    /// these connections, its certain replies become doubtful. Their number never exceeds the limit on requests in
     /// flight.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
     /// Number of tasks without a request in flight whose connections have uncertain replies.

@@ -55,7 +55,7 @@ impl FetchThread {
         task.resting_max(self.concurrency.limit())
     }
 
-    /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
+    /// Enforces the limit on resting connections before a task opens another connection. If too many are resting, the
     /// task waits. A connection is not abandoned while it holds the reply to a request that must not be repeated.
     pub(super) async fn bound_rests(&self, task: &StreamConnection, watch: &Deadlines) {
         watch.rest();

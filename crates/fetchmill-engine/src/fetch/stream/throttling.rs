@@ -21,8 +21,8 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Lock that makes tasks wait in line. Only the first task reserves a time, because a reserved time would not
-    /// follow a change of pace.
+    /// Lock that makes tasks wait in line. Only the first task reserves a time, because a reserved time would not adapt
+    /// to a change of pace.
     line: tokio::sync::Mutex<()>,
     /// Number of successes since the last tick.
     successes: Cell<u32>,

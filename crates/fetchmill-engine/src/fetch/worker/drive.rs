@@ -123,7 +123,7 @@ impl Worker {
     }
 
     /// Closes connections that are not needed for requests or rests, because open connections can slow a server down.
-    /// They are closed soon after the concurrency was lowered, so that the next round measures the server without them.
+    /// They are closed soon after the concurrency is lowered, so that the next round measures the server without them.
     /// In a job with many hosts, any connection might be needed next, so all stay open.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };

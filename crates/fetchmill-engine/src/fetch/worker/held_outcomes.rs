@@ -27,7 +27,7 @@ pub(super) struct HeldOutcomes {
 
 impl HeldOutcomes {
     /// Runs `settle` and collects its outcomes here instead of in `next`, which is sent to the sink. `settle` must
-    /// record each target that it finishes. It never waits, so that no other task writes to `next` in the meantime.
+    /// record each target that it finishes. It must never wait, so that no other task writes to `next` in the meantime.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,

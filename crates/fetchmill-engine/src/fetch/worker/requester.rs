@@ -121,7 +121,7 @@ impl Requester for Worker {
     }
 
     /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends. The target then stays
-    /// pending, because the next run might trust the server. With many hosts, the user gets a notice.
+    /// pending, because the next run might trust the server. In a job with many hosts, the user gets a notice.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,

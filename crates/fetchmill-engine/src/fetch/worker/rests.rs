@@ -74,8 +74,8 @@ impl Worker {
         task.resting_max(self.in_flight.share()).min(self.setup.resting_max)
     }
 
-    /// Enforces the limit of resting connections before a task opens another connection. If there are too many, the
-    /// task takes over one that rests at the same origin, or waits until there are fewer.
+    /// Enforces the limit on resting connections before a task opens another connection. If too many are resting, the
+    /// task takes over a connection that rests at the same origin, or waits until fewer are resting.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,

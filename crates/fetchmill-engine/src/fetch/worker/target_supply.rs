@@ -94,7 +94,7 @@ impl TargetSupply {
         count
     }
 
-    /// Records that the planner has no targets until `until`. If `is_asked` is not set, no batch was requested and
+    /// Records that the planner has no targets until `until`. If `is_asked` is false, no batch was requested and
     /// `until` does not include the origin's rest. In this case, the known time can only become earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();

@@ -37,7 +37,7 @@ impl WorkerClock {
     }
 
     /// Returns whether a tick that comes `elapsed` after the previous one checks deadlines. After a late tick, replies
-    /// that arrived in time might still be unread. The worker reads them first, and the next tick checks.
+    /// that arrived in time might still be unread. The worker reads them first, and the next tick checks the deadlines.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);

@@ -3,8 +3,8 @@
 //!
 //! Each writer has its own process, so that fetching threads never wait for the function. Replies are sent to the
 //! process in batches. If a batch kills the process, a new process gets the same replies one at a time. If a reply also
-//! kills the new process, it fails with the kind `transform`. If the job is killed, replies without a receipt are
-//! fetched and transformed again.
+//! kills the new process, that reply fails with the kind `transform`. If the job is killed, replies without a receipt
+//! are fetched and transformed again.
 
 mod frame;
 mod process;

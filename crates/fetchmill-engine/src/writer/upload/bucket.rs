@@ -1,4 +1,4 @@
-//! Stores small objects in a bucket, such as the records in the directory of a shared job. Each call opens a
+//! Stores small objects, such as the records in the directory of a shared job, in a bucket. Each call opens a
 //! connection, and retries until it succeeds or times out. All names are relative to the destination's prefix.
 
 use std::path::Path;
