@@ -1,4 +1,4 @@
-//! Limits how far a job reads its list. A worker of a shared job allows the rows step by step, and can end the list
+//! Limits how far a job reads its list. A worker of a shared job releases the rows step by step, and can end the list
 //! early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -141,8 +141,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // In a check, a host's answers are the results, even if it is the only host. With robots.txt, one worker
-            // applies all rules of a host.
+            // In a check, a host's answers are the results, even if it is the only host. If robots.txt is obeyed, one
+            // worker applies all rules of a host.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -428,8 +428,8 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Ends the listing and records the error unless there is one already. Targets that were already listed are still
-    /// fetched.
+    /// Ends the listing, and records the error unless one was already recorded. Targets that were already listed are
+    /// still fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);
         self.end_listing();

@@ -118,8 +118,8 @@ impl StopSignal {
         StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
-    /// Records the error unless there is one already and drains the job. Requests in flight still become durable if
-    /// possible.
+    /// Records the error unless one was already recorded, and drains the job. Requests in flight still become durable
+    /// if possible.
     pub(crate) fn fail(&self, error: Error) {
         self.keep_failure(error);
         self.ask(Stop::Drain);
@@ -133,7 +133,7 @@ impl StopSignal {
         }
     }
 
-    /// Records the error unless there is one already. The job continues.
+    /// Records the error unless one was already recorded. The job continues.
     pub(crate) fn keep_failure(&self, error: Error) {
         lock(&self.failure).get_or_insert(error);
     }

@@ -10,7 +10,8 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
-/// Reasons for names that do not match `--include`. Folder markers are included, because they are not names of objects.
+/// Reasons for skipping names that do not match `--include`. Folder markers are included, because they are not names of
+/// objects.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
 /// Restrictions that the user has set on names. If no name satisfies them, they are probably a mistake.

@@ -1,5 +1,5 @@
-//! The thread that checks whether a rule stops the run. It exists only if there are rules. Like a progress display, it
-//! only reads counters, so it costs nothing per target.
+//! The thread that checks whether a rule stops the run. It exists only if the run has such rules. Like a progress
+//! display, it only reads counters, so it costs nothing per target.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

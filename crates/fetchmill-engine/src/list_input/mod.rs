@@ -163,7 +163,7 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Takes the sample. Returns `false` if interrupted. The end of the list does not have to be in the journal.
+    /// Takes the sample. Returns `false` if interrupted. The journal does not have to contain the end of the list.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;

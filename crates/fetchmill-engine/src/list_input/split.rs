@@ -1,4 +1,4 @@
-//! Distributes the rows of Parquet lists to several files. A shared job divides its list by host in this way.
+//! Distributes the rows of Parquet lists across several files. A shared job divides its list by host in this way.
 
 use std::fs::File;
 use std::io::BufReader;

@@ -67,8 +67,8 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the types of the job. A job that was started when all values were stored as text keeps
-/// text.
+/// Returns the columns with the types that the job uses. A job that was started when all values were stored as text
+/// keeps text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -124,7 +124,7 @@ impl JobPlan {
         names.iter().map(|name| types.get(name.as_str()).copied().unwrap_or_default()).collect()
     }
 
-    /// Returns the columns of a list with the types of the job.
+    /// Returns the columns of a list with the types that the job uses.
     pub(crate) fn columns_of_list(&self, of_list: &ListColumns) -> ListColumns {
         let of_job = self.columns.typed().take(of_list.len());
         of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()

@@ -16,7 +16,7 @@ use fetchmill_store::restart::Removed;
 /// Plan of a job. See the [module documentation](self). Created by [planning](super::planning).
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlan {
-    /// Request of the user. If a field below has the same name as a field of the request, the field below applies.
+    /// The user's request. If a field below has the same name as a field of the request, the field below applies.
     pub(crate) request: JobRequest,
     /// Destination, state folder and lock.
     pub(crate) place: Arc<JobLocation>,

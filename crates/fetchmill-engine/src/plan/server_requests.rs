@@ -40,8 +40,7 @@ impl JobPlan {
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Returns the origin that receives the tokens of `--bearer-command`. It is the same origin that receives other
-    /// secrets.
+    /// Returns the origin that receives the tokens of `--bearer-command`. This origin also receives all other secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())

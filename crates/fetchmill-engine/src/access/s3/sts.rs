@@ -56,8 +56,8 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// Uses the configured endpoint, or the endpoint of the region. If there is neither a region nor a variant, uses
-    /// the global endpoint.
+    /// Uses the configured endpoint, or the endpoint of the region. If neither a region nor a variant is set, uses the
+    /// global endpoint.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,

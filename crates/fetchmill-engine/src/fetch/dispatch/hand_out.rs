@@ -86,8 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// Hands all targets that were not handed out back to the job, because the origin is in trouble. This does not
-    /// count as an attempt.
+    /// Hands unstarted targets back to the job, because the origin is in trouble. This does not count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));

@@ -45,7 +45,7 @@ pub(super) struct Settlement {
 
 /// Connection of a dispatcher to its job. See the [module documentation](self).
 pub(super) trait JobLink: Send {
-    /// Reports finished work and requests up to `max` targets. If no targets are available, waits up to `patience`.
+    /// Reports finished work, and requests up to `max` targets. If no targets are available, waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
     /// Returns whether the job has many hosts, so that each target must be admitted by its host.

@@ -9,7 +9,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
 /// Converter of items. See the [module documentation](self). A block can exceed its limit by the items of one page,
-/// which are up to 16 MiB.
+/// which take up to 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,

@@ -60,8 +60,8 @@ impl Worker {
         }
     }
 
-    /// Defers a target, which does not count as an attempt. After a redirect, the target starts over from its first
-    /// URL. If it must not start over, it fails.
+    /// Defers a target without counting an attempt. After a redirect, the target starts over from its first URL. If it
+    /// must not start over, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {
             return self.fail_left(target);

@@ -1,4 +1,4 @@
-//! Counts the replies of a worker and handles the rests and ends of its connections ([`fetchmill_net::certain`]).
+//! Counts the replies of a worker and handles connections that rest or end ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ impl Worker {
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts, the next target probably needs another connection, so a rest is useful only for held
-        // replies.
+        // In a job with many hosts, the next target probably needs another connection, so a rest is useful only for
+        // held replies.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(task), watch).await;
             self.judge(task, judged);

@@ -39,8 +39,8 @@ impl Worker {
         self.take_robots(target, request.into_end());
     }
 
-    /// Waits until the host of a redirect admits a request and returns the time of the admission. Returns `None` if the
-    /// timeout for the head expires first.
+    /// Waits until the host of a redirect admits a request, and returns the time of the admission. Returns `None` if
+    /// the timeout for the head expires first.
     async fn enter_host(&self, host: HostId, watch: &Deadlines) -> Option<Millis> {
         watch.rest();
         let until = self.clock.now() + watch.timeouts().head.as_millis() as Millis;

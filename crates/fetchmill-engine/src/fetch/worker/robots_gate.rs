@@ -49,7 +49,7 @@ impl RobotsGate {
         true
     }
 
-    /// Records the end of a request for robots.txt. `None` means that the request failed. Another target repeats it.
+    /// Records the end of a request for robots.txt. If the request failed (`None`), another target repeats it.
     pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
         self.asking.borrow_mut().remove(&host);
         match answer {

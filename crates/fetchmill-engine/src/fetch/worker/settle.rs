@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether a part's ETag differs from the ETag of the previous part of the object. The listed URL
-    /// identifies the object, not the destination of a redirect.
+    /// Returns whether a part's ETag differs from the ETag of the previous part of the object. The object is identified
+    /// by the listed URL rather than by the destination of a redirect.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())

@@ -81,7 +81,7 @@ impl SinkQueue {
         self.blocks.capacity() > 0
     }
 
-    /// Returns whether there is memory for another body and for `heads` bytes of heads. If there is not, records that a
+    /// Returns whether there is memory for another body and for `heads` bytes of heads. If not, records that a
     /// connection is waiting for memory.
     pub(super) fn has_memory(&self, heads: usize) -> bool {
         let is_short = self.is_short_of_memory(heads);

@@ -54,7 +54,8 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// Removes shards that are not in the journal. A run that lost the job might have started them before it noticed.
+    /// Removes shards that are not in the journal. A run that lost the job might have started them before it noticed
+    /// the loss.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());

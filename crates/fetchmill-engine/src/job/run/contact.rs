@@ -175,8 +175,8 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
     if !plan.request.leads_anywhere() {
         control.origins.set_server(key.clone());
     }
-    // A store has many changing addresses, so they are looked up while the job runs. With a proxy, the proxy looks them
-    // up.
+    // A store has many changing addresses, so they are looked up while the job runs. If a proxy is used, the proxy
+    // looks them up.
     let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
     if is_of_store || plan.request.http.proxy_of(&key).is_some() {
         return Ok(Some(ListingServer { key, template, addresses: None }));

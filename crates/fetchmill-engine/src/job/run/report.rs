@@ -59,7 +59,8 @@ pub(super) fn report(
     })
 }
 
-/// Returns the summary of a finished check. If the run was limited to the first targets, the summary covers those.
+/// Returns the summary of a finished check. If the run was limited to the first targets, the summary covers only those
+/// targets.
 fn summary(journal: &Journal, plan: &JobPlan, interruption: Option<Interruption>) -> Result<Option<Summary>> {
     let has_first = interruption.and_then(Interruption::rule) == Some(StopReason::First);
     match plan.request.rows.as_ref().filter(|rows| has_first && !rows.is_given) {

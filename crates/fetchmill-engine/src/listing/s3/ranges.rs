@@ -31,7 +31,8 @@ use fetchmill_net::certain::RestedConnection;
 const PAGES_BEFORE_SPLIT: u32 = 2;
 /// Byte that sorts after every printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Maximum number of requests that search for the middle of a range. After that, the range is not split for some time.
+/// Maximum number of requests that search for the middle of a range. After this many requests, the range is not split
+/// for some time.
 const PROBES_MAX: u32 = 64;
 
 /// A range that is being listed or is waiting to be listed.
@@ -320,7 +321,8 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Returns whether no key follows this key. If the store was wrong about the end, notifies the user the first time.
+    /// Returns whether no key follows this key. If the store was wrong about the end, notifies the user, but only the
+    /// first time.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
