@@ -15,7 +15,7 @@ pub(super) fn waiting_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_time().build().map_err(no_runtime)
 }
 
-/// Creates the runtime for a thread with connections. In it, name lookups and HTTP/2 run as separate tasks.
+/// Creates the runtime for a thread with connections. Name lookups and HTTP/2 run as separate tasks in this runtime.
 pub(super) fn network_runtime() -> Result<LocalRuntime> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().build_local(LocalOptions::default()).map_err(no_runtime)

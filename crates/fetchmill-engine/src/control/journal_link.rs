@@ -76,7 +76,7 @@ pub(crate) enum JournalRequest {
     LoadWaiting { from: DueKey, max: usize },
     /// Recovers the files of a dead worker process. The reply lists the targets that are finished as a result.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// Asks which of these names no page of the listing has contained so far.
+    /// Asks which of these names have not appeared on any page of the listing so far.
     KeepUnlisted(Names, Sender<Names>),
     /// Asks for the next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of unsolicited replies. See the [module documentation](self). Normal replies do not touch it.
+/// Number of unsolicited replies. See the [module documentation](self). Normal replies do not change it.
 #[derive(Debug, Default)]
 pub(crate) struct StrayReplies {
     surplus: AtomicU64,

@@ -59,7 +59,7 @@ pub(crate) fn write_indexes(
     Ok(true)
 }
 
-/// Removes useless indexes and returns the shards that have a valid one.
+/// Removes useless indexes and returns the shards that have a valid index.
 fn keep_good(journal: &Journal, shard_folder: &ShardFolder, shards: &[Shard]) -> Result<Vec<ShardNumber>> {
     let mut good = Vec::new();
     for CdxjFile { shard, data } in journal.cdxj_files()? {

@@ -198,7 +198,7 @@ fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: 
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
 }
 
-/// Removes names that another folder has already listed, if this is possible in the format.
+/// Removes names that another folder has already listed, if the format allows this.
 fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
     let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
     for names in [&mut page.names, refused] {

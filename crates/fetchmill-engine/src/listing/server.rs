@@ -188,7 +188,7 @@ impl ServerLister {
         Ok(empty_pages)
     }
 
-    /// Returns whether the journal's thread has ended the listing, for example because it would never end.
+    /// Returns whether the journal's thread has ended the listing, for example because the listing would never end.
     pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }

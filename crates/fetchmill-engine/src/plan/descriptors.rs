@@ -136,7 +136,7 @@ struct Needs {
 impl Needs {
     fn of(request: &JobRequest) -> Self {
         use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
-        // If a server lists its own objects, its name is not looked up by the workers.
+        // If a server lists its own objects, the workers do not look up its name.
         let is_one_name = matches!(request.source, SourceOptions::Server(_)) && !request.leads_anywhere();
         let looks_up = !is_one_name && request.http.resolver != Resolvers::System;
         let names = if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };

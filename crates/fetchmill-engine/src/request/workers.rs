@@ -6,8 +6,9 @@ pub enum Workers {
     /// Threads of this crate, which have their own transport.
     #[default]
     Native,
-    /// An engine of the program that runs in this process. It uses [`crate::Job::take_dispatcher`].
+    /// An engine that the program provides and runs in this process. It uses [`crate::Job::take_dispatcher`].
     Dispatcher,
-    /// An engine of the program that runs in this many processes ([`crate::join_job`], [`crate::Job::attach`]).
+    /// An engine that the program provides and runs in this many processes ([`crate::join_job`],
+    /// [`crate::Job::attach`]).
     Processes(usize),
 }

@@ -235,13 +235,13 @@ fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a 32-byte key".into()))
 }
 
-/// Returns the region from the option, the environment or the profile, in this order.
+/// Returns the region from the option, the environment or the profile, in that order.
 pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
     let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
     said.or_else(|| of_profile(environment, options, "region"))
 }
 
-/// Returns the endpoint from the option, the environment or the profile, in this order.
+/// Returns the endpoint from the option, the environment or the profile, in that order.
 pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
     if let Some(url) = &options.endpoint_url {
         return Some(url.text());
@@ -255,7 +255,7 @@ pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options
     said.or_else(of_service).or_else(|| of_profile(environment, options, "endpoint_url"))
 }
 
-/// Returns the certificate authorities file from the environment or the profile, in this order.
+/// Returns the certificate authorities file from the environment or the profile, in that order.
 fn ca_bundle_within(environment: &Environment, options: &S3Options) -> Option<PathBuf> {
     let said = environment.first(&["AWS_CA_BUNDLE"]);
     said.or_else(|| of_profile(environment, options, "ca_bundle")).and_then(|text| environment.path(&text))

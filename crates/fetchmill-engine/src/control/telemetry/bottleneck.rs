@@ -218,7 +218,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// Adds another cause of the same kind and keeps the text of the larger one.
+    /// Adds another cause of the same kind and keeps the text of the larger cause.
     fn merge(&mut self, share: f64, text: String) {
         self.share += share;
         if share > self.of_text {

@@ -32,7 +32,7 @@ pub(super) struct JoinReply {
 pub(super) enum WorkerMessage {
     /// See [`super::link::JobLink::turn`].
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
-    /// The sink or another part of this machine failed. Contains the exit code and the reason.
+    /// The sink or something else on this machine failed. Contains the exit code and the reason.
     Failed { code: i32, text: String },
     /// Everything that the process did is durable.
     Ended,

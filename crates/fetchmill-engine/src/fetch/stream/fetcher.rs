@@ -338,7 +338,7 @@ impl FetchThread {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
-        // Read the counter again: the program might have taken bodies before it saw that the thread waits.
+        // Read the counter again: the program might have taken bodies before it saw that the thread was waiting.
         self.hub.untaken.load(Ordering::SeqCst) + own
     }
 

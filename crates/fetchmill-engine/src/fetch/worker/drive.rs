@@ -67,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Starts tasks if there might be targets for them. Existing tasks are kept.
+    /// Starts tasks if targets might be available for them. Existing tasks are kept.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {

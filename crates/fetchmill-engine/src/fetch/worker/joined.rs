@@ -30,7 +30,7 @@ impl Worker {
             }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
             let Some(part) = part else { return false };
-            // Overlapping parts are stored separately, so their total size can far exceed that of the received bytes.
+            // Overlapping parts are stored separately, so their total size can far exceed the number of received bytes.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
             let Some(joined) = joined else { return false };

@@ -344,7 +344,7 @@ impl Waiters {
         Some(host)
     }
 
-    /// Keeps a target whose name cannot be looked up yet, because there are too many lookups.
+    /// Keeps a target whose name cannot be looked up yet, because too many lookups are running.
     pub(super) fn block(&self, target: CurrentTarget) {
         self.blocked.borrow_mut().push_front(target);
     }
@@ -354,7 +354,7 @@ impl Waiters {
         self.blocked.borrow().len()
     }
 
-    /// Takes the first target that waits for a free lookup slot, if any target waits.
+    /// Takes the first target that waits for a free lookup slot, if any.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }
