@@ -62,7 +62,7 @@ impl TokenCommand {
     }
 }
 
-/// Returns the token in the first line of the output. Errors never show other output, which may also be secret.
+/// Returns the token in the first line of the output. Errors never show other output, which might also be secret.
 fn token_of(output: &[u8]) -> Result<Arc<str>> {
     let no_token = |why: &str| {
         Err(Error::Temporary(format!(

@@ -70,7 +70,7 @@ impl Failure {
         Failure::new(FailureKind::Framing, reason)
     }
 
-    /// Adds the failure's reason to a final verdict without a reason.
+    /// Adds the failure's reason to a final verdict that has no reason.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Settle(outcome, None) if !self.reason.is_empty() => {

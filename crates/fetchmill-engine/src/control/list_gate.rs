@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Limit on the rows that are read. See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct ListGate {
-    /// Number of rows that may be read.
+    /// Number of rows that can be read.
     allowed: AtomicU64,
     /// Number of rows read so far.
     read: AtomicU64,

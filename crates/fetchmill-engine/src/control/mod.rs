@@ -97,7 +97,7 @@ pub(super) struct Control {
     pub(super) told_total: AtomicU64,
     /// Fraction of the list read so far, in units of 1 / [`LIST_SHARE_UNIT`]. 0 means unknown.
     list_share: AtomicU64,
-    /// Limits how far the list may be read.
+    /// Limits how far the list can be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
     /// Concurrency limit that protects the server. It is set once: before any workers exist, or as soon as the list's

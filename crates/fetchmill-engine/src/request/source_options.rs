@@ -59,7 +59,7 @@ pub enum SourceOptions {
     S3 {
         /// Bucket name.
         bucket: BucketName,
-        /// Prefix of the keys, as written after the bucket.
+        /// Prefix of the keys, as written after the bucket name.
         prefix: String,
     },
     /// A file with a list of URLs. `None` means standard input.

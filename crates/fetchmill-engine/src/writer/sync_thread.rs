@@ -42,7 +42,7 @@ impl SyncThread {
         self.is_busy
     }
 
-    /// Starts to finish a window. The thread must be idle.
+    /// Starts finishing a window. The thread must be idle.
     pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
         self.is_busy = true;
         self.windows.send((sync, receipt)).map_err(|_| gone())

@@ -99,7 +99,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The guard may have exited already.
+        // The guard might have exited already.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }

@@ -141,7 +141,7 @@ impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
-        // The thread itself may drop the last reference to the owner, and a thread must not join itself.
+        // The thread itself might drop the last reference to the owner, and a thread must not join itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
             // A panic in the thread is harmless, because the job is over.

@@ -38,7 +38,7 @@ struct AccessState {
 pub(crate) struct Access {
     pub(crate) options: S3Settings,
     known: Mutex<AccessState>,
-    /// Incremented on every change of the shared state.
+    /// Incremented on every change to the shared state.
     generation: AtomicU64,
     /// Incremented when the credentials are replaced.
     credentials_generation: AtomicU64,
@@ -134,7 +134,7 @@ impl Access {
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 
-    /// Loads on a separate thread, because the caller may run an event loop.
+    /// Loads on a separate thread, because the caller might run an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
             return Err(Error::Internal("the connection pool for credentials is not set".into()));

@@ -42,7 +42,7 @@ const ON_THE_WAY_MIN: f64 = 0.002;
 pub enum LimitKind {
     /// The source does not list targets fast enough.
     Listing,
-    /// The server becomes slower when there are more requests.
+    /// The server becomes slower as the number of requests grows.
     Server,
     /// The network path to the server is saturated.
     Network,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Upper end of the histograms: one hour. Longer times count as one hour, and the lower end is one microsecond. A
 /// histogram takes 13 KiB with two significant digits and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Number of histograms in the recent latency.
+/// Number of histograms kept for the recent latency.
 const RECENT: usize = 10;
 
 /// Reply times in seconds, from the request to the last byte.

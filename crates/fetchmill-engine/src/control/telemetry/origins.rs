@@ -7,7 +7,7 @@ use fetchmill_model::origin::OriginKey;
 
 /// Maximum number of origins recorded at a time: the first ones that reply.
 const ORIGINS_MAX: usize = 64;
-/// Number of entries in the recent latency.
+/// Number of entries kept for the recent latency.
 const RECENT: usize = 10;
 
 /// Histogram with one significant digit, which takes 2 KiB.

@@ -1,4 +1,4 @@
-//! The dispatcher: how it reports to the job, and how it ends.
+//! The dispatcher's reports to the job, and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use fetchmill_model::s3::is_damaged;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
-/// Details of a failed answer besides its kind.
+/// Details of a failed answer other than its kind.
 #[derive(Clone, Copy, Default)]
 struct AnswerNotes<'a> {
     status: u16,

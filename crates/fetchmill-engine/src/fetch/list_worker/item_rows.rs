@@ -1,4 +1,4 @@
-//! Converts API items to rows. Each item is both target and object.
+//! Converts API items to rows. Each item is both a target and an object.
 
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};

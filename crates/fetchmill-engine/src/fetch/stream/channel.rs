@@ -25,7 +25,7 @@ pub(super) struct FetcherState {
     pub(super) is_ended: AtomicBool,
     /// Whether the thread has ended.
     is_dead: AtomicBool,
-    /// Body bytes that were handed over but not taken by the program yet.
+    /// Body bytes that were handed over but that the program has not taken yet.
     pub(super) untaken: AtomicUsize,
     /// Whether the thread waits for `untaken` to decrease.
     pub(super) is_holding: AtomicBool,

@@ -44,7 +44,7 @@ struct OriginSearch {
     /// `None` while several origins are in use.
     found: RefCell<Option<ConcurrencyLimit>>,
     origin: RefCell<Option<Rc<OriginConnections>>>,
-    /// Time of the last change of origin.
+    /// Time when the origin last changed.
     switched_at: Cell<Millis>,
     /// Limit that was found for an origin before the switch to another origin.
     before: RefCell<Option<(OriginKey, usize)>>,

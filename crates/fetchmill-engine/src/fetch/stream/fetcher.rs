@@ -287,7 +287,7 @@ impl FetchThread {
         }
     }
 
-    /// Returns the number of requests that a task is handling.
+    /// Returns the number of requests that tasks are handling.
     pub(super) fn in_flight(&self) -> usize {
         self.busy.get()
     }

@@ -22,7 +22,7 @@ struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
     /// Lock that makes tasks wait in line. Only the first task reserves a time, because a reserved time would not adapt
-    /// to a change of pace.
+    /// to a new pace.
     line: tokio::sync::Mutex<()>,
     /// Number of successes since the last tick.
     successes: Cell<u32>,

@@ -111,8 +111,8 @@ impl Worker {
     }
 
     /// Waits for the pace of the only origin while it throttles requests. Returns `false` if the job ends first.
-    /// Connections wait in line. Only the first one reserves a time, because a reserved time would not adapt to a
-    /// change of pace.
+    /// Connections wait in line. Only the first one reserves a time, because a reserved time would not adapt to a new
+    /// pace.
     async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
         let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {

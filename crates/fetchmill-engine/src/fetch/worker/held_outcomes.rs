@@ -114,7 +114,7 @@ mod tests {
     use fetchmill_model::object::Facts;
     use fetchmill_store::sink::FetchedBody;
 
-    /// Holds the outcome of one target, and records another target without an outcome.
+    /// Holds the outcome of one target, and records a second target that has no outcome.
     fn hold(held: &mut HeldOutcomes, next: &OutcomeBuffer, memory: &BodyMemory, body: FetchedBody<'_>) {
         let mut target = CurrentTarget::default();
         target.start_first(7, b"name");

@@ -173,7 +173,7 @@ impl UploadClient {
     async fn send_parts(&self, sending: &FileUpload<'_>, id: &str) -> UploadResult<()> {
         let etags = RefCell::new(vec![String::new(); sending.parts()]);
         let next = Cell::new(0);
-        // There are `UPLOAD_PARTS_IN_FLIGHT` such futures.
+        // The number of these futures is `UPLOAD_PARTS_IN_FLIGHT`.
         let one = self.send_some(sending, id, &next, &etags);
         let other = self.send_some(sending, id, &next, &etags);
         tokio::try_join!(one, other)?;
