@@ -64,7 +64,7 @@ impl Failure {
         )
     }
 
-    /// Returns the failure for a reply whose end is suspect, unless it is the first on its connection.
+    /// Returns the failure for a reply whose end is suspect, unless the reply is the first on its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)

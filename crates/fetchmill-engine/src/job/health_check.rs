@@ -31,7 +31,7 @@ use fetchmill_net::{
 /// Settings and shared parts of the checking thread.
 pub(crate) struct HealthChecker {
     pub(crate) control: Arc<Control>,
-    /// The only origin, if the source is a server that lists its own objects.
+    /// The job's only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,

@@ -167,7 +167,7 @@ impl Job {
     }
 
     /// Sets the request rate per second for the only origin while it throttles requests. The rate must be above 0. The
-    /// job then adapts it to the refusals of the origin.
+    /// job then adapts the rate to the origin's refusals.
     pub fn set_pace(&self, per_second: f64) {
         let control = &self.shared.control;
         control.plan.resume_rate(per_second, control.clock.now());

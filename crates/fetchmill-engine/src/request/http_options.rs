@@ -41,7 +41,7 @@ options! {
         /// Maximum number of requests per second to each host. 0 means no limit, and `None` selects the engine's
         /// default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Number of processes that share the limits of each host, for example the workers of one job.
+        /// Number of processes that share the limits of each host, such as the workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
         /// Index of this process among those processes. If a limit cannot be divided evenly, the first processes get
         /// the remainder.

@@ -17,7 +17,7 @@ use fetchmill_model::verdict::Rules;
 pub(crate) struct DispatchRules {
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// The only origin, if the source is a server that lists its own objects.
+    /// The job's only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<(OriginKey, RequestTemplate)>,
     pub(crate) fields: OriginFields,
     pub(crate) rules: Rules,

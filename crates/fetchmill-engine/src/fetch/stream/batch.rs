@@ -63,13 +63,13 @@ impl RequestBatch {
 /// Timings of a request in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// From the submission of the request to the start of the last attempt.
+    /// Time from the submission of the request to the start of the last attempt.
     pub queue: u64,
     /// Time to open the connection for the last attempt. 0 if the connection was already open.
     pub connect: u64,
-    /// From the start of the last attempt to the first byte of the reply.
+    /// Time from the start of the last attempt to the first byte of the reply.
     pub first_byte: u64,
-    /// From the submission of the request to the end of the reply.
+    /// Time from the submission of the request to the end of the reply.
     pub total: u64,
 }
 

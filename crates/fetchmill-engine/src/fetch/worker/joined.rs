@@ -14,7 +14,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
-    /// Adds targets to the request of the first one, as long as one range can cover all their parts.
+    /// Adds targets to the request of the first one, while a single range can cover all their parts.
     pub(super) fn join(&self, first: &mut CurrentTarget) {
         let Some(gap_max) = self.control().coalescing.gap_max() else { return };
         if !self.may_join(first) {

@@ -18,7 +18,7 @@ impl OriginLookup {
         OriginLookup { server, last: RefCell::new(None) }
     }
 
-    /// Returns the only origin, if the source is a server that lists its own objects.
+    /// Returns the job's only origin, if the source is a server that lists its own objects.
     pub(super) fn server(&self) -> Option<&Rc<OriginConnections>> {
         self.server.as_ref()
     }

@@ -17,8 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// Records the replies of a batch that was sent at `sent`. The duration of the whole batch is recorded for each
-    /// reply.
+    /// Records the replies of a batch that was sent at `sent`. Each reply is assigned the duration of the whole batch.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,

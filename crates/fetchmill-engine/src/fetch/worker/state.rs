@@ -37,7 +37,7 @@ use fetchmill_store::sink::{Properties, Stage};
 pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
     pub(crate) control: Arc<Control>,
-    /// The only origin, if the source is a server that lists its own objects.
+    /// The job's only origin, if the source is a server that lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,

@@ -179,7 +179,7 @@ impl Engine<'_> {
 /// Settings that all native workers share.
 struct NativeWorkers {
     count: usize,
-    /// The only origin and its request template, if the source is a server that lists its own objects.
+    /// The job's only origin and its request template, if the source is a server that lists its own objects.
     server: Option<ListingServer>,
     fields: OriginFields,
     /// Total maximum number of requests in flight.

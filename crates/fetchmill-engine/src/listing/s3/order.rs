@@ -20,7 +20,8 @@ use fetchmill_net::certain::RestedConnection;
 /// Maximum number of prefixes that are known to be in order. They use 4 MiB if keys have 1,024 bytes. When the limit is
 /// reached, all of them are discarded.
 const KNOWN_MAX: usize = 4096;
-/// The prefix itself, its folder, and the least of the other names. A store on a file system lists these names first.
+/// The prefix itself, its folder, and the smallest of the other names. A store on a file system lists these names
+/// first.
 const NAMES_ASKED: u32 = 3;
 
 /// Result of checking a key.
