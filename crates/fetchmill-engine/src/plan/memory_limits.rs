@@ -8,9 +8,10 @@ use rustix::process::{Resource, getrlimit};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
 
-/// Address space that a job needs, not counting that of its workers. It contains the stacks and arenas of their
-/// threads. A job took up to 715 MiB with one worker and up to 1,175 MiB with eight.
+/// Address space that a job needs in addition to that of its workers. In total, a job took up to 715 MiB with one worker
+/// and up to 1,175 MiB with eight.
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
+/// Address space of a worker, which contains the stacks and arenas of its threads.
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
 /// Number of workers above which the arenas of glibc keep more memory than the budget allows.
 #[cfg(target_env = "gnu")]

@@ -23,7 +23,7 @@ pub struct Arrivals {
 struct SeenReplies {
     observed: Observations,
     retried: RetriedStatuses,
-    /// Number of replies, with their bytes and times.
+    /// Count, total bytes and total time of the replies.
     load: Load,
 }
 
