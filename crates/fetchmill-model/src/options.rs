@@ -1,5 +1,5 @@
-//! Options as rows. Each option is a field of a group, with a default and bounds. It is defined once and read from JSON
-//! by its name. Names that belong to no group are refused by the caller.
+//! Definitions of options. Each option is a field of a group, with a default and, for numbers, bounds. It is defined
+//! once and read from JSON by name. Names that belong to no group are refused by the caller.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -182,7 +182,7 @@ pub trait Options: DeserializeOwned {
     }
 }
 
-/// Removes the options of a group from `given` and reads them. Other values stay in `given`.
+/// Removes the options of a group from `given` and reads them. All other values stay in `given`.
 pub fn take<T: Options>(given: &mut OptionValues) -> Result<T> {
     let own = T::NAMES.iter().filter_map(|name| given.remove_entry(*name)).collect();
     read(Value::Object(own))

@@ -73,7 +73,7 @@ impl OriginKey {
 
 /// Signs each request to an origin when the request is sent. Each thread has its own instance.
 pub trait Authorize: std::fmt::Debug {
-    /// Appends header lines, each with its line end. `target` contains the path and query as sent.
+    /// Appends header lines, each with its line ending. `target` contains the path and query as sent.
     fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
 }
 
@@ -138,7 +138,7 @@ impl OriginFields {
         (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
     }
 
-    /// Returns the fields for requests to any origin.
+    /// Returns the fields that can be sent to every origin.
     pub fn open(&self) -> Vec<(&str, &str)> {
         let fields = self.fields.iter().filter(|(name, _)| is_open(name));
         fields.map(|(name, value)| (name.as_str(), value.as_str())).collect()

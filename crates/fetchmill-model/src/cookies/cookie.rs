@@ -72,7 +72,7 @@ pub(super) enum CookieChange {
 }
 
 impl Cookie {
-    /// Returns whether the cookie is sent to this host, whatever the path.
+    /// Returns whether the cookie is sent to this host, regardless of the path.
     pub fn is_for_host(&self, place: &RequestPlace<'_>) -> bool {
         let is_host = place.host.eq_ignore_ascii_case(&self.domain)
             || (self.has_subdomains && is_below(place.host, &self.domain));
@@ -90,7 +90,7 @@ impl Cookie {
         self.name == other.name && self.domain == other.domain && self.path == other.path
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory usage in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.name.len() + self.value.len() + self.domain.len() + self.path.len()
     }
@@ -213,7 +213,7 @@ fn is_below(host: &str, domain: &str) -> bool {
 /// as in `co.uk`.
 ///
 /// This function does not use a list of public suffixes. It therefore misses some shared domains, such as `github.io`.
-/// They can receive a cookie from a redirect chain that leads there, but never a cookie from the user.
+/// Such a domain can receive a cookie from a redirect chain that leads to it, but never a cookie from the user.
 pub(super) fn is_shared_suffix(domain: &str) -> bool {
     let mut labels = domain.trim_end_matches('.').rsplit('.');
     let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return true };

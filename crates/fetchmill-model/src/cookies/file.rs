@@ -35,7 +35,7 @@ impl CookieFile {
         }
     }
 
-    /// Returns the cookies that can be sent to an origin, whatever the path.
+    /// Returns the cookies that can be sent to an origin, regardless of the path.
     pub fn of_origin(&self, place: &RequestPlace<'_>) -> Vec<Cookie> {
         self.0.iter().filter(|cookie| cookie.is_for_host(place)).cloned().collect()
     }

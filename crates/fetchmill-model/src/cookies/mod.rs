@@ -1,7 +1,7 @@
 //! Cookies (RFC 6265): which cookies a reply can set, and which requests carry them.
 //!
-//! Cookies from a reply last until the redirects of its target end. Cookies from a file last for the whole job. This
-//! module does no I/O and reads no clock.
+//! Cookies set by a reply are kept until the redirects of that target end. Cookies from a file are kept for the whole
+//! job. This module does no I/O and reads no clock.
 
 mod chain;
 mod cookie;

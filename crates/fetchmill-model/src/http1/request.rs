@@ -104,7 +104,7 @@ impl RequestTemplate {
     /// Returns the template without secret fields, for use in stored requests.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        // The first line is the remainder of the request line. Values contain no line ends.
+        // The first line is the remainder of the request line. Values contain no line endings.
         let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {

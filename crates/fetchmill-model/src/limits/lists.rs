@@ -69,7 +69,7 @@ pub const ROBOTS_AWAITED: Duration = Duration::from_millis(100);
 /// Number of bytes at the start of an HTML page, where its head is, that `--opt-out` searches for `meta`. Each body in
 /// transit needs this much memory.
 pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of bytes of a header field or `meta` that the detail of an opted-out object quotes.
+/// Maximum number of bytes that are quoted from a header field or `meta` in the detail of an opted-out object.
 pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
 /// Maximum number of hosts with a separate count of the objects that their robots.txt forbids. With
 /// [`OPT_OUT_HOST_BYTES_MAX`], the counts take up to 1.3 MiB in a window's commit record. Each host also takes one
@@ -125,7 +125,7 @@ pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
 pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
 /// Maximum size of a key in a bucket, as in S3.
 pub const S3_KEY_BYTES_MAX: usize = 1024;
-/// Maximum size of a Parquet page header, which can contain statistics with a smallest and a largest value.
+/// Maximum size of a Parquet page header, which can contain statistics such as the smallest and the largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
 /// Maximum number of targets in a `--sample`. Each target takes 8 bytes while the list is read, or 8 MiB
 /// in total.

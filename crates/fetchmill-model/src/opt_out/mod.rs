@@ -3,7 +3,7 @@
 //!
 //! `X-Robots-Tag` and `meta name="robots"` are described at
 //! <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>. `noai` and `noimageai` are in wide
-//! use. `TDM-Reservation` is defined in the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
+//! use. `TDM-Reservation` is defined in sections 6.1 and 6.3 of the TDM Reservation Protocol by a W3C community group.
 
 pub mod robots;
 
@@ -46,7 +46,7 @@ impl OptOut {
     }
 }
 
-/// Searches a reply for a reservation. Each body in transit needs [`OPT_OUT_HTML_BYTES_MAX`] of memory.
+/// Searches a reply for a reservation. Each body in transit needs [`OPT_OUT_HTML_BYTES_MAX`] bytes of memory.
 #[derive(Debug, Default)]
 pub struct OptOutReader {
     found: Option<OptOut>,

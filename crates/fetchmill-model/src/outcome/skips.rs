@@ -34,7 +34,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Name of [`SkipReason::OptedOut`], for any rule.
+    /// Name of [`SkipReason::OptedOut`], regardless of the rule.
     pub const OPTED_OUT: &str = "opted-out";
 
     /// All reasons in the order of [`SkipReason::index`]. [`SkipReason::OptedOut`] occurs only once.

@@ -381,8 +381,8 @@ fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Mi
     (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
 }
 
-/// Returns whether a failure means that no request can reach the host. The failure of a name that does not exist is
-/// excluded. It occurs immediately and costs nothing, so it needs no breaker.
+/// Returns whether a failure means that no request can reach the host. A lookup of a name that does not exist is
+/// excluded. It fails immediately and costs nothing, so it needs no breaker.
 fn tells_of_host(kind: FailureKind) -> bool {
     use FailureKind::{
         ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
@@ -393,8 +393,8 @@ fn tells_of_host(kind: FailureKind) -> bool {
     ) || kind.is_untrusted()
 }
 
-/// Returns whether this failure suggests that the target is dead. The target may also be unreachable only at the
-/// moment, or only from this machine.
+/// Returns whether this failure suggests that the target is dead. The target may also be unreachable only temporarily,
+/// or only from this machine.
 pub fn may_be_dead(kind: FailureKind) -> bool {
     use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
     let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);

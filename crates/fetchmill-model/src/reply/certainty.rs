@@ -104,9 +104,9 @@ impl OriginReplies {
         self.note_batch(1, took, now);
     }
 
-    /// Records a batch of `count` replies to requests that were sent together. For the mean, each reply counts with its
-    /// share of the total time. For the slowest reply, the total time counts, because any reply could have taken nearly
-    /// all of it.
+    /// Records a batch of `count` replies to requests that were sent together. In the mean, each reply is counted at
+    /// its share of the total time. For the slowest reply, the total time is used, because any reply could have taken
+    /// nearly all of it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
         self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
@@ -130,8 +130,8 @@ impl OriginReplies {
     }
 
     /// Records that the number of requests in flight changes from `before` to `requests`. If the number becomes far
-    /// smaller, earlier replies were slow because of the other requests. It is then as unknown as at the start how slow
-    /// replies can be. A connection's own observations still count for that connection.
+    /// smaller, earlier replies were slow because of the other requests. The time of the slowest possible reply is then
+    /// as unknown as it was at the start. A connection's own observations still count for that connection.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -235,14 +235,14 @@ impl OriginReplies {
 
     /// Returns whether a connection with one reply rests immediately because little is known about the origin. Later
     /// replies may be slower, and several held replies could then need a longer silence than a drain allows. A
-    /// connection with several replies must continue, because it is not known yet how long it must stay silent.
+    /// connection with several replies must continue, because the necessary silence is not known yet.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
         self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
 
     /// Returns the cost of breaks per window: the repeated requests, and a new connection if breaks shorten the window.
-    /// The cost is 0 for an origin that is not known yet. After several replies, a connection must not rest before it
-    /// is known how slow replies can be.
+    /// The cost is 0 for an origin that is not known yet. After several replies, a connection must not rest until the
+    /// time of the slowest possible reply is known.
     fn lost_in_window(&self) -> f64 {
         if self.breaks == 0.0 || self.known < KNOWN_REPLIES {
             return 0.0;
@@ -280,7 +280,7 @@ impl OriginReplies {
 
     /// Returns how long a connection must stay silent after its server was asked to close it. Normally the server
     /// closes the connection soon, which makes the replies certain. If the server leaves it open, only silence makes
-    /// them certain. Until there have been `KNOWN_REPLIES` replies, it is not known how slow a reply can be.
+    /// them certain. Until `KNOWN_REPLIES` replies have arrived, the time of the slowest possible reply is unknown.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
         let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
@@ -425,7 +425,8 @@ mod tests {
             in_tenths[rest as usize / 100] += 1;
         }
 
-        // No connection rests in the first quarter of a second. Then the same number rests in each tenth.
+        // No connection rests in the first quarter of a second. After that, the same number of connections rests in
+        // each tenth of a second.
         assert_eq!(in_tenths[..2], [0, 0]);
         assert!(in_tenths[3..10].iter().all(|count| (100..170).contains(count)), "{in_tenths:?}");
     }
@@ -643,9 +644,9 @@ mod tests {
         assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
     }
 
-    /// Simulates one connection in virtual time. Requests are sent one by one, or `at_once` together. An unsolicited
-    /// reply arrives `late` microseconds after one of the replies. Returns whether each reply that was declared certain
-    /// belongs to its request.
+    /// Simulates one connection in virtual time. Requests are sent one by one, or in batches of `at_once`. An
+    /// unsolicited reply arrives `late` microseconds after one of the replies. Returns whether each reply that was
+    /// declared certain belongs to its request.
     fn is_right(
         service: &mut dyn FnMut() -> MonotonicMicros,
         stray_after: u32,

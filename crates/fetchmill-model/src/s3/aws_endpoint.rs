@@ -1,5 +1,5 @@
-//! AWS host names: the host of a service in a region, in each variant. They follow the AWS General Reference, "Service
-//! endpoints", and agree with botocore's rule sets.
+//! AWS host names for each combination of service, region and endpoint variant. They follow the AWS General Reference,
+//! "Service endpoints", and agree with botocore's rule sets.
 
 use crate::error::{Error, Result};
 use crate::name;
@@ -11,7 +11,7 @@ pub struct AwsVariant {
     pub fips: bool,
     /// Whether to use endpoints that also have IPv6 addresses.
     pub dual_stack: bool,
-    /// Whether to use endpoints at the network edge, which only S3 has.
+    /// Whether to use endpoints at the network edge. Only S3 has such endpoints.
     pub accelerate: bool,
 }
 

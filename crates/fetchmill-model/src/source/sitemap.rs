@@ -37,7 +37,7 @@ const TIME_BYTES_MAX: usize = 256;
 
 const CUT: &str = "the sitemap is cut off (its last element is not closed)";
 
-/// Returns whether a source has the name of a sitemap.
+/// Returns whether a source is named like a sitemap.
 pub fn is_sitemap(origin: &OriginUrl) -> bool {
     let path = origin.path().to_ascii_lowercase().into_bytes();
     path.ends_with(b".xml") || path.ends_with(b".xml.gz")
@@ -223,7 +223,7 @@ struct SitemapParser {
     /// URL of the current entry. It is set when the element with the URL has ended.
     loc: Option<String>,
     modified: Option<ListedTime>,
-    /// Digests of the URLs so far.
+    /// Digests of the URLs that have been read so far.
     seen: HashSet<u128>,
 }
 

@@ -8,7 +8,7 @@ pub(super) struct Utf16Reader<R> {
     is_big_endian: bool,
     /// First half of a surrogate pair whose second half has not been read yet.
     high: Option<u16>,
-    /// Bytes that did not fit into the caller's buffer. They are at most two characters.
+    /// Bytes that did not fit into the caller's buffer. They encode at most two characters.
     left: Vec<u8>,
 }
 

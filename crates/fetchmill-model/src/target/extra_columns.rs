@@ -1,5 +1,5 @@
-//! Values that a list contains for its targets in addition to their URLs, and the names of the columns of these values.
-//! A row stores the values as one sequence of bytes.
+//! Values that a list contains for its targets in addition to their URLs, and the names of the columns that contain
+//! these values. A row stores the values as one sequence of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -73,7 +73,7 @@ pub enum ColumnType {
 /// A value of a kept column with its type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'v> {
-    /// A text.
+    /// Text.
     String(&'v [u8]),
     /// A signed 64-bit integer.
     Int64(i64),
@@ -100,7 +100,7 @@ impl ColumnType {
         all.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Parses a text as a value of the column. Returns `None` if the text is not such a value.
+    /// Parses text as a value of this type. Returns `None` if the text is not such a value.
     pub fn read(self, text: &[u8]) -> Option<TypedValue<'_>> {
         if self == ColumnType::String {
             return Some(TypedValue::String(text));

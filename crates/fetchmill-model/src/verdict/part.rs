@@ -10,14 +10,14 @@ use crate::limits::REFUSED_BODY_BYTES_MAX;
 use crate::name::for_display;
 use crate::outcome::FailureKind;
 
-/// A requested part, and the information about it in the head of the reply.
+/// A requested part of an object, and the result of checking the head of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedPart {
     asked: ByteRange,
     reply: PartReply,
 }
 
-/// Meaning of the head of a reply.
+/// Result of checking the head of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
     /// There is no head yet, or the head says nothing about the part, as with an error or a redirect.
@@ -70,8 +70,8 @@ impl ExpectedPart {
         }
     }
 
-    /// Returns the reason why a reply with a body of this length is not the part, or `None` if its status already gives
-    /// the reason.
+    /// Returns the reason why a reply with a body of this length is not the part. Returns `None` if the status already
+    /// gives the reason.
     pub(super) fn trouble(&self, length: u64) -> Option<(FailureKind, Box<str>)> {
         match &self.reply {
             PartReply::Neither => None,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::http1::{ReplyProgress, ReplyReader};
 
-    /// Returns the result of a request for `bytes=10-14` to which the reply has these fields.
+    /// Returns the result of a request for `bytes=10-14` whose reply has this status, these fields and this length.
     fn outcome(status: &str, fields: &str, length: u64) -> Option<FailureKind> {
         let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");

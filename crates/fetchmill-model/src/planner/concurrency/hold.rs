@@ -8,8 +8,8 @@ use super::round::Measured;
 use crate::planner::millis::Millis;
 
 /// A round is odd if its values differ from the held ones by more than this factor. `CHANGED_ROUNDS` consecutive odd
-/// rounds that last at least `CHANGED_FOR` count as a change. A page of the listing can also fill a narrow link, but
-/// for less time.
+/// rounds that last at least `CHANGED_FOR` count as a change. Fetching a listing page can also saturate a narrow link,
+/// but not for that long.
 const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 const CHANGED_FOR: Millis = 700;
@@ -40,7 +40,7 @@ fn differs(now: f64, then: f64) -> bool {
 }
 
 impl Hold {
-    /// Holds a limit that has replaced `limit`, a lower one that achieved `goodput`.
+    /// Holds a limit that has replaced `limit`, which is lower and achieved `goodput`.
     pub(super) fn on_probation(limit: usize, goodput: f64) -> Self {
         let replaced = Some(Replaced { limit, goodput, rounds: PROBATION_ROUNDS });
         Hold { replaced, ..Hold::default() }

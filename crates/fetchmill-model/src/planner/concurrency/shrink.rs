@@ -9,8 +9,8 @@ const SHRINK_KEEPS: f64 = 0.97;
 const CLEARLY_LESS: f64 = 0.85;
 /// If no requests wait in a queue yet, the limit is first raised by this factor, and then by the factor's square root.
 const RAISE: f64 = 1.4;
-/// While goodput grows by this factor per round, the requests and idle connections of a higher limit are still slowing
-/// down the origin. The search waits up to `RECOVERIES` rounds for this growth to end.
+/// While goodput grows by this factor per round, requests and idle connections left over from a higher limit are still
+/// slowing down the origin. The search waits up to `RECOVERIES` rounds for this growth to end.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 
@@ -28,8 +28,8 @@ impl Shrink {
         Shrink { good, goodput: None, before, recovered: 0.0, recoveries: 0, doubted: None }
     }
 
-    /// Returns whether goodput at a lower limit may still rise. It may if it grows from round to round, or if the first
-    /// round differs from `before`, the goodput at the previous limit.
+    /// Returns whether goodput at a lower limit may still rise. This is the case if goodput grows from round to round,
+    /// or if the first round differs from `before`, the goodput at the previous limit.
     fn is_recovering(&self, before: f64, goodput: f64) -> bool {
         if self.recoveries == 0 {
             return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);

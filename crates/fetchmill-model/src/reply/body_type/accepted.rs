@@ -40,8 +40,8 @@ impl AcceptedTypes {
         self.0 == 0
     }
 
-    /// Returns a text with the type of the body and the accepted types if the body is not accepted. Reads at most
-    /// [`BODY_START_BYTES`] of `body`.
+    /// If the body is not accepted, returns a text that names the type of the body and the accepted types. Reads at
+    /// most [`BODY_START_BYTES`] of `body`.
     pub fn refusal(&self, body: &[u8]) -> Option<String> {
         if self.is_all() {
             return None;

@@ -97,7 +97,7 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Applies a `<base>` of the page. As in a browser, only the first `<base>` counts.
+    /// Applies a `<base>` element of the page. As in a browser, only the first `<base>` counts.
     fn take_base(&mut self, href: &[u8]) -> Result<(), FolderReadError> {
         if std::mem::replace(&mut self.has_base, true) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The items of an API as rows, with columns and values.
+//! Rows that are made from the items of an API, with their columns and values.
 //!
 //! Each column is a field of the items. A value that does not fit its column becomes null, and [`UNFIT_COLUMN`]
 //! contains the name of its field. The row also contains the item itself, so nothing is lost.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Removes the white space that JSON allows between tokens: spaces, tabs and line ends outside strings. Everything else
-/// remains unchanged, including numbers and the order of fields. The text must be a single JSON value.
+/// Removes the white space that JSON allows between tokens: spaces, tabs and line endings outside strings. Everything
+/// else remains unchanged, including numbers and the order of fields. The text must be a single JSON value.
 pub(super) fn compact(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return Cow::Borrowed(text);

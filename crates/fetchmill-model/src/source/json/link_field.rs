@@ -1,7 +1,7 @@
 //! The `Link` header field of a reply (RFC 8288), which contains the link to the next page.
 //!
-//! The field is parsed strictly: if it cannot be parsed, this is an error. If such a field counted as missing, the
-//! listing would end too early, and later pages would never be fetched.
+//! The field is parsed strictly: a malformed field is an error. If it counted as missing, the listing would end too
+//! early, and later pages would never be fetched.
 
 use crate::http1::header_field::is_token;
 

@@ -356,7 +356,7 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key is not a name. A manifest names the whole object rather than a part of it.
+        // An empty key is not a name. A manifest describes the whole object rather than a part of it.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let value = |column| values.get(column).filter(|value| !value.is_empty());
         let key = match self.key {

@@ -1,4 +1,4 @@
-//! `csv` and `tsv`: records with fields, quotes and an optional header.
+//! The `csv` and `tsv` formats: records with fields, quotes and an optional header.
 
 use std::ops::Range;
 
@@ -278,7 +278,7 @@ impl Records for Csv {
 /// Result of searching for the next record. The record is not consumed yet.
 enum NextRecord {
     Record(Extent),
-    /// A line that neither is a record nor begins one.
+    /// A line that is neither a record nor the start of one.
     Bad(Extent, &'static str),
     TooLong,
     NothingNow,

@@ -114,7 +114,7 @@ impl ItemRecords {
         })
     }
 
-    /// Counts the next item of the batch, which must contain another one.
+    /// Counts the next item of the batch. The batch must contain another item.
     fn pass(&mut self) -> usize {
         let position = self.at;
         let (url, key) = self.batch.get(position);

@@ -1,4 +1,4 @@
-//! The rows of a Parquet file, with the wanted columns.
+//! Reads the wanted columns of a Parquet file, row by row.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const BATCH_ROWS: u64 = 256;
 const BATCH_BYTES: u64 = MIB as u64;
 /// Maximum number of rows in a batch if each value can be as long as its page.
 const PREFIX_BATCH_ROWS: u64 = 16;
-/// Number of rows to skip before the caller can check its stop signal.
+/// Number of rows that are skipped before the caller can check its stop signal.
 const STRETCH_ROWS: u64 = 256 * 1024;
 /// Maximum number of column names that an error shows if a wanted column is missing.
 const SHOWN_NAMES: usize = 20;

@@ -120,7 +120,7 @@ impl<F: ChunkReader> BoundedPages<F> {
 }
 
 impl PageMemory {
-    /// Begins a batch. The values of the previous batch must have been dropped before.
+    /// Begins a batch. The values of the previous batch must already have been dropped.
     pub(super) fn begin_batch(&self) {
         lock(&self.0).earlier = 0;
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::source::ListPosition;
 use crate::target::extra_columns::ColumnType;
 
-/// Number of records to skip before the caller can check its stop signal.
+/// Number of records that are skipped before the caller can check its stop signal.
 const STRETCH_RECORDS: u64 = 64 * 1024;
 
 /// The files of a list, in order.
@@ -112,8 +112,8 @@ impl PartRecords {
         self.at += 1;
     }
 
-    /// Reads up to the start of a file. Must be called again until it returns `Done`. `End` means that there are fewer
-    /// files.
+    /// Reads up to the start of a file. Must be called again until it returns `Done`. `End` means that the list has
+    /// fewer files.
     fn go_to_part(&mut self, part: u64) -> Result<ReadStep> {
         let mut values = RecordValues::default();
         let mut passed = 0;

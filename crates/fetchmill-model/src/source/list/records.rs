@@ -31,7 +31,8 @@ pub(super) trait Records: Send {
     /// Describes the position of the last record, such as `line 17`.
     fn place(&self) -> String;
 
-    /// Returns the text of the last record as it is in the list. For formats that are not text, the result is empty.
+    /// Returns the text of the last record as it appears in the list. For formats that are not text, the result is
+    /// empty.
     fn text(&self) -> &[u8] {
         b""
     }

@@ -36,7 +36,7 @@ options! {
     } and {
         /// Header fields whose values contain columns.
         headers: Vec<RowHeader>,
-        /// Origin that receives those `headers` that may be secrets, written as the start of its URLs.
+        /// Origin that receives those `headers` that may be secrets. It is written like the start of its URLs.
         headers_for: Option<String>,
         /// `Content-Type` of the body, if the user has set it.
         content_type: Option<String>,
@@ -216,8 +216,8 @@ impl RequestOptions {
         Ok(!self.headers.is_empty() || has_body_columns || self.has_range())
     }
 
-    /// Returns the requests as a text for the job's identity, because a job with different requests is a different job.
-    /// The requests can contain secrets, so the text is only a digest.
+    /// Returns a digest of the requests for the job's identity, because a job with different requests is a different
+    /// job. The requests themselves are not part of the identity, because they can contain secrets.
     pub fn identity(&self) -> Option<String> {
         if !self.is_custom() {
             return None;

@@ -1,5 +1,5 @@
 //! `--template`: a URL that is built from column values. A value cannot break out of its placeholder. Characters with a
-//! special meaning in URLs are percent-encoded, and a value that stands in the place of a host must be a host.
+//! special meaning in URLs are percent-encoded, and a value that is used as a host must be a valid host.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::name::for_display;
 pub(super) enum Piece {
     /// Literal text.
     Text(String),
-    /// The value of a column. Without a name, this is the URL column. A raw value is not escaped.
+    /// The value of a column. If `name` is `None`, the column is the URL column. A raw value is not escaped.
     Column { name: Option<String>, is_raw: bool },
 }
 

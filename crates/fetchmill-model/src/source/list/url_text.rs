@@ -2,8 +2,8 @@
 //! resolved, and special characters are encoded. The scheme's default port and the fragment are removed. Different
 //! spellings of a URL therefore become the same text.
 //!
-//! `s3://BUCKET/KEY` is also accepted. These rules do not apply to such a URL, because a key can consist of any bytes,
-//! percent-encoded.
+//! `s3://BUCKET/KEY` is also accepted. These rules do not apply to such a URL, because a key can consist of any
+//! percent-encoded bytes.
 
 use std::borrow::Cow;
 
