@@ -66,7 +66,7 @@ fn reply_cost(bytes: &[u8]) -> f64 {
     })
 }
 
-/// Returns the nanoseconds of one call in the best round.
+/// Returns the duration of one call in the best round, in nanoseconds.
 fn best(mut call: impl FnMut()) -> f64 {
     (0..ROUNDS)
         .map(|_| {

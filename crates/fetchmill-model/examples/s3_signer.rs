@@ -62,7 +62,7 @@ fn signed(request: Request) -> (String, Vec<(String, String)>) {
     (String::from_utf8_lossy(&target).into_owned(), fields)
 }
 
-/// Returns the nanoseconds for a signature in the best round.
+/// Returns the duration of one signature in the best round, in nanoseconds.
 fn cost(token: Option<String>) -> f64 {
     let credentials =
         Credentials { access_key: "AKIAIOSFODNN7EXAMPLE".into(), secret_key: "secret".into(), token };

@@ -3,12 +3,12 @@
 //!
 //! # Layout, from the bottom up
 //! - [`limits`], [`error`], [`panics`]: bounds, errors that stop a job, and the first panic of its threads
-//! - [`text`], [`options`]: counts, dates and redacted text for people; options as rows with defaults and bounds
+//! - [`text`], [`options`]: counts, dates and redacted text for people; definitions of options with defaults and bounds
 //! - [`origin`], [`name`], [`target`]: destinations of requests, names of objects, targets and the pages that contain
 //!   them
 //! - [`outcome`], [`object`], [`row`]: outcomes of targets, fetched objects, and rows of targets
-//! - [`http1`], [`cookies`], [`reply`]: HTTP/1.1 bytes, cookies, and the checks of a reply (certain, late, encoded,
-//!   type)
+//! - [`http1`], [`cookies`], [`reply`]: HTTP/1.1 bytes, cookies, and checks of replies (certainty, waiting time,
+//!   encoding and body type)
 //! - [`source`], [`s3`]: the meaning of listing pages; bucket addresses, signatures and error documents
 //! - [`opt_out`]: what a site permits, in its robots.txt and in its replies
 //! - [`planner`], [`verdict`]: what to fetch next, and what to do after an attempt

@@ -77,7 +77,7 @@ const FIELDS: &[&str] = &[
 
 const INTERIM: &[&str] = &["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"];
 
-/// Texts that damage inserts into a reply.
+/// Texts that are inserted into a reply to damage it.
 const SPLINTERS: &[&str] = &[
     "\r\n",
     "\r\n\r\n",

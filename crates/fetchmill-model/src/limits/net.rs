@@ -72,9 +72,9 @@ pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 /// Maximum number of names that are being looked up and are not slow yet, for all workers together.
 pub const DNS_FAST_MAX: usize = 256;
 /// Maximum number of names that are being looked up and are slow, for all workers together. A lookup takes at most 2
-/// KiB. Two copies of its name take 2 x 255 bytes. Two questions with 8 tries take 2 x 8 x 56, and its entries in the
-/// socket tables 16 x 24. If all names have the maximum length, the total is (8,192 + 256) x 2 KiB = 16.5 MiB of the
-/// general budget. With usual names it is 5 MiB.
+/// KiB. Two copies of its name take 2 x 255 bytes. Two questions with 8 tries take 2 x 8 x 56 bytes, and the lookup's
+/// entries in the socket tables take 16 x 24 bytes. If all names have the maximum length, the total is (8,192 + 256) x
+/// 2 KiB = 16.5 MiB of the general budget. With usual names it is 5 MiB.
 pub const DNS_SLOW_MAX: usize = 8192;
 /// A lookup that takes longer than this counts as slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);

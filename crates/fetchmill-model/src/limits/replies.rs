@@ -77,7 +77,7 @@ pub const CORRECTIONS_MAX: u32 = 4;
 /// Maximum number of repeated requests after a store rejected the credentials. The second rejection stops the job if it
 /// certainly answers this request, which is always the case on a new connection.
 pub const REFUSALS_MAX: u32 = 4;
-/// Minimum number of bytes that must have arrived of an interrupted body before only its missing bytes are requested.
+/// Minimum number of bytes of an interrupted body that must have arrived before only the missing bytes are requested.
 /// For fewer bytes, the additional request costs about as much as it saves. An attempt that receives this many bytes
 /// does not count, so an object has at most one such attempt per MiB. Meanwhile, the connection's task keeps the start
 /// of the body: in a staging file if it is larger than `BODY_MEMORY_BYTES_MAX`, and otherwise in memory that counts

@@ -47,7 +47,7 @@ pub struct Facts<'a> {
 pub struct Object<'a> {
     /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Name of the object: any bytes.
+    /// Name of the object, which can contain any bytes.
     pub name: &'a [u8],
     /// Body of the object.
     pub body: &'a [u8],
@@ -62,7 +62,7 @@ pub struct Object<'a> {
 pub struct UnfetchedTarget<'a> {
     /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Name of the target: any bytes.
+    /// Name of the target, which can contain any bytes.
     pub name: &'a [u8],
     /// `absent`, `failed` or `skipped`.
     pub outcome: &'a str,

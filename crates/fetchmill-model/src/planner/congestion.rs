@@ -61,7 +61,7 @@ const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
 /// Largest refused share that is tolerated.
 const PUT_UP_SHARE: f64 = 0.5;
-/// A longer time without reports counts as this much.
+/// Maximum time that is counted between two reports.
 const STEP_MAX: Millis = 1000;
 
 /// Replies in one slot.

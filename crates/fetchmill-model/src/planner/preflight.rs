@@ -7,7 +7,7 @@
 //! depend on uncommitted data, and checking a page or a block costs only a few arithmetic operations.
 //!
 //! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders in names and
-//! folder entries are not counted, and a mean counts only at nine tenths of its value.
+//! folder entries are not counted, and a mean is counted at only nine tenths of its value.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 
@@ -107,7 +107,7 @@ pub enum Shortage {
     },
 }
 
-/// Returns the insufficient resource. Returns `None` if the job fits, or as long as this is unknown.
+/// Returns the insufficient resource. Returns `None` if the job fits, or if this is not known yet.
 pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {

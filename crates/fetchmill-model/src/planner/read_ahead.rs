@@ -33,8 +33,8 @@ impl ReadAhead {
         }
     }
 
-    /// Returns whether the listing has not been fully ahead yet. `listed` is the number of targets that are listed but
-    /// not handed out.
+    /// Returns whether the listing has not yet reached its full read-ahead. `listed` is the number of targets that are
+    /// listed but not handed out.
     pub(super) fn is_behind(&mut self, listed: usize) -> bool {
         self.has_been_ahead |= listed >= self.targets();
         !self.has_been_ahead

@@ -18,8 +18,8 @@ const LEAST: Millis = 50;
 /// Upper bound of the shortest wait, which is reached if the replies to repeated requests are also slow.
 const MOST: Millis = 1_000;
 /// Lower and upper bound for the wait for a reply, as multiples of the origin's mean reply time. Between these bounds,
-/// the wait is the mean plus a multiple of the mean deviation. An origin with even reply times is therefore not waited
-/// for as long as an origin whose reply times vary.
+/// the wait is the mean plus a multiple of the mean deviation. The wait is therefore shorter for an origin with even
+/// reply times than for an origin whose reply times vary.
 const MEANS: f64 = 4.0;
 const MEANS_MAX: f64 = 8.0;
 const DEVIATIONS: f64 = 9.0;

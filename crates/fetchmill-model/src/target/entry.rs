@@ -145,8 +145,8 @@ pub enum Naming {
 }
 
 impl Naming {
-    /// Returns the name of a target. A line without a URL always has the key that identifies it as its name, because no
-    /// object is stored.
+    /// Returns the name of a target. The name of a line without a URL is always the key that identifies the line,
+    /// because no object is stored.
     pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             Naming::Whole => return entry,

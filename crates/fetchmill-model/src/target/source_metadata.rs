@@ -66,9 +66,9 @@ fn without_quotes(etag: &[u8]) -> &[u8] {
 /// Precision of a time in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeResolution {
-    /// The time is exact to the second.
+    /// The time is accurate to the second.
     Second,
-    /// The time is exact to the minute.
+    /// The time is accurate to the minute.
     Minute,
     /// Only the day is known.
     Day,
@@ -88,7 +88,7 @@ pub struct ListedTime {
 }
 
 impl ListedTime {
-    /// Creates a time in UTC that is exact to the second.
+    /// Creates a time in UTC that is accurate to the second.
     pub fn exact(seconds: u64) -> Self {
         ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second }
     }
@@ -124,7 +124,7 @@ impl ListedTime {
 /// The facts that the listing of a folder states about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizedName<'a> {
-    /// Path of the file: any bytes.
+    /// Path of the file, which can contain any bytes.
     pub name: &'a [u8],
     /// Size of the file in bytes.
     pub size: Option<u64>,

@@ -89,7 +89,7 @@ pub fn http_date(seconds: u64) -> String {
 
 /// Parses an HTTP date as seconds since 1970, in any form that a recipient must accept (RFC 9110, 5.6.7). Other forms
 /// that servers send are also accepted: a day with one digit, `UTC` or `+0000` for `GMT`, or a missing zone. As in
-/// curl, two-digit years from 70 to 99 belong to the last century. The name of the day is not compared with the date.
+/// curl, two-digit years from 70 to 99 belong to the 20th century. The name of the day is not compared with the date.
 pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }

@@ -20,8 +20,8 @@ pub struct FileName(String);
 pub struct NotAFileName(String);
 
 impl FileName {
-    /// Creates a name from a text of this process. Characters and names that would refer to another folder are replaced
-    /// with `_`.
+    /// Creates a name from text that this process has generated. Characters and names that would refer to another
+    /// folder are replaced with `_`.
     pub fn of_own(text: &str) -> Self {
         let name = text.replace(['/', '\0'], "_");
         FileName(if matches!(name.as_str(), "" | "." | "..") { "_".into() } else { name })

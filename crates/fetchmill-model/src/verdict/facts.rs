@@ -20,7 +20,7 @@ pub struct Rules {
     /// such a reply, the server asks for a pause but does not refuse the object. In a check, a stream and a listing,
     /// each of these replies counts.
     pub is_patient: bool,
-    /// Whether a request may be repeated. A request that changes data on the server must not be.
+    /// Whether a request may be repeated. A request that changes data on the server must not be repeated.
     pub may_repeat: bool,
     /// Maximum number of consecutive redirects that are followed.
     pub redirects_max: u32,
@@ -81,8 +81,8 @@ pub struct ReplyFacts<'r> {
     pub status: u16,
     /// Whether the reply had a valid `Retry-After` field.
     pub asks_to_wait: bool,
-    /// Whether it was certain on arrival which request the reply answers. For example, it is certain for the first
-    /// reply on a connection.
+    /// Whether the reply was certain on arrival to answer this request. For example, the first reply on a connection is
+    /// always certain.
     pub is_certain: bool,
     /// Whether the head stated the length, or the framing marked the end.
     pub is_verified: bool,

@@ -29,8 +29,8 @@ pub struct StatusFacts<'r> {
     pub had_credentials: Option<bool>,
 }
 
-/// Returns the detail for the row of a failed target. It is `given` if that is not empty, and otherwise the meaning of
-/// the status or of the failure kind.
+/// Returns the detail for the row of a failed target. The detail is `given` if `given` is not empty. Otherwise, it is
+/// the meaning of the status or of the failure kind.
 pub fn failure_detail(kind: FailureKind, status: u16, given: Option<&str>) -> String {
     match given.map(str::trim).filter(|given| !given.is_empty()) {
         Some(given) => printable(given.as_bytes(), DETAIL_BYTES_MAX),

@@ -63,7 +63,7 @@ fn malformed_chunks_are_refused() {
         "10000000000000000\r\n",
         "10000000000000003\r\nabc\r\n0\r\n\r\n",
         "ffffffffffffffff0\r\n",
-        // Line ends.
+        // Line endings.
         "3\nabc\r\n0\r\n\r\n",
         "3\rabc\r\n0\r\n\r\n",
         "3\rXabc\r\n0\r\n\r\n",

@@ -3,8 +3,8 @@
 use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// Growth of goodput that makes a doubled limit worthwhile. As long as latency does not indicate a queue, no growth is
-/// needed.
+/// Growth of goodput that makes a doubled limit worthwhile. No growth is needed while latency does not indicate a
+/// queue.
 const GROWTH: f64 = 1.1;
 /// Required growth above [`CAREFUL`]. It is higher because replies come in waves, which can look like 10 % growth by
 /// chance.

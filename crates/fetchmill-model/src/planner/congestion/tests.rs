@@ -24,7 +24,7 @@ struct Server {
     /// Rate in requests/s. `burst` is the number of requests allowed together after a quiet time.
     rate: fn(u64) -> f64,
     burst: f64,
-    /// Share of the other requests that are refused at any rate.
+    /// Share of the other requests that are refused regardless of the rate.
     stray: f64,
     /// `Retry-After` of refused requests.
     retry_after: Millis,

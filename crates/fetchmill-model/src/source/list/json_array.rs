@@ -1,7 +1,7 @@
 //! Converts a JSON array to lines with one value each, as in `jsonl`. An input that does not begin with `[` is left
 //! unchanged.
 //!
-//! The bytes are changed in place and never grow in number, so memory does not depend on the size of the array.
+//! The bytes are changed in place and their number never grows, so memory does not depend on the size of the array.
 
 use std::io::{self, ErrorKind, Read};
 

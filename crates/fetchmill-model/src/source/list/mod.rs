@@ -1,7 +1,7 @@
 //! Lists of URLs as a source: text, CSV, TSV, JSON lines, Parquet and bucket inventories. All formats except Parquet
 //! and inventories can be compressed.
 //!
-//! A list is read as a stream, in memory that is bounded whatever the length and content of the list. The first page is
+//! A list is read as a stream, in bounded memory, regardless of the length and content of the list. The first page is
 //! returned as soon as it contains any entries. A line without a URL becomes a failed target with its line number, so
 //! no line is lost silently. The caller provides the input.
 //!

@@ -1,5 +1,5 @@
-//! Detects files that are not lists by their first bytes. Otherwise, each line of such a file would become a
-//! meaningless target.
+//! Checks the first bytes of a file to detect that it is not a list. Without this check, each line of such a file would
+//! become a meaningless target.
 
 use super::ListFormat;
 

@@ -102,7 +102,7 @@ impl RowPlan {
         }
     }
 
-    /// Returns whether the row describes an object to fetch. The error explains why this is impossible to determine.
+    /// Returns whether the row describes an object to fetch. The error explains why this cannot be determined.
     fn try_give(
         &self,
         row: &RecordValues,
