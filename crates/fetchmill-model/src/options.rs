@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Values of options, indexed by name.
 pub type OptionValues = Map<String, Value>;
 
-/// The smallest number that counts as positive: a nanosecond, or for rates, one request in 31 years.
+/// The smallest number that counts as positive: a nanosecond for times, or one request in 31 years for rates.
 const ABOVE_0: f64 = 1e-9;
 
 /// Bounds of a number.

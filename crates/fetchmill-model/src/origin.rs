@@ -7,7 +7,7 @@ use crate::http1::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 use crate::options::OptionValue;
 
-/// An origin as text: `http://host[:port]` or `https://host[:port]`, exactly as a normalised URL begins.
+/// An origin as text: `http://host[:port]` or `https://host[:port]`, as at the start of a normalised URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OriginKey {
     text: Box<str>,

@@ -50,7 +50,7 @@ pub const CONNECT_PROBE_FIRST: Duration = Duration::from_secs(1);
 /// Longest delay between test connections, which show whether requests queue in the network. It is long because servers
 /// may log each connection.
 pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Upper bound for a measured connection time. Slower connections count as this time.
+/// Upper bound for a measured connection time. Longer times are capped at this value.
 pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of requests that a stream can take from its input in addition to the requests in flight. These

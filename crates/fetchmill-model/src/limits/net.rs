@@ -43,7 +43,7 @@ pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 pub const HOST_CONNECTIONS: u32 = 4;
 /// Default maximum number of requests/s per host in a multi-host job, without `--rate-per-host`.
 pub const HOST_RATE: f64 = 50.0;
-/// A host counts as prompt if its last reply took less than this. Slow hosts yield request slots to prompt hosts.
+/// A host counts as prompt if its last reply took less than this time. Slow hosts yield request slots to prompt hosts.
 pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
 /// Number of consecutive connection failures after which a host rests.
 pub const HOST_FAILURES_MAX: u32 = 5;

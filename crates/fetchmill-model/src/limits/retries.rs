@@ -34,7 +34,7 @@ pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// An origin that refuses all requests with a `Retry-After` for this time counts as down if the refusals use up all
 /// tokens.
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
-/// An origin that refuses all requests for this time counts as down, however few the refusals are.
+/// An origin that refuses all requests for this time counts as down, even if it has refused only a few.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
 /// Maximum number of origins for which a stream paces its requests. It paces them if the origin refuses some requests.
 /// Each origin takes about 4 KiB, which covers four seconds of replies in slots of 50 ms. Requests to further origins
@@ -44,7 +44,7 @@ pub const STREAM_THROTTLED_MAX: usize = 4096;
 pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
 /// Time for which a pace is kept after the last refusal.
 pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
-/// Minimum pace in requests/s, however many requests are refused.
+/// Minimum pace in requests/s, regardless of how many requests are refused.
 pub const PACE_MIN: f64 = 1.0;
 /// Length of the burst that a paced origin may receive after a quiet time: a few timer ticks. It is short so that the
 /// origin does not refuse these requests.

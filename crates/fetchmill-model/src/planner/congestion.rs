@@ -52,8 +52,8 @@ const USELESS_CUTS: u32 = 3;
 const USELESS_REFUSED: f64 = 10.0;
 /// A cut is useless if it changes the refused share by a factor between `UNCHANGED` and `1 / UNCHANGED`.
 const UNCHANGED: f64 = 0.6;
-/// Cuts count as useless only if the request rate also fell to this fraction or less. Otherwise the cuts hardly took
-/// effect.
+/// Cuts count as useless only if the request rate also fell to this fraction or less. If it did not, the cuts had
+/// little effect.
 const LOWERED: f64 = 0.9;
 /// Time for which refusals are tolerated after the first useless cuts. The time doubles with each further series of
 /// useless cuts, up to `PUT_UP_MAX`.
@@ -201,8 +201,8 @@ impl Congestion {
         self.held.map(|held| held.rate)
     }
 
-    /// Begins with the pace of an earlier run. The pace grows from there and is removed if it turns out to be
-    /// unnecessary.
+    /// Sets the initial pace to the pace of an earlier run. The pace grows from there and is removed if it turns out to
+    /// be unnecessary.
     pub fn resume(&mut self, rate: f64) {
         self.held = Some(ActivePace::below(rate, rate * CUT));
     }

@@ -189,7 +189,7 @@ impl Planner {
         self.listing_done = true;
     }
 
-    /// Begins with the pace of an earlier run, in requests/s.
+    /// Sets the initial pace to the pace of an earlier run, in requests/s.
     pub fn resume_rate(&mut self, rate: f64) {
         self.origin.resume_rate(rate);
     }

@@ -8,7 +8,7 @@
 //! it seems to be down. From then on, only probes are sent to find out ([`super::probing`]). If the origin is down, it
 //! rests and is then tested again. The rests become longer each time, until the first success. An outage therefore
 //! costs only a few requests instead of an attempt for every target. A target that fails again uses no tokens, because
-//! the target itself may be broken. But if there was no success for a moment, such a failure causes a probe
+//! the target itself may be broken. However, if no request has succeeded for a moment, such a failure causes a probe
 //! (docs/internals/decisions/0025).
 //!
 //! If an origin refuses some requests while others succeed, this is not an outage. The refusals then set the origin's
@@ -176,7 +176,7 @@ impl OriginState {
         self.congestion.rate()
     }
 
-    /// Begins with the pace of an earlier run.
+    /// Sets the initial pace to the pace of an earlier run.
     pub fn resume_rate(&mut self, rate: f64) {
         self.congestion.resume(rate);
     }

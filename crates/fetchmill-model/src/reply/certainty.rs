@@ -1,4 +1,4 @@
-//! Decides when it is certain which request a reply answers.
+//! Decides when a reply can safely be matched to its request.
 //!
 //! HTTP/1.1 replies are not numbered: a reply answers the oldest request that has no reply yet. If a server sends one
 //! reply too many, all later replies on the connection shift by one. Each object then gets the bytes of its neighbour.

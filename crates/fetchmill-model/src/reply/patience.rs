@@ -25,8 +25,8 @@ const MEANS_MAX: f64 = 8.0;
 const DEVIATIONS: f64 = 9.0;
 /// Weight of one reply in the mean and in the mean deviation.
 const WEIGHT: f64 = 1.0 / 16.0;
-/// A reply time counts as at most this many means. Otherwise, the few replies that are far slower would prolong the
-/// wait.
+/// A reply time is capped at this multiple of the mean. Otherwise, the few replies that are far slower would prolong
+/// the wait.
 const OUTLIER: f64 = 4.0;
 /// Number of replies, or of listing pages, after which the mean is well known.
 const KNOWN_REPLIES: u64 = 64;

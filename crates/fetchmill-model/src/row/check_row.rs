@@ -21,7 +21,7 @@ pub struct CheckRow<'a> {
     /// The status of the last final reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Reason why there is no complete reply. `None` if there is one, whatever its status.
+    /// Reason why there is no complete reply. `None` if there is one, regardless of its status.
     #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
     pub kind: Option<FailureKind>,
     /// Reason why the line has no URL.

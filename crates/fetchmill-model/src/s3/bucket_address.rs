@@ -17,7 +17,7 @@ const REGION_BYTES_MAX: usize = 64;
 /// Name suffixes of directory buckets and of their access points.
 const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
-/// Where a request contains the bucket's name.
+/// Position of the bucket's name in a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
@@ -38,7 +38,7 @@ impl OptionValue for Addressing {}
 pub struct Endpoint {
     /// URL of the store. `None` for AWS.
     pub url: Option<OriginUrl>,
-    /// Where requests contain the bucket's name.
+    /// Position of the bucket's name in requests.
     pub addressing: Addressing,
     /// Variant of the AWS endpoints.
     pub variant: AwsVariant,

@@ -4,7 +4,7 @@ use super::position::ListPosition;
 use crate::outcome::skips::Skips;
 use crate::target::Names;
 
-/// The cursor after a page, which is everything in a page except its names.
+/// The cursor after a page, from which the listing continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageCursor {
     /// A page of the list/get API.

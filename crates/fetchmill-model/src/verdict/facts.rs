@@ -81,8 +81,8 @@ pub struct ReplyFacts<'r> {
     pub status: u16,
     /// Whether the reply had a valid `Retry-After` field.
     pub asks_to_wait: bool,
-    /// Whether the reply was certain on arrival to answer this request. For example, the first reply on a connection is
-    /// always certain.
+    /// Whether, on arrival, the reply certainly belonged to this request. For example, the first reply on a connection
+    /// always does.
     pub is_certain: bool,
     /// Whether the head stated the length, or the framing marked the end.
     pub is_verified: bool,
@@ -129,8 +129,8 @@ pub struct BrokenFacts {
 pub enum BreakOff {
     /// The request asks for the remaining bytes of the object.
     Rest,
-    /// The request asks for the whole object on a new connection, because it is not certain which request the received
-    /// bytes answer.
+    /// The request asks for the whole object on a new connection, because the received bytes may answer a different
+    /// request.
     Whole,
 }
 

@@ -1,4 +1,4 @@
-//! Replies that mean that the server receives too many requests.
+//! Replies that indicate that the server receives too many requests.
 
 use serde::Deserialize;
 
@@ -66,12 +66,12 @@ impl RetriedStatuses {
         FailureKind::of_status(status)
     }
 
-    /// Returns whether the reply means that there are too many requests, either to the server or for this object.
+    /// Returns whether the reply indicates too many requests, either to the server or for this object.
     pub fn throttles(&self, status: u16, asks_to_wait: bool) -> bool {
         status >= FIRST && self.of_reply(status, asks_to_wait) == Err(FailureKind::Throttled)
     }
 
-    /// Returns whether the reply does not suggest that the server is in trouble.
+    /// Returns whether the reply gives no sign that the server is in trouble.
     pub fn is_well(&self, status: u16, asks_to_wait: bool) -> bool {
         !self.of_reply(status, asks_to_wait).is_err_and(FailureKind::is_retryable)
     }

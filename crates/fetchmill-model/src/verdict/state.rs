@@ -160,7 +160,7 @@ impl AttemptState {
     /// number of bytes that the last request received. Returns `None` if the interruption is treated like any other
     /// failure.
     ///
-    /// The kept bytes come from a connection that had no earlier replies, so it is certain which request they answer.
+    /// The kept bytes come from a connection that had no earlier replies, so the bytes certainly answer this request.
     pub fn after_break_off(&mut self, broken: BrokenFacts, brought: u64, rules: &Rules) -> Option<BreakOff> {
         let is_large = brought >= limits::RESUMED_BYTES_MIN;
         let may_go_on = rules.may_repeat && rules.attempts_max > 1 && (is_large || self.is_resumed);

@@ -11,8 +11,8 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
-/// Share of an origin's capacity that pages leave to requests: first while a listing reads ahead, and then while a
-/// single page arrives later. A page has 10,000 names and as many bytes as `PAGE_REPLIES` replies.
+/// Share of an origin's capacity that pages leave to requests while a listing reads ahead. `LEFT_BY_A_PAGE` is the
+/// share that a single page leaves later. A page has 10,000 names and as many bytes as `PAGE_REPLIES` replies.
 const LEFT_BY_PAGES: f64 = 0.28;
 const LEFT_BY_A_PAGE: f64 = 0.5;
 const PAGE_NAMES: f64 = 10_000.0;
@@ -33,7 +33,7 @@ struct Origin {
     /// Maximum relative deviation of the capacity. Each deviation lasts a tenth of a second.
     noise: f64,
     /// Number of connections above which replies take longer, in proportion to the square of the excess. As with a real
-    /// client, half as many connections as the active ones rest a second later.
+    /// client, one connection rests for every two active ones, a second later.
     crowd: f64,
 }
 

@@ -25,7 +25,7 @@ const NOT_AN_OBJECT: &str = ".";
 #[derive(Debug, Default)]
 pub struct ItemTypes {
     names: Vec<String>,
-    /// The type of a column. It is `None` as long as all values are null.
+    /// The type of a column. `None` while all values so far are null.
     types: BTreeMap<String, Option<ColumnType>>,
 }
 

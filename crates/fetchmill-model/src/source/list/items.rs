@@ -74,7 +74,7 @@ pub(super) struct ItemRecords {
     /// Number of items so far, all of which `digest` covers.
     count: u64,
     digest: Xxh3Default,
-    /// Whether the last batch was not full, so that no more items are available at the moment.
+    /// Whether the last batch was not full, which means that no more items are available at the moment.
     is_slow: bool,
     is_over: bool,
 }

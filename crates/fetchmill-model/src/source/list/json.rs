@@ -20,7 +20,7 @@ use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
 use crate::source::json_text::JsonText;
 
-/// Number of first values in which each wanted field must occur, if any of these values is an object.
+/// Number of values at the start of a list in which each wanted field must occur, if any of these values is an object.
 const CHECKED_VALUES: usize = 1000;
 /// Number of decompressed bytes that are searched for a rare column. The search takes up to one second.
 const CHECKED_BYTES: usize = 64 << 20;

@@ -198,7 +198,7 @@ impl Lines {
         self.skipping.is_some()
     }
 
-    /// Consumes the line that begins here, whatever its length. Must be called again until it returns `Done`.
+    /// Consumes the line that begins here, regardless of its length. Must be called again until it returns `Done`.
     pub(super) fn skip_line(&mut self) -> Result<ReadStep> {
         if self.skipping.is_none() {
             self.skipping = Some(self.here());

@@ -89,7 +89,7 @@ impl<W: Write + Send> ParquetSplit<W> {
         Ok(rows)
     }
 
-    /// Begins the parts with the columns of the first file, and refuses any file with different columns.
+    /// Starts the parts with the columns of the first file, and refuses any file with different columns.
     fn begin(&mut self, label: &str, columns: &SchemaRef) -> Result<SchemaRef> {
         if let Some(first) = &self.columns {
             if first == columns {
