@@ -47,7 +47,7 @@ pub const BODIES_BYTES_MAX: usize = 80 * MIB;
 /// connection keeps this memory for its next body.
 pub const BODY_FREE_BYTES: usize = 16 * 1024;
 /// Size of the first piece in which a body is decoded (`--compressed`). If the first piece is full, the next pieces
-/// have `READ_BYTES`.
+/// have a size of `READ_BYTES`.
 ///
 /// A fetching thread decodes one body at a time, from memory (up to `BODY_MEMORY_BYTES_MAX`) or from its staging file.
 /// The thread keeps nothing afterwards. During decoding, the window and the tables take memory in addition to the
@@ -122,10 +122,10 @@ pub const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 pub const BATCH_BYTES_MAX: usize = MIB;
 /// Memory of a batch that a connection keeps until the next one.
 pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
-/// Number of active connections for each resting connection that may be open. If each connection rests for 50 ms after
-/// a reply of 100 ms, one connection rests for every two active ones.
+/// Number of active connections per allowed resting connection. If each connection rests for 50 ms after a reply of 100
+/// ms, one connection rests for every two active ones.
 pub(crate) const RESTING_SHARE: usize = 2;
-/// Number of active connections for each resting connection that may be open, if the process can open only a few files.
+/// Number of active connections per allowed resting connection, if the process can open only a few files.
 pub const RESTING_SHARE_MIN: usize = 8;
 
 /// Returns how many connections may rest, in addition to the connections that carry `requests` requests.

@@ -123,7 +123,7 @@ fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
 /// Bytes that are never bare in a normalised URL: control characters, space, `"`, `<`, `>`, and non-ASCII bytes. NUL is
 /// excluded because no name contains it.
 const ALWAYS_ENCODED: [bool; 256] = never_bare([false; 256]);
-/// [`ALWAYS_ENCODED`], and the bytes that can be bare in a path but that `encodeURIComponent` encodes.
+/// The bytes in [`ALWAYS_ENCODED`], and the bytes that can be bare in a path but are encoded by `encodeURIComponent`.
 const ENCODED_IN_COMPONENTS: [bool; 256] = never_bare(without_alphanumeric(byte_set(b":;@&=+$,[]{}|^`")));
 
 const fn never_bare(mut table: [bool; 256]) -> [bool; 256] {

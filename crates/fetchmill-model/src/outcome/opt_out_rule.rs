@@ -64,7 +64,7 @@ impl OptOutRule {
 }
 
 /// Number of objects that opted out, by rule. Objects that opted out because of a robots.txt are also counted by host,
-/// although only for the first [`OPT_OUT_HOSTS_MAX`] hosts.
+/// for up to [`OPT_OUT_HOSTS_MAX`] hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptOutCounts {
     rules: BTreeMap<OptOutRule, u64>,

@@ -288,7 +288,8 @@ impl OriginState {
         self.open();
         self.rests = 1;
         self.not_before = now + self.rest_from(limits::PARTLY_HEALTHY_REST);
-        // Counting from the end of the rest prevents a failure right after it from immediately causing the next rest.
+        // Counting from the end of the rest prevents a failure right after the rest from immediately causing another
+        // rest.
         self.healthy_at = Some(self.not_before);
         self.congestion.forget(self.not_before);
     }

@@ -167,8 +167,8 @@ impl OriginReplies {
         self.left_open = if is_closed { 0 } else { self.left_open.saturating_add(1) };
     }
 
-    /// Returns whether the server ignores requests to close connections. A single connection that stays open may only
-    /// have been closed late.
+    /// Returns whether the server ignores requests to close connections. A single connection that stays open may simply
+    /// be closed late.
     fn keeps_open(&self) -> bool {
         self.left_open >= LEFT_OPEN_MIN
     }
@@ -362,8 +362,8 @@ impl ConnectionReplies {
         self.is_ending = true;
     }
 
-    /// Returns whether the next request will ask the server to close the connection, or the last request has already
-    /// done so.
+    /// Returns whether the next request will ask the server to close the connection, or whether the last request has
+    /// already asked for this.
     pub fn is_ending(&self) -> bool {
         self.is_ending
     }

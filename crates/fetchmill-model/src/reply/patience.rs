@@ -57,8 +57,8 @@ const EXTRA_MAX: f64 = 200.0;
 /// Number of later requests that must have been answered. If fewer were answered, the origin or this machine may only
 /// be pausing, which delays all replies.
 const OVERTAKEN_BY: u64 = 64;
-/// With up to this number of requests in flight, no later reply is needed, because no request follows the last ones of
-/// a job. With more requests in flight and too few later replies, the wait is multiplied by [`LONGER`].
+/// With up to this number of requests in flight, no later reply is needed, because no request follows the last requests
+/// of a job. With more requests in flight and too few later replies, the wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
 /// Milliseconds after a refusal during which no request is repeated.
 const REFUSED: Millis = 10_000;

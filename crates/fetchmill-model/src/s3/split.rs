@@ -61,7 +61,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     found
 }
 
-/// Returns the length of the common start of two strings, in bytes and rounded down to a whole character.
+/// Returns the length of the common prefix of two strings in bytes, rounded down to a whole character.
 fn common_text(one: &[u8], other: &[u8]) -> usize {
     let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     // All continuation bytes of a character have the form 10xxxxxx.

@@ -143,8 +143,7 @@ impl AttemptState {
         }
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
-            // The bad bytes may have belonged to the previous reply. On a new connection, it is certain to which reply
-            // the bytes belong.
+            // The bad bytes may have belonged to the previous reply. A new connection rules this out.
             let is_uncertain = matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp);
             if (broken.is_unanswered && self.forgiven < forgiven_max)
                 || (is_uncertain && self.forgiven < limits::FORGIVEN_SHARED_MAX)

@@ -37,7 +37,7 @@ pub(super) enum Read {
     Refused(MalformedReply),
 }
 
-/// Reads one reply from `stream`, which arrives in pieces that end at `cuts` and then ends.
+/// Reads one reply from `stream`, which is split at `cuts` and then closed.
 pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read {
     let mut reader = ReplyReader::new(MAX_BODY);
     let mut body = Vec::new();

@@ -33,7 +33,7 @@ struct Origin {
     /// Maximum relative deviation of the capacity. Each deviation lasts a tenth of a second.
     noise: f64,
     /// Number of connections above which replies take longer, in proportion to the square of the excess. As with a real
-    /// client, one connection rests for every two active ones, a second later.
+    /// client, a second later there is one resting connection for every two active ones.
     crowd: f64,
 }
 

@@ -41,7 +41,7 @@ struct Link<'t> {
 }
 
 impl<'t> Link<'t> {
-    /// Reads the first link of a text. Returns the link and the remaining text.
+    /// Reads the first link in a text. Returns the link and the remaining text.
     fn read(text: &'t str) -> Result<(Self, &'t str), &'static str> {
         let inside = text.strip_prefix('<').ok_or("a link does not begin with <")?;
         let (target, mut rest) = inside.split_once('>').ok_or("a link has no > after its URL")?;

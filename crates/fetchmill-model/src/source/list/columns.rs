@@ -483,7 +483,7 @@ impl ColumnPlan {
         self.request.as_ref().is_some_and(|request| request.range.is_some())
     }
 
-    /// Returns whether a field uses columns although the record has no value for any of these columns.
+    /// Returns whether a field uses columns but the record has no value for any of them.
     fn is_empty(pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
         let mut columns = pieces.iter().filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(*column),

@@ -173,7 +173,7 @@ options! {
 }
 
 impl ListOptions {
-    /// Returns whether a file that has all manifest columns is read as a manifest. It is read as one if no option
+    /// Returns whether a file that has all manifest columns is read as a manifest. This is the case if no option
     /// selects columns.
     pub(crate) fn may_be_manifest(&self) -> bool {
         self.column.is_none()

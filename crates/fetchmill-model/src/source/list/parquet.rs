@@ -236,7 +236,8 @@ fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>,
     (groups, skip)
 }
 
-/// Catches panics in the library, which some damaged files cause. After a panic, the library's values are only dropped.
+/// Catches panics in the library, which some damaged files cause. After a panic, the library's values are dropped
+/// without further use.
 pub(super) fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
     match panics::expected(read) {
         Some(Ok(value)) => Ok(value),
