@@ -1,4 +1,4 @@
-//! Cookies that replies have set since the first request for a target, including its redirects.
+//! Cookies set by the replies to a target's first request and to its redirects.
 
 use super::cookie::{Cookie, CookieChange, RequestPlace, read_set_cookie};
 use crate::limits;

@@ -216,8 +216,8 @@ impl RequestTemplate {
     }
 }
 
-/// Adds cookies to the request that begins at `start`. If the request already has a `Cookie` field, they are appended
-/// to it.
+/// Adds cookies to the request that begins at `start`. If the request already has a `Cookie` field, the cookies are
+/// appended to that field.
 pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
     let mut at = start;
     for line in out[start..].split_inclusive(|byte| *byte == b'\n') {

@@ -56,7 +56,7 @@ pub const HOSTS_HELD_MAX: usize = 224 * 1024;
 /// Maximum number of targets that wait in memory for their host or its address, for all workers together. Each target
 /// takes about 0.5 KiB, or 8 MiB in total. Further targets are deferred: they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
-/// The maximum for a single host is [`HOST_TARGETS_MAX`] divided by this, so that no host crowds out the others.
+/// The maximum for a single host is [`HOST_TARGETS_MAX`] divided by this number, so that no host crowds out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
 /// Minimum time for which a target is deferred if there is no room for it in memory.
 pub const DEFERRED_FOR: Duration = Duration::from_secs(2);

@@ -56,8 +56,8 @@ pub const BODY_FREE_BYTES: usize = 16 * 1024;
 pub const DECODED_BYTES_FIRST: usize = 8 * 1024;
 /// Maximum window of a zstd body: 8 MiB, the maximum that RFC 9659 allows for a reply.
 pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// Maximum number of body bytes that `--keep-failed` stores for a redirect or an error reply. The body is cut off after
-/// them.
+/// Maximum number of body bytes that `--keep-failed` stores for a redirect or an error reply. Any further bytes are
+/// discarded.
 pub const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of bytes that `--keep-failed` stores for a target's redirects. The heads of all followed redirects
 /// are stored, so each head is in memory once more. The bodies share the remaining bytes.

@@ -15,8 +15,8 @@ pub const BLOCKS_QUEUED_MAX: usize = 24;
 pub const BLOCKS_KEPT: usize = 4;
 /// Maximum size of a commit window.
 pub const COMMIT_WINDOW_BYTES: u64 = 64 * MIB as u64;
-/// Maximum number of outcomes in a commit window. A sink keeps the sequence number of each, and for files also the
-/// name.
+/// Maximum number of outcomes in a commit window. A sink keeps the sequence number of each outcome and, for `files`,
+/// the name.
 pub const COMMIT_WINDOW_OUTCOMES_MAX: usize = 100_000;
 /// Default duration of a commit window, without `--commit-window`.
 pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);

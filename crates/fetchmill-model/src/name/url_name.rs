@@ -8,7 +8,7 @@
 //!   with lower-case digits.
 //! - If a segment contains a byte that is always encoded, `:` and similar characters in it are usually also encoded, as
 //!   with `encodeURIComponent`. In other segments and in queries, these characters are usually bare.
-//! - If no two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays
+//! - Unless two digits follow, `%25` becomes `%`, and a bare `%` becomes `%25`. If two digits follow, `%25` stays
 //!   unchanged.
 
 use std::borrow::Cow;

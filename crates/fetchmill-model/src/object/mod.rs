@@ -29,7 +29,7 @@ pub struct Facts<'a> {
     pub last_modified: Option<Seconds>,
     /// Status line and fields as sent, including the empty line. Kept only for sinks that need them.
     pub head: Option<&'a [u8]>,
-    /// Requested URL, or the final URL after redirects. `None` if the URL is the object's name.
+    /// Requested URL, or the final URL after redirects. Set if it differs from the object's name.
     pub url: Option<&'a [u8]>,
     /// Values of the kept columns: see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,

@@ -35,8 +35,8 @@ pub enum RobotsVerdict {
 }
 
 impl HostRobots {
-    /// Interprets the final reply to a request for a robots.txt. `body` must be decoded. Only the start of the body
-    /// counts.
+    /// Interprets the final reply to a request for a robots.txt. `body` must be decoded. Only the start of the body is
+    /// used.
     pub fn of_reply(status: u16, body: &[u8]) -> Self {
         match status {
             200..300 => HostRobots::Rules(Robots::parse(body, PRODUCT_TOKEN)),

@@ -589,7 +589,7 @@ impl Planner {
     }
 
     /// Returns whether the origin currently gets fewer requests than its limit allows. Workers without work wait until
-    /// this ends.
+    /// this is no longer the case.
     pub fn is_held_back(&self, now: Millis) -> bool {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }

@@ -525,7 +525,7 @@ mod tests {
         };
 
         assert_eq!(steps(60 * MILLI, false), [NextStep::GoOn, NextStep::LastRequest]);
-        // After each reply, half a connection rests for each working one, which is allowed.
+        // With a rest after each reply, one connection rests for every two working ones, which is allowed.
         assert_eq!(steps(110 * MILLI, false)[0], NextStep::Rest(SILENCE_MIN));
         assert_eq!(steps(60 * MILLI, true)[0], NextStep::Rest(SILENCE_MIN));
     }

@@ -1,7 +1,7 @@
 //! Rules for how long to wait for a reply before the request is repeated on another connection.
 //!
 //! Options limit the time of an attempt, for example to 30 s for a head. If replies take a millisecond and one request
-//! in 2,000 hangs, the hanging requests could occupy all places in flight within that time. A request that takes far
+//! in 2,000 hangs, the hanging requests could occupy all request slots within that time. A request that takes far
 //! longer than its origin's other replies is therefore abandoned if later requests have been answered in the meantime.
 //! It is then repeated on a new connection. Few requests are repeated, and none while the origin refuses requests
 //! ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).

@@ -11,7 +11,7 @@ pub const START_UPLOAD_QUERY: &str = "uploads=";
 pub struct ListQuery<'a> {
     /// Prefix of the keys.
     pub prefix: &'a [u8],
-    /// Only keys after this one are listed. If it is empty, the listing starts at the first key.
+    /// Key after which the listing starts. If it is empty, the listing starts at the first key.
     pub start_after: &'a [u8],
     /// Token from the previous page, after which this page continues.
     pub token: Option<&'a str>,

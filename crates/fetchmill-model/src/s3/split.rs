@@ -47,7 +47,7 @@ fn middle(common: &[u8], low: u128, high: u128, is_inside: &dyn Fn(&[u8]) -> boo
     let (mut start, mut width) = (0, WHOLE);
     let mut found = None;
     while width >= WIDTH_MIN {
-        // If a character replaces a forbidden one, its interval may start after the target.
+        // If a character replaces a forbidden one, the interval of the replacement may start after the target.
         let character = character_at(target.saturating_sub(start), width);
         (start, width) = interval(character, start, width);
         text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());

@@ -30,7 +30,7 @@ const SECRET_WORDS: [&str; 21] = [
 ];
 /// Words that also count at the end of a name without separators, such as `accessToken`.
 const SECRET_ENDS: [&str; 6] = ["apikey", "accesskey", "password", "secret", "signature", "token"];
-/// Starts of values that are secrets in any parameter: JWTs, and tokens from GitHub, GitLab and Slack.
+/// Prefixes of values that are secrets in any parameter: JWTs, and tokens from GitHub, GitLab and Slack.
 const SECRET_STARTS: [&str; 9] =
     ["eyJ", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-"];
 /// Text that replaces a redacted value.

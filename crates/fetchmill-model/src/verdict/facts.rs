@@ -62,7 +62,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns a detail that is shown to people in addition to the kind of an outcome: the limit that was exceeded.
+    /// Returns the limit that an outcome exceeded, as a detail that people see in addition to the failure kind.
     pub fn detail_of(&self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(FailureKind::BodyTooLarge) => {

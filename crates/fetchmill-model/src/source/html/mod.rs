@@ -23,7 +23,7 @@ use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
 use crate::outcome::skips::SkipReason;
 
-/// Lower-case starts of the headings of index pages: first Apache, nginx and lighttpd, then Python.
+/// Lower-case prefixes of the headings of index pages: one for Apache, nginx and lighttpd, and one for Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];
 
 /// Reads the page of a folder from the position in `folder`, and passes the entries to `each`, page by page. The last

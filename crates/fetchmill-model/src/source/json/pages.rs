@@ -261,7 +261,7 @@ impl JsonPages {
 
 /// Contents of a page other than its items.
 struct PageRest<'p> {
-    /// The field that leads to the next page, as it is written in the page.
+    /// The field that leads to the next page, as written in the page.
     lead: Option<&'p str>,
     total: Option<u64>,
 }
