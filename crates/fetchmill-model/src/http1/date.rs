@@ -1,4 +1,4 @@
-//! `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
+//! The `Retry-After` field: a number of seconds or a date (RFC 9110, 10.2.3).
 
 use crate::text::dates::{number, parse_http_date};
 

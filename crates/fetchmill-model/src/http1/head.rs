@@ -57,8 +57,8 @@ pub struct Head {
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
-    /// Whether other parsers could find a different end of the reply, although RFC 9112, 6.3, defines it. Such a reply
-    /// is accepted only if it is the first one on its connection. The connection is then closed.
+    /// Whether other parsers could find a different end of the reply, although RFC 9112, 6.3, defines that end. Such a
+    /// reply is accepted only if it is the first one on its connection. The connection is then closed.
     pub is_suspect: bool,
     /// Earliest time for the next attempt, as stated by the server.
     pub retry_after: Option<RetryAfter>,

@@ -7,8 +7,8 @@ use super::replies::REPLIES_BYTES_MAX;
 
 /// Descriptors of the process itself: standard streams, journal (4), listing (4), the lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
-/// Additional descriptors per transform process: its socket, and while the process starts also the other end of the
-/// socket and both ends of a pipe.
+/// Additional descriptors per transform process: its socket and, while the process starts, the other end of the socket
+/// and both ends of a pipe.
 pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
 /// Descriptors per worker and its sink: two for each of three event queues, 16 open folders, the stage, the
 /// destination, the failures file, and three that are open briefly.

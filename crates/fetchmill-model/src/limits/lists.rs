@@ -30,7 +30,8 @@ pub const S3_PAGE_KEYS: u32 = 1000;
 /// Maximum number of targets in a batch. Within this limit, a batch has as many targets as a worker should finish in a
 /// second.
 pub const BATCH_TARGETS_MAX: usize = 4096;
-/// Maximum number of folder entries in a page. A folder is split while it is read, so its size costs no memory.
+/// Maximum number of folder entries in a page. A folder is split while it is read, so memory does not depend on its
+/// size.
 pub const FOLDER_PAGE_TARGETS: usize = 1000;
 /// Maximum number of links on an HTML index page, or of URLs in a sitemap. A digest of each entry is kept, so that no
 /// entry is used twice. The table of digests has up to 2^21 slots with 17 bytes each: 34 MiB of the budget for pages.

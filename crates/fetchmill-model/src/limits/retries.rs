@@ -34,7 +34,7 @@ pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// An origin that refuses all requests with a `Retry-After` for this time counts as down if the refusals use up all
 /// tokens.
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
-/// An origin that refuses all requests for this time counts as down, even if it has refused only a few.
+/// An origin that refuses all requests for this time counts as down, even if it has refused only a few requests.
 pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
 /// Maximum number of origins for which a stream paces its requests. It paces them if the origin refuses some requests.
 /// Each origin takes about 4 KiB, which covers four seconds of replies in slots of 50 ms. Requests to further origins

@@ -388,7 +388,7 @@ impl Runs {
 /// A shard file and the position up to which it is durable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// File of the shard, relative to the state folder for files of its kind.
+    /// Path of the shard file, relative to the state folder for files of this kind.
     pub path: FileName,
     /// Number of valid bytes. Everything after them is ignored.
     pub end: u64,

@@ -144,7 +144,7 @@ impl Planner {
             self.routes = Some(Routes::new(self.options.workers));
             self.concurrency = None;
             // The state of the first host does not apply to the other hosts. A target that waits for a health check
-            // still gets its result.
+            // still gets the result of the check.
             self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
         }
     }
