@@ -27,7 +27,7 @@ pub use super::millis::Millis;
 /// Results of requests to an origin since the workers last reported.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observations {
-    /// Complete replies that show no trouble. A 404 counts as a success.
+    /// Complete replies that show no sign of trouble. A 404 counts as a success.
     pub successes: u32,
     /// Transient failures of targets that had not failed before.
     pub transient: u32,

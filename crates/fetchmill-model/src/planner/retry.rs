@@ -1,4 +1,4 @@
-//! The delay before a target is tried again. Whether it is tried again is decided in [`crate::verdict`].
+//! The delay before a target is tried again. [`crate::verdict`] decides whether a target is tried again.
 //!
 //! The delay has full jitter: it is a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is
 //! obeyed up to `RETRY_AFTER_MAX`.

@@ -34,8 +34,8 @@ const CONNECTION_COST: f64 = 3.0;
 /// Maximum number of replies in a short window. With short windows, connections rest so often that more of them are
 /// allowed to rest at the same time.
 const SHORT_WINDOW: u32 = 64;
-/// Cost of a resting connection as a fraction of a working one. It is low because other connections work in the
-/// meantime.
+/// Cost of a resting connection as a fraction of the cost of a working one. It is low because other connections work in
+/// the meantime.
 const IDLE_COST: f64 = 0.25;
 /// Number of replies after which an origin counts as known. The first replies to arrive are the fastest ones.
 const KNOWN_REPLIES: f64 = 64.0;
@@ -265,8 +265,8 @@ impl OriginReplies {
         self.silence_while(of, 0)
     }
 
-    /// Returns how long a connection must stay silent if a request to the origin on another connection has already
-    /// waited for `waiting`. If there are only a few replies so far, a missing reply can be as slow as that request.
+    /// Returns how long a connection must stay silent if a request to the origin on another connection has already been
+    /// waiting for `waiting`. If there are only a few replies so far, a missing reply can be as slow as that request.
     pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;

@@ -18,8 +18,8 @@ use crate::verdict::failure_detail::changed_detail;
 /// Status of the reply to a conditional request if the object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-/// How much of each budget of a target, page or upload has been used. All fields except the first two are reset for
-/// each planned attempt, because the journal stores only these two fields for a waiting target.
+/// Amount of each budget that a target, page or upload has used. All fields except the first two are reset for each
+/// planned attempt, because the journal stores only these two fields for a waiting target.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptState {
     /// Number of counted attempts before this one.

@@ -14,7 +14,7 @@ const UNIT_BYTES: f64 = 16.0 * 1024.0;
 /// Measurements of a worker since its last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Number of complete replies that show no trouble.
+    /// Number of complete replies that show no sign of trouble.
     pub replies: u32,
     /// Total size of the replies' bodies in bytes.
     pub bytes: u64,

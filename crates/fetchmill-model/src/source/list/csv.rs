@@ -377,7 +377,7 @@ impl FieldSplitter {
             let (found, next) = self.lines.find(extent.bytes)?;
             let place = match found {
                 LineSearch::Line(place) => place,
-                // Only empty lines can come before such a line. They are consumed separately.
+                // Only empty lines can come before a line that is too long. They are consumed separately.
                 LineSearch::TooLong if extent.bytes > 0 => {
                     self.consume(extent);
                     extent = Extent::default();

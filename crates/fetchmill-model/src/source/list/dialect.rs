@@ -69,8 +69,8 @@ impl Dialect {
     }
 
     /// Returns the delimiter that the first line indicates. A delimiter other than the comma is detected only in a line
-    /// without commas. If the line contains a URL, the character is assumed to be part of the URL unless the user has
-    /// selected a later column.
+    /// without commas. If the line contains a URL, such a delimiter is assumed to be part of the URL unless the user
+    /// has selected a later column.
     pub(super) fn detect(self, line: &[u8], url: &ColumnSelector) -> u8 {
         let has_url = memchr::memmem::find(line, b"://").is_some();
         let is_later_column = matches!(url, ColumnSelector::Number(number) if *number > 0);
