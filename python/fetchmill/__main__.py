@@ -28,7 +28,7 @@ class _Interrupt(KeyboardInterrupt):
     """Raised by SIGINT.
 
     If a bare KeyboardInterrupt passes through `exec`, Python kills itself with the signal and ignores the exit code.
-    Importing a module with dataclasses calls `exec`.
+    Importing a module that defines dataclasses calls `exec`.
     """
 
 

@@ -1,4 +1,4 @@
-"""Explains which platforms fetchmill supports if its native module cannot be loaded."""
+"""Names the supported platforms if fetchmill's native module cannot be loaded."""
 
 import platform
 import sys
@@ -7,7 +7,7 @@ _NATIVE = "fetchmill._native"
 
 
 def explain(error: ImportError) -> ImportError:
-    """Return an error that says what to do if the platform made an import fail; otherwise return `error`."""
+    """If the platform made an import fail, return an error that says what to do. Otherwise, return `error`."""
     if error.name != _NATIVE:
         return error
     if sys.platform != "linux":

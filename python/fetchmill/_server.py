@@ -48,8 +48,8 @@ class Fault:
             - `close` announces that the connection will be closed, and closes it after the reply.
             - `chunked` sends the body in chunks.
             - `eof` omits the length and ends the body by closing the connection.
-            - `stray` affects connections: some time after one of the replies, it sends an unsolicited response,
-              regardless of the requests in flight at that time.
+            - `stray` applies to connections instead of requests: it sends an unsolicited response some time after one
+              of the connection's replies, whether or not requests are in flight.
         rate: share of affected names, from 0 to 1. The same name is either always or never affected. For `stray`, the
             share of affected connections.
         times: number of affected requests per name, starting with the first; for `stray`, the number of affected

@@ -149,7 +149,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Return an object's name, size, type and stored metadata. Except in the format `files`, read the object."""
+        """Return an object's name, size, type and stored metadata. In all formats except `files`, read the object."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -171,7 +171,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
-        """Return whether a path is a directory, and not an object as well."""
+        """Return whether a path is a directory and not also an object."""
         path = self._strip_protocol(path)
         return self._length(path) is None and self._is_directory(path)
 
@@ -321,7 +321,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             rpath, lpath = [path], [str(target)]
         super().get(rpath, lpath, recursive=recursive, **kwargs)
 
-    # --- the rest ----------------------------------------------------------------------------------------------------
+    # --- other methods -----------------------------------------------------------------------------------------------
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Reopen the destination so that recently sealed data becomes visible."""

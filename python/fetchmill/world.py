@@ -193,7 +193,7 @@ class World:
         redirects: bool = True,
         patient: bool = True,
     ) -> Iterator[Site]:
-        """Return a mix of sites; see the function `sites`."""
+        """Return a mix of sites; see the `sites` function."""
         ports = (self.http_port, self.https_port)
         return sites(ports, count, mix=mix, seed=seed, https=https, redirects=redirects, patient=patient)
 

@@ -1,4 +1,4 @@
-"""`fetchmill bench`, from the package fetchmill-bench. If it is missing, an error explains how to install it."""
+"""`fetchmill bench`, from the fetchmill-bench package. If the package is missing, an error explains how to install it."""
 
 from importlib import import_module
 

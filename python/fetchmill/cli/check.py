@@ -146,7 +146,7 @@ command = TableCommand(
 
 
 def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
-    """Write the summary to standard output, because it is the result. With --json, the event `report` contains it."""
+    """Write the summary, which is the result, to standard output. With --json, the `report` event contains it."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):

@@ -1,4 +1,4 @@
-"""Reads options from the TOML file named by `--config` or the variable FETCHMILL_CONFIG. No other file is read.
+"""Reads options from the TOML file named by `--config` or by FETCHMILL_CONFIG. No other file is read.
 
 The file can contain a table for each command, with the command's options as keys. The command line and environment
 variables override the file, which overrides the defaults. Nothing in a file is ever executed, so options that name a
@@ -31,7 +31,7 @@ _TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
-    """Every command's option `--config FILE`, processed first so that the file's values replace defaults."""
+    """The `--config FILE` option of every command. Processed first so that the file's values replace defaults."""
 
     def __init__(self, commands: Collection[str]) -> None:
         self._commands = commands
@@ -54,7 +54,7 @@ def load_config(path: str | PathLike[str], command: Literal["get", "check", "lis
     """Read a command's options from a TOML file, as keyword arguments.
 
     `--config` reads the same file (docs/reference/configuration.md). No other part of the Python interface reads an
-    options file or the variable FETCHMILL_CONFIG.
+    options file or the FETCHMILL_CONFIG variable.
 
     Args:
         path: the file.

@@ -1,7 +1,7 @@
 """Determines whether the argument of `ls` is a destination or a source.
 
-A place is a destination if a fetchmill job wrote it. Otherwise it is a source, unless it is a folder or does not exist.
-Such a place is refused, because it may be a typo or a destination whose journal is elsewhere.
+A place that a fetchmill job wrote is a destination. Any other folder, and any path that does not exist, is refused,
+because it may be a typo or a destination whose journal is elsewhere. Everything else is a source.
 """
 
 import os

@@ -106,7 +106,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
 
 
 def _conclude(report: Report, settled_before: int, state: str | None, display: "Display") -> None:
-    """Show the final summary. With --json, write the event `report` instead."""
+    """Show the final summary. With --json, write the `report` event instead."""
     if isinstance(display, JsonDisplay):
         return
     lines = ["already complete"] if report.already_finished else [run_line(report, settled_before)]

@@ -90,7 +90,7 @@ Default: 10 s."""
 
 
 class _Destination(click.Path):
-    """The parameter type of DEST, whose error shows an example if DEST is missing."""
+    """The parameter type of DEST. If DEST is missing, the error message shows an example."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         """Return a message with the command that the user probably meant."""

@@ -49,7 +49,7 @@ class CliCommand(click.Command):
 
     Args:
         examples: commands to type, one per line. A continuation line begins with a space.
-        matters: names of the options that `-h` shows, in order; by default, it shows all options.
+        matters: names of the options that `-h` shows, in order; by default, all options.
         minor: names of options that `-h` omits if `matters` is empty.
     """
 
@@ -75,7 +75,7 @@ class CliCommand(click.Command):
         return [*own, brief_option(self.get_brief), of_help]
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option `--help`, under its name in the table of sections."""
+        """Return the `--help` option, under its name in the table of sections."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.name, option.help = "help", "Show all options."
@@ -120,7 +120,7 @@ def own_params(command: click.Command) -> list[click.Parameter]:
 
 
 def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
-    """Return the option `-h`.
+    """Return the `-h` option.
 
     Args:
         get_brief: returns the text for `-h`.
@@ -173,7 +173,7 @@ def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -
 
 
 def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
-    """Return the options grouped by section heading, both in the order of the table."""
+    """Return the options grouped by section heading. Sections and options are in table order."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}
     # Imported here because only help needs it.

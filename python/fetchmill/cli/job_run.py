@@ -86,7 +86,7 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
-    """Show the final summary. With --json, write the event `report` instead."""
+    """Show the final summary. With --json, write the `report` event instead."""
     summary = _summary(report, settled_before, options)
     log.conclude([*report.notices, *summary], report.to_dict())
     for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:

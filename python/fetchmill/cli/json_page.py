@@ -1,4 +1,4 @@
-"""A hint for jobs that stored a single page of a JSON API, whose users probably wanted the items of all pages."""
+"""A hint for users who stored a single page of a JSON API but probably wanted the items on all pages."""
 
 import json
 from typing import Any

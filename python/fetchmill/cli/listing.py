@@ -24,7 +24,7 @@ _ONLY_FIRST = "a manifest must contain all targets, because get and sync would m
 
 
 class _EnoughListed(Exception):  # noqa: N818 - not an error
-    """The requested number of targets has been written."""
+    """Raised when the requested number of targets has been written."""
 
 
 def list_source(
@@ -122,7 +122,7 @@ def _writer(
 
 
 def _conclude(report: "ListReport", display: Display, *, with_events: bool, quiet: bool) -> None:
-    """Write the summary to standard error, because names are the result. With events, write the event `report`."""
+    """Write the summary to standard error, because names are the result. With events, write the `report` event."""
     if with_events:
         for notice in report.notices:
             display.notice(notice)
@@ -158,7 +158,7 @@ def _lines(report: "ListReport") -> list[str]:
 
 
 def first_option() -> click.Option:
-    """Return the option `--first`."""
+    """Return the `--first` option."""
     return click.Option(["--first"], type=COUNT, callback=_at_least_one, help="List only the first N names, then stop.")
 
 

@@ -1,4 +1,4 @@
-"""The command `fetchmill`. It finds the subcommand, and converts all errors to exit codes."""
+"""The `fetchmill` command. It finds the subcommand, and converts all errors to exit codes."""
 
 import os
 import re
@@ -39,7 +39,7 @@ _FINISHED_WITH_DIFFERENCES = 3
 
 
 class _LazyGroup(click.Group):
-    """A group of commands, each of which is the attribute `command` of a module next to this one."""
+    """A command group. Each command is the `command` attribute of a module in this package."""
 
     context_class = Context
 

@@ -13,7 +13,7 @@ class Form(NamedTuple):
 
     Args:
         is_long: whether lines show all known details.
-        null: whether names are not escaped, and end with NUL instead of a newline.
+        null: whether names are written unescaped, and end with NUL instead of a newline.
         as_json: whether lines are JSON objects.
     """
 

@@ -1,4 +1,4 @@
-"""Hints for a destination that is named like a file: the command that the user probably meant."""
+"""Suggests the command that the user probably meant if a destination is named like a file."""
 
 import shlex
 
@@ -36,7 +36,7 @@ def suggest_folder(error: UsageError, command: str, source: str, dest: str, form
 
 
 def _next_step(found: FileName, folder: str) -> str:
-    """Return how to join the shards into one file, if a simple command can do it."""
+    """Return instructions for joining the shards into one file, if a simple command can do it."""
     joining = found.kind.joining
     # In a bucket, only DuckDB can read the shards. The commands contain unquoted paths.
     if joining is None or shlex.quote(found.name) != found.name:
@@ -47,6 +47,6 @@ def _next_step(found: FileName, folder: str) -> str:
 
 
 def _rows(source: str, name: str) -> str:
-    """Return how to write a file with one row per target."""
+    """Return instructions for writing a file with one row per target."""
     command = f"check {quoted(source)} " if kind_of(source) == "list" else f"ls {quoted(source)} -o "
     return f"; for one file of rows without bodies: fetchmill {command}{quoted(name)}"

@@ -58,7 +58,7 @@ _TYPES: dict[str, click.ParamType[Any]] = {
 }
 # Options that only experts change. Help shows them as `--set NAME=VALUE`, but `--NAME VALUE` also works.
 _SETTINGS = ("commit_window", "durability", "seal_after")
-# Options whose value can be omitted; the value is `any` in this case.
+# Options whose value can be omitted. An omitted value means `any`.
 _MAY_STAND_ALONE = ("retry-failed",)
 # Aliases that also exist on the command line. `--limit` is refused because it is ambiguous.
 _WRITTEN_ALIASES = ("timeout",)
@@ -85,7 +85,7 @@ class TableOption(click.Option):
         return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the option's help entry. A value that can be omitted is shown in brackets."""
+        """Return the option's help entry. An optional value is shown in brackets."""
         record = super().get_help_record(ctx)
         if record is None or self.metadata["kind"] != "answers":
             return record
@@ -149,7 +149,7 @@ class TableCommand(CliCommand):
     """A command whose options come from a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments. A value that can be omitted must follow `=`."""
+        """Parse arguments. An optional value must follow `=`."""
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]

@@ -26,7 +26,7 @@ _WORKERS_HELP = "Number of workers with --on ray. Default: one per node."
 
 
 def ray_options() -> list[click.Parameter]:
-    """Return the options `--on` and `--workers`."""
+    """Return the `--on` and `--workers` options."""
     return [
         click.Option(["--on"], type=Choice(["ray"]), help=_ON_HELP),
         click.Option(["--workers"], type=COUNT, help=_WORKERS_HELP),
@@ -93,7 +93,7 @@ def run_shared(
 
 
 class _RayDisplay:
-    """Shows progress in a line that is rewritten on a terminal, or otherwise in a new line every ten seconds."""
+    """Shows progress. On a terminal, one line is rewritten; otherwise, a new line is added every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json

@@ -25,7 +25,7 @@ class ReachCommand(CliCommand):
 
     @property
     def params(self) -> list[click.Parameter]:
-        """The command's parameters; only its own while it parses arguments that do not name a bucket."""
+        """The parameters, without bucket access options while arguments that do not name a bucket are parsed."""
         if self._is_parsing_own:
             return self.own
         if not self._all or any(each not in self._all for each in self.own):
@@ -47,7 +47,7 @@ class ReachCommand(CliCommand):
             self._is_parsing_own = False
 
     def _are_own(self, args: list[str]) -> bool:
-        """Return whether bucket access options can appear in neither the arguments nor an options file."""
+        """Return whether neither the arguments nor an options file can contain bucket access options."""
         known = {text for each in self.own for text in (*each.opts, *each.secondary_opts)} - {"--config"}
         may_be_own = (
             arg.partition("=")[0] in known if arg.startswith("--") else not arg.startswith(("s3://", "-h"))

@@ -24,7 +24,7 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
     Args:
         dest: the destination.
-        own: options for this run, which override the stored ones.
+        own: options for this run, which override the stored options.
         as_json: whether to write events as JSON.
         quiet: whether to show only errors.
     """
@@ -39,12 +39,12 @@ def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: boo
 
 
 def run_options(*left_out: str) -> list[click.Parameter]:
-    """Return the options for running an existing job: the options of `get`, because most of them can change."""
+    """Return the options for running an existing job. They are the options of `get`, most of which can change."""
     return [option for option in options_of(GetOptions, shows_defaults=False) if option.name not in left_out]
 
 
 def output_options() -> list[click.Parameter]:
-    """Return the options `--json` and `--quiet`."""
+    """Return the `--json` and `--quiet` options."""
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["-q", "--quiet"], is_flag=True, help="Show only errors."),

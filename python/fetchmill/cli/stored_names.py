@@ -50,7 +50,7 @@ def show_names(objects: "Objects", patterns: tuple[str, ...], form: Form, *, fir
 
 
 class _NameListing:
-    """The names that match any pattern, each once. Once all are read, `unmatched` contains patterns without a match."""
+    """The distinct names that match any pattern. At the end, `unmatched` contains the patterns without a match."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
         self._objects = objects

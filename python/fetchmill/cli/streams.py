@@ -73,7 +73,7 @@ def _write_all(stream: BinaryIO, rest: memoryview) -> None:
 
 
 def escape(text: str) -> str:
-    """Escape tabs, line ends and terminal sequences in a string."""
+    """Escape tabs, line endings and terminal sequences in a string."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(

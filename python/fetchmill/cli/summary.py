@@ -126,7 +126,7 @@ def _retry(report: Report, where: str, answers: str) -> str:
 
 
 def failed_lines(report: "Report | SyncReport") -> list[str]:
-    """Return lines with failures by status and kind, and whether refused requests contained credentials."""
+    """Return lines that count failures by status and kind, and say whether refused requests contained credentials."""
     if not report.failures:
         return []
     return [f"failed: {describe_failures(_by_status(report), None)}", *_credential_lines(report)]

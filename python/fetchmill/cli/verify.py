@@ -125,7 +125,7 @@ class _Findings:
 
 
 class _ProgressLine:
-    """Progress on standard error: a line that is rewritten on a terminal, or otherwise a new line every ten seconds."""
+    """Shows progress on standard error: one rewritten line on a terminal, otherwise a new line every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json

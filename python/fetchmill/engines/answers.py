@@ -28,18 +28,18 @@ class ReplyAnswer(NamedTuple):
         status: the HTTP status.
         body: the body as it was sent, not decoded.
         is_verified: whether the reply announced the length of its body, and the body has this length.
-        content_type: the field Content-Type; None if it is missing. The same applies to the other fields.
-        etag: the field ETag.
-        last_modified: the field Last-Modified.
-        retry_after: the field Retry-After.
-        content_encoding: the field Content-Encoding; if set, the body is an encoded form of the object.
-        date: the field Date, which is the time on the store's clock.
-        bucket_region: the field x-amz-bucket-region of an S3 store.
+        content_type: the Content-Type field. It is None if it is missing, like the other fields below.
+        etag: the ETag field.
+        last_modified: the Last-Modified field.
+        retry_after: the Retry-After field.
+        content_encoding: the Content-Encoding field; if set, the body is an encoded form of the object.
+        date: the Date field, which is the time on the store's clock.
+        bucket_region: the x-amz-bucket-region field of an S3 store.
         checksums: the checksum fields of an S3 store, one line per field, or "" if there are none. The body is compared
-            with these checksums and the ETag. None means that it is not compared, because it may be encoded
+            with these checksums and the ETag. None if the body is not compared, because it may be encoded
             differently.
-        location: the field Location.
-        challenge: the field WWW-Authenticate.
+        location: the Location field.
+        challenge: the WWW-Authenticate field.
     """
 
     sequence: int

@@ -20,7 +20,7 @@ _SHARE_BYTES_MIN = 8 << 20
 # Estimated body size before the first answers arrive, which allows 16 requests in flight.
 _FIRST_ESTIMATE = 2 << 20
 _FIRST_ANSWERS = 4
-# Decay of the estimate, at which the weight of a large body halves after about eleven smaller bodies.
+# Decay of the estimate: the weight of a large body halves after about eleven smaller bodies.
 _FORGET = 1 / 16
 
 
@@ -33,7 +33,7 @@ class BodyMemory:
 
     def __init__(self, loops: int = 1) -> None:
         self.bytes_max = max(BODIES_BYTES_MAX // loops, _SHARE_BYTES_MIN)
-        # Bytes of bodies that were admitted, or that have arrived but have not been taken yet.
+        # Bytes of bodies that were admitted, or that have arrived but that the dispatcher has not taken yet.
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
@@ -47,7 +47,7 @@ class BodyMemory:
 
     @property
     def used(self) -> int:
-        """Bytes that were admitted, or that have arrived but have not been taken yet."""
+        """Bytes that were admitted, or that have arrived but that the dispatcher has not taken yet."""
         return self._used
 
     def has_room(self, in_flight: int) -> bool:

@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """Return the work of each of the job's processes. `processes` is their number."""
+    """Return the work of each of the job's processes. `processes` is the number of processes."""
     return WorkerMain(event_loop.run, (transport, processes))

@@ -1,4 +1,4 @@
-"""Passes targets from the dispatcher to an engine's workers, and answers back, for all engines in one process."""
+"""Passes targets from the dispatcher to an engine's workers and answers back to it, for engines in one process."""
 
 import time
 from queue import Empty, SimpleQueue

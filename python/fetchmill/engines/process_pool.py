@@ -1,4 +1,4 @@
-"""The parent's pool of an engine's processes, which starts them, attaches them to the job, and restarts dead ones."""
+"""The parent's pool of engine processes. It starts them, attaches them to the job, and restarts dead processes."""
 
 import contextlib
 import multiprocessing

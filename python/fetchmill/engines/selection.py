@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Engines whose requests are coroutines, and engines that use processes.
 ASYNC_ENGINES = ("asyncio", "combo")
 PROCESS_ENGINES = ("processes", "combo")
-# Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so additional threads would wait
+# Default `concurrency_max` of the `threads` engine. Only one thread runs at a time, so additional threads would wait
 # for each other. Each thread's client and connection use about 1 MB.
 _THREADS_MAX = 256
 # Default `concurrency_max` per event loop. A loop makes a few thousand requests per second on one processor. If each

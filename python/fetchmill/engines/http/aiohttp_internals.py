@@ -71,7 +71,7 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stop counting a connection because it is resting."""
+        """Stop counting a connection that is resting."""
         self._release_acquired(connection.key, connection)
 
     def put_back(self, connection: "HoldingConnection") -> None:

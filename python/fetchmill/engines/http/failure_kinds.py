@@ -57,7 +57,7 @@ class AttemptError(Exception):
 
 
 class UncertainError(AttemptError):
-    """A failure that earlier requests on the connection may have caused, which only a fresh connection can rule out."""
+    """A failure that earlier requests on the connection may have caused. Only a new connection can rule this out."""
 
 
 def connect_kind(error: OSError) -> str:

@@ -24,7 +24,7 @@ class BodyEnd(NamedTuple):
 
     Args:
         length: size of the body in bytes; None if its end is marked in another way.
-        is_delimited: whether the end of the body is marked, instead of being the end of the connection.
+        is_delimited: whether the end of the body is marked. If not, the body ends with the connection.
     """
 
     length: int | None

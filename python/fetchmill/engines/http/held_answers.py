@@ -49,7 +49,7 @@ class HeldShare:
 
 
 class HeldAnswers:
-    """The uncertain answers of a connection. When a new connection replaces it, the history starts over.
+    """The uncertain answers of a connection. The history starts over when a new connection replaces the old one.
 
     Args:
         origin: statistics about the replies of this process.
@@ -62,7 +62,7 @@ class HeldAnswers:
         self._held: list[tuple[Target, ReplyAnswer]] = []
         # Total size of the bodies of held answers in bytes.
         self.bytes = 0
-        # Whether it is impossible for bytes to arrive that would be mistaken for the next reply.
+        # Whether no bytes can arrive that would be mistaken for the next reply.
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False

@@ -52,7 +52,7 @@ class ConnectionOwner(Protocol):
     """The owner of connections that are kept for later requests."""
 
     def set_aside(self, connection: "HoldingConnection") -> None:
-        """Stop counting a connection because it is resting."""
+        """Stop counting a connection that is resting."""
 
     def put_back(self, connection: "HoldingConnection") -> None:
         """Make a connection available to later requests."""

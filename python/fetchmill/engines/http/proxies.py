@@ -84,7 +84,7 @@ class Proxies:
 
 @contextmanager
 def no_way_to_proxy() -> Iterator[None]:
-    """Convert failures on the way to a proxy to the kind `proxy`, because they say nothing about the origin."""
+    """Convert failures to reach a proxy to the failure kind `proxy`, because they say nothing about the origin."""
     try:
         yield
     except AttemptError as error:

@@ -40,7 +40,7 @@ class RequestUrl(NamedTuple):
 
     @property
     def host_field(self) -> str:
-        """The value of the field Host, without the scheme's default port."""
+        """The value of the Host field, without the scheme's default port."""
         is_usual = self.port == _PORTS[self.scheme]
         return self.bracketed_host if is_usual else f"{self.bracketed_host}:{self.port}"
 

@@ -1,4 +1,4 @@
-"""Makes one request at a time with the library `requests`, for thread and process workers."""
+"""Makes one request at a time with the `requests` library, for thread and process workers."""
 
 import socket
 import time
@@ -168,7 +168,7 @@ class RequestsTransport:
             # The answers of the previous connection can no longer become certain.
             state.again += state.held.lose(is_surplus=False)
         if isinstance(answer, FailureAnswer):
-            # Close the connection, otherwise its next reply would count as its first.
+            # Close the connection. Otherwise, its next reply would count as its first.
             state.close()
             state.again += state.held.lose(is_surplus=False)
             is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)

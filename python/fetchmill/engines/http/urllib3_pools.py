@@ -26,7 +26,7 @@ from fetchmill.engines.http.reply_file import ReplyFile
 
 # Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Parser defects which mean that a line in the head is not a field. Other defects concern bodies, which are not parsed.
+# Parser defects that mean that a line in the head is not a field. Other defects concern bodies, which are not parsed.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
@@ -120,7 +120,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Connection(HTTPConnection):
-    """A connection to an address that the policy allows, which sends the request target unchanged."""
+    """A connection that reaches only allowed addresses, and sends the request target unchanged."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
