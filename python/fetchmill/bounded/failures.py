@@ -8,7 +8,7 @@ OnError = Literal["raise", "return"]
 
 # Number of failures that a tally keeps. There can be millions, and each one holds an item and a traceback.
 FAILURES_MAX = 100
-# Characters of an item in a message.
+# Maximum number of characters of an item in a message.
 SHOWN_MAX = 200
 
 

@@ -7,7 +7,7 @@
     if __name__ == "__main__":
         main()
 
-It works and ends like `bounded.threads`, but uses processes, with these differences:
+This module behaves like `bounded.threads`, but uses processes. It differs as follows:
 
 - A process is spawned when an item is waiting and no worker is free. The function, `on_start`, `on_done`, items and
   results are pickled, and the program's main module needs `if __name__ == "__main__":`.

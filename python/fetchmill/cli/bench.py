@@ -1,4 +1,4 @@
-"""`fetchmill bench`, from the fetchmill-bench package. If the package is missing, an error explains how to install it."""
+"""`fetchmill bench`, from the fetchmill-bench package. An error explains how to install a missing package."""
 
 from importlib import import_module
 
