@@ -9,10 +9,10 @@ use pyo3::types::PyBytes;
 
 use crate::errors;
 
-/// Names with size, ETag and modification time, then the token of the next page, and the time on the store's clock.
+/// Names with size, ETag and modification time; the token of the next page; and the time on the store's clock.
 type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
 
-/// Small objects below a prefix of a bucket. Several threads may call the methods at the same time.
+/// Small objects below a prefix of a bucket. Several threads can call the methods at the same time.
 ///
 /// Each method waits for up to `seconds` without the GIL, and retries failed requests during that time. Times are
 /// seconds since 1970 on the store's clock.
@@ -24,8 +24,8 @@ type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
 ///     options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 ///
 /// Raises:
-///     UsageError: an option is invalid, or (any method) the store refuses the request.
-///     TemporaryError: (any method) the store does not answer in time.
+///     UsageError: an option is invalid. Methods also raise this error if the store refuses a request.
+///     TemporaryError: raised by methods if the store does not answer in time.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Bucket {
     inner: CoreBucket,
@@ -46,10 +46,10 @@ impl Bucket {
         self.inner.text()
     }
 
-    /// Return up to 8 MiB of an object from offset `start`, and the object's modification time.
+    /// Return up to 8 MiB of an object, starting at offset `start`, and the object's modification time.
     ///
-    /// Return None if the object does not exist. The time is 0 if the store does not send one. Past the end of the
-    /// object, the bytes are empty.
+    /// Return None if the object does not exist. The time is 0 if the store does not send one. If `start` is past the
+    /// end of the object, the bytes are empty.
     fn get<'py>(
         &self,
         py: Python<'py>,

@@ -1,5 +1,5 @@
-//! Rules that Python engines use to decide which request a reply answers. They are the rules of the core. Times are
-//! seconds on a monotonic clock.
+//! The core's rules for deciding which request a reply answers, as used by Python engines. Times are seconds on a
+//! monotonic clock.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,9 +79,10 @@ impl ConnectionReplies {
         is_certain
     }
 
-    /// Return for how many seconds (up to 1) the connection must rest now.
+    /// Return the number of seconds (up to 1) that the connection must rest now.
     ///
-    /// Return None if the connection may continue. `is_full` means that the connection holds as many bytes as it may.
+    /// Return None if the connection can continue. `is_full` means that the connection holds its maximum number of
+    /// bytes.
     fn rest_seconds(&mut self, is_full: bool, now: f64) -> Option<f64> {
         let step = self.origin.get().lock().next_step(&self.inner, is_full, micros(now));
         match step {
@@ -102,8 +103,8 @@ impl ConnectionReplies {
 
     /// Return how many seconds of silence make the connection's replies certain.
     ///
-    /// During the silence, no request is sent and no byte arrives. `waiting` is how many seconds the oldest request in
-    /// flight on any other connection has waited.
+    /// During the silence, no request is sent and no byte arrives. `waiting` is the number of seconds that the oldest
+    /// request in flight on any other connection has waited.
     fn silence(&self, waiting: f64) -> f64 {
         self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }

@@ -20,8 +20,9 @@ type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
 /// Dispatcher of a Python engine's worker: hands out targets and accepts answers. Only one thread may use it.
 ///
-/// The dispatcher takes care of planning, formats, durability, and what follows from an answer. `Job.take_dispatcher`
-/// returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker that has its own process.
+/// The dispatcher takes care of planning, formats, durability, and the consequences of each answer.
+/// `Job.take_dispatcher` returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker
+/// that has its own process.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Dispatcher(SharedDispatcher);
 
@@ -155,20 +156,21 @@ impl Dispatcher {
         reported.map_err(|error| errors::of(&error))
     }
 
-    /// Record how many requests are in flight, and how many targets of this worker wait for a free slot.
+    /// Record how many requests are in flight, and how many of this worker's targets are waiting for a free slot.
     fn note_running(&self, requests: usize, waiting: usize) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.note_running(requests, waiting);
         }
     }
 
-    /// Return how many requests this worker may have in flight. The number can change with every call.
+    /// Return the maximum number of requests that this worker can have in flight. The number can change with every
+    /// call.
     #[getter]
     fn concurrency(&self) -> usize {
         lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
     }
 
-    /// Return whether the job was asked to stop. Requests in flight may still be finished.
+    /// Return whether the job was asked to stop. Requests in flight can still be finished.
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(fetchmill_engine::Dispatcher::is_stopping)

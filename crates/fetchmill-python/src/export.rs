@@ -148,7 +148,7 @@ impl Export {
         stop(py, self.copies.as_ref())
     }
 
-    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
+    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap to call at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         snapshot_dict(py, &self.running.snapshot())
     }

@@ -29,7 +29,7 @@ use crate::start::start;
 /// Args:
 ///     options: a JSON object from `to_json` that contains the given options and the source of the job.
 ///     iterator: the targets, if the source is an iterator. Each item is a URL, or a pair of a URL and a name. A thread
-///         of the job reads it.
+///         of the job reads the iterator.
 ///
 /// Raises:
 ///     UsageError: an option is invalid, or the destination belongs to another job.
@@ -84,7 +84,7 @@ impl Job {
         Ok(())
     }
 
-    /// Set the number of requests per second while the only origin throttles (`pace` in a snapshot).
+    /// Set the number of requests per second to send while the only origin throttles (`pace` in a snapshot).
     ///
     /// The job adjusts this number whenever the origin refuses requests.
     ///
@@ -98,9 +98,9 @@ impl Job {
         Ok(())
     }
 
-    /// Set the total number of rows that the job may read from a range of a Parquet list.
+    /// Set the total number of rows that the job can read from a range of a Parquet list.
     ///
-    /// A page may exceed this limit.
+    /// A page can exceed this limit.
     fn allow_rows(&self, rows: u64) {
         self.running.allow_rows(rows);
     }
@@ -153,7 +153,7 @@ impl Job {
         self.running.fail(Error::Usage(message.to_owned()));
     }
 
-    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time.
+    /// Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap to call at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let snapshot = py.detach(|| self.running.snapshot());
         snapshot_dict(py, &snapshot)

@@ -22,7 +22,7 @@ use crate::job::{read_json, set_opt_outs, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
-/// A reason, the number of targets skipped for it, and some of their names.
+/// A reason for skipping targets, the number of skipped targets, and some of their names.
 type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 
 /// Number of rows in a batch.
@@ -31,7 +31,7 @@ const BATCH_ROWS: usize = 1000;
 /// Return the counters from a destination's journal, as the fields of `fetchmill.Status`.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
@@ -75,7 +75,7 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
 /// Return None if the job did not store its options.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
@@ -87,10 +87,10 @@ pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>)
 
 /// Return the samples of a destination's job, oldest first, in the form of `Job.samples`.
 ///
-/// The job may be running.
+/// This also works while the job is running.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
@@ -103,10 +103,10 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
 
 /// Return up to `count` paths of folders that could not be listed, in order, starting after `after`.
 ///
-/// `dest` may also be the results file of a `list` run.
+/// `dest` can also be the results file of a `list` run.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, after, count))]
@@ -122,7 +122,7 @@ pub(crate) fn failed_folders(
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
 }
 
-/// Return each reason for skipped targets, the number of targets, and the names of the first 100 of them.
+/// Return each reason for skipping targets, the number of skipped targets, and the names of the first 100.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
@@ -135,7 +135,7 @@ pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     Ok(found.into_iter().map(of_reason).collect())
 }
 
-/// Return a name as it appears in a manifest: unchanged, or as `%bytes:` and the percent-encoded name.
+/// Return a name as it appears in a manifest: unchanged, or as `%bytes:` followed by the percent-encoded name.
 #[pyfunction]
 pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
     name::to_text(name)
@@ -146,7 +146,7 @@ pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
 /// The constructor opens the journal for reading.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     JournalError: the journal or a failures shard cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Failures {

@@ -100,7 +100,7 @@ impl OpenList {
     }
 }
 
-/// A path, the name of its format, whether the file can be divided at line ends, its number of Parquet rows, and its
+/// A path, the name of its format, whether the file can be divided at line endings, its number of Parquet rows, and its
 /// inventory.
 type FileTuple = (PathBuf, &'static str, bool, Option<u64>, Option<(String, String)>);
 
@@ -110,9 +110,9 @@ type FileTuple = (PathBuf, &'static str, bool, Option<u64>, Option<(String, Stri
 ///     options: as for `Job`.
 ///
 /// Returns:
-///     For each file: its path, the name of its format, whether it can be divided at line ends, its number of Parquet
-///         rows, and its inventory. For an inventory, the files are its data files. The last item then holds the
-///         `manifest.json` without the data files, and its MD5.
+///     For each file: its path, the name of its format, whether it can be divided at line endings, its number of
+///         Parquet rows, and its inventory. For an inventory, the files are its data files. The last item then holds
+///         the `manifest.json` without the data files, and its MD5.
 ///
 /// Raises:
 ///     UsageError: a file cannot be opened or is a pipe, the files have different formats, or an option is invalid.
@@ -160,7 +160,7 @@ impl ListBytes {
         Ok(ListBytes { label: path.display().to_string(), input: Mutex::new(input) })
     }
 
-    /// Return the next bytes. They are empty at the end.
+    /// Return the next bytes, or empty bytes at the end.
     ///
     /// Raises:
     ///     ListingError: the file is damaged or cannot be read.
@@ -180,8 +180,8 @@ impl ListBytes {
 /// Write each row of some Parquet lists to one of several files, which all have the same columns.
 ///
 /// Args:
-///     lists: for each list its path, and the path of a file that contains one byte per row. The row goes to
-///         part `byte % len(parts)`.
+///     lists: for each list, its path and the path of a file that contains one byte per row. The row goes to part `byte
+///         % len(parts)`.
 ///     parts: paths of the parts.
 ///
 /// Returns:

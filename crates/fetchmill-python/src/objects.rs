@@ -20,7 +20,7 @@ const BATCH_OBJECTS: usize = 1000;
 /// Maximum total size of the bodies in a batch. A batch with a single body may be larger.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Stored objects of a job, read in place. Several threads may call the methods at the same time.
+/// Stored objects of a job, read in place. Several threads can call the methods at the same time.
 ///
 /// An object is a tuple: name, body, status, content_type, etag, last_modified (seconds since 1970), fetched_at
 /// (microseconds), sequence, crc32c, url, columns, content_encoding. The name is a str with surrogates for bytes that
@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// The constructor opens the journal and the files that it names.
 ///
 /// Raises:
-///     UsageError: there is no job, or its format does not store objects.
+///     UsageError: the job does not exist, or its format does not store objects.
 ///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Objects {

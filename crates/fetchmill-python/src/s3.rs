@@ -13,7 +13,7 @@ use crate::errors;
 
 /// An S3 store on loopback that runs on its own threads. After `stop`, most calls raise a UsageError.
 ///
-/// The constructor binds the port and starts to serve. At first there are no buckets and no credentials.
+/// The constructor binds the port and starts to serve. Initially, the store has no buckets and no credentials.
 ///
 /// Args:
 ///     options: a JSON object with port, threads, region and virtual_host_suffix.

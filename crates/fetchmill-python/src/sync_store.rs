@@ -30,7 +30,7 @@ type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>)
 ///
 /// Raises:
 ///     UsageError: the destination contains something else.
-///     BusyError: another process is working on it.
+///     BusyError: another process is working on the destination.
 ///     JournalError: the state in the destination is damaged.
 ///     StorageError: the destination cannot be read or written.
 #[pyclass(frozen, module = "fetchmill._native")]
@@ -97,7 +97,7 @@ impl SyncStore {
         self.with(py, |store| store.adopt(&source, &filters))
     }
 
-    /// Return what the job of the next pass needs (`first_sequence`, `has_url`).
+    /// Return the values that the job of the next pass needs (`first_sequence`, `has_url`).
     ///
     /// Return None if objects are stored as files.
     fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
@@ -108,7 +108,7 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
-    /// Return whether there is a plan of an unfinished pass.
+    /// Return whether an unfinished pass has left a plan.
     fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_plan())
     }
@@ -148,7 +148,7 @@ impl SyncStore {
         self.with(py, |store| store.write_requests(&path))
     }
 
-    /// Prepare the changes for up to `seconds`. Return whether all of them are ready.
+    /// Spend up to `seconds` preparing the changes. Return whether all of them are ready.
     ///
     /// The destination stays unchanged.
     #[pyo3(signature = (fetched, seconds))]
@@ -157,7 +157,7 @@ impl SyncStore {
         self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
-    /// Move the objects of a finished job into place for up to `seconds`. Return whether all are in place.
+    /// Spend up to `seconds` moving the objects of a finished job into place. Return whether all are in place.
     #[pyo3(signature = (fetched, overwrite_local, seconds))]
     fn apply(
         &self,

@@ -36,14 +36,14 @@ struct VerifyArguments {
 
 /// A verification that runs on its own threads as soon as it is created.
 ///
-/// The constructor locks the destination against jobs and starts the verification. A verification that is dropped early
-/// ends.
+/// The constructor locks the destination against jobs and starts the verification. Dropping a verification ends it
+/// early.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.verify`.
 ///
 /// Raises:
-///     UsageError: there is no job.
+///     UsageError: the job does not exist.
 ///     BusyError: a process is running the job.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Verify {
@@ -94,7 +94,7 @@ impl Verify {
         self.running.abort();
     }
 
-    /// Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap at any time.
+    /// Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap to call at any time.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.running.progress();
         let dict = PyDict::new(py);
@@ -105,7 +105,7 @@ impl Verify {
         Ok(dict)
     }
 
-    /// Return up to `max` findings that were not taken yet, as the fields of `fetchmill.Finding`.
+    /// Return up to `max` findings that have not been taken yet, as the fields of `fetchmill.Finding`.
     fn findings<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for finding in self.running.take_findings(max) {

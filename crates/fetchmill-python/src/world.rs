@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// Test hosts for every behaviour, and their name server, on their own threads. All of them are on loopback.
+/// Test hosts with every behaviour, and their name server. They run on loopback, on their own threads.
 ///
 /// The constructor binds all addresses and starts to serve.
 ///

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
-/// More than the size of any packet on a device with the usual 1,500 bytes.
+/// Buffer size, which exceeds the size of any packet on a device with the usual MTU of 1,500 bytes.
 const PACKET_BYTES_MAX: usize = 2048;
-/// Number of packets that are taken from one side before it is the other side's turn. They take about 0.1 ms.
+/// Number of packets to take from one side before switching to the other. Taking them requires about 0.1 ms.
 const TURN_PACKETS: usize = 64;
-/// Maximum number of bytes on the way in one direction, which is 150 ms at 3 Gbit/s. Only a link without a bandwidth
+/// Maximum number of bytes in transit in one direction, which is 150 ms at 3 Gbit/s. Only a link without a bandwidth
 /// limit reaches this.
 const ON_THE_WAY_BYTES_MAX: usize = 64 << 20;
 /// Length of the queue in seconds of bandwidth. The queue holds at least `QUEUE_BYTES_MIN`.
@@ -45,7 +45,7 @@ struct Settings {
     bandwidth: Option<f64>,
 }
 
-/// Changes of the settings. Packets that are already on the way are not affected.
+/// Changes to the settings. Packets that are already in transit are not affected.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Change {
@@ -91,11 +91,11 @@ struct Counters {
     on_the_way: u64,
     sent_bytes: u64,
     delivered_bytes: u64,
-    /// Longest time in seconds by which a delivery was late. This happens when the program has to wait for a processor.
+    /// Longest delay of a late delivery in seconds. Deliveries are late if the program has to wait for a processor.
     late: f64,
 }
 
-/// The generator splitmix64. With the same seed, the same packets are lost.
+/// The splitmix64 generator. The same seed always loses the same packets.
 struct Random(u64);
 
 impl Random {
@@ -109,7 +109,7 @@ impl Random {
     }
 }
 
-/// A packet, and when it arrives, in nanoseconds since the start.
+/// A packet and its arrival time in nanoseconds since the start.
 struct Packet {
     at: u64,
     bytes: Box<[u8]>,
@@ -143,7 +143,7 @@ impl Direction {
     fn send(&mut self, now: u64, packet: &[u8], settings: &Settings) {
         self.counters.sent += 1;
         self.counters.sent_bytes += packet.len() as u64;
-        // Draw both numbers for each packet, so that a change of the settings does not affect which later packets are
+        // Draw both numbers for each packet, so that a change to the settings does not affect which later packets are
         // lost.
         let (is_lost, jitter) = (self.random.unit() < settings.loss, self.random.unit() * settings.jitter);
         let mut left_at = now;
@@ -276,7 +276,7 @@ impl Link {
     }
 }
 
-/// Enters a network namespace and opens a TUN device in it. The device exists as long as the file is open.
+/// Enters a network namespace and opens a TUN device in it. The device exists until the file is closed.
 fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
     let namespace = File::open(namespace)?;
     #[expect(unsafe_code, reason = "no library in use offers the call")]

@@ -25,7 +25,7 @@ const READ_BYTES: usize = 64 * 1024;
 const WRITE_BYTES: usize = 256 * 1024;
 /// Size to which the output buffer shrinks after a reply that needed more.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// How long a client may take to read an error reply.
+/// Time limit for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Resolution of timers. Shorter waits poll the clock.
@@ -45,11 +45,11 @@ struct TurnBuffers {
     buffers: Buffers,
 }
 
-/// A connection, and what its last turn left.
+/// A connection and the state that its last turn left.
 pub(crate) struct Connection {
     pub(crate) stream: ClientStream,
     pub(crate) worker: Arc<Worker>,
-    /// Input that is not answered yet. This is less than a request, or anything after a turn that ended early.
+    /// Input that is not answered yet: part of a request or, after a turn that ended early, any number of requests.
     unread: Vec<u8>,
     /// Whether the last turn ended early. If so, `unread` may contain complete requests.
     ended_early: bool,
@@ -98,7 +98,7 @@ impl Connection {
         let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Takes turns as long as each one is a read and a complete write.
+    /// Takes turns while each of them consists of a read and a complete write.
     pub(crate) fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
@@ -237,12 +237,12 @@ impl Connection {
         self.stray.turn_written();
     }
 
-    /// Returns when to send the stray reply. `None` if there is none.
+    /// Returns the time at which to send the stray reply, or `None` if there is none.
     pub(crate) fn stray_due(&self) -> Option<Instant> {
         self.stray.due()
     }
 
-    /// Sends the stray reply now, unless it is too late for it.
+    /// Sends the stray reply now, unless it is too late.
     pub(crate) async fn send_stray(&mut self) -> io::Result<()> {
         let Some((reply, latest)) = self.stray.take() else { return Ok(()) };
         if Instant::now() > latest {
@@ -294,7 +294,7 @@ impl Connection {
         self.linger().await
     }
 
-    /// Waits for `time`. Fails if the client disconnects in the meantime. Otherwise thousands of disconnected clients
+    /// Waits for `time`. Fails if the client disconnects in the meantime. Otherwise, thousands of disconnected clients
     /// would keep their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
         if time < TIMER_STEP {
@@ -325,7 +325,7 @@ impl Connection {
         // Allocated on the heap, because this future is part of every connection, including idle ones.
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two outcomes to expect here.
+        // A timeout is one of the two expected outcomes.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

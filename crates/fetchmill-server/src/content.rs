@@ -11,7 +11,7 @@ use crate::reply;
 /// Source of names and bodies. All threads of the server call it concurrently.
 pub trait Content: Send + Sync {
     /// Writes the page at `marker`, with up to `limit` names. `None` means the first page. Sets the next marker unless
-    /// this is the last page. Clients may use a marker several times or never.
+    /// this is the last page. Clients can use a marker several times or never.
     fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError>;
 
     /// Writes the body of `name`. The name has been percent-decoded once and is otherwise unchanged, so this method
@@ -29,7 +29,7 @@ pub trait Content: Send + Sync {
     }
 }
 
-/// Reason why there is no page or body.
+/// Reason for a missing page or body.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
     /// The name does not exist: 404.

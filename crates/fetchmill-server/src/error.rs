@@ -1,4 +1,4 @@
-//! Errors that prevent a server from starting. The message of each one is a single line.
+//! Errors that prevent a server from starting. Each message is a single line.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The certificates of a world could not be made.
+    /// The certificates of a world could not be created.
     #[error("cannot make certificates: {0}")]
     Certificates(String),
     /// A thread or its runtime could not be started.

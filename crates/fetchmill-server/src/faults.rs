@@ -1,8 +1,8 @@
 //! Scripted faults. Decides which actions affect which requests.
 //!
-//! A hash of the seed, the rule's index and the name decides whether a rule affects a name. So two runs with the same
-//! seed have the same faults, regardless of the order of their requests. Only `above` uses the clock. `scripted_reply`
-//! carries out the faults. This module does no I/O.
+//! A hash of the seed, the rule's index and the name decides whether a rule affects a name. Therefore, two runs with
+//! the same seed have the same faults, regardless of the order of their requests. Only `above` uses the clock.
+//! `scripted_reply` carries out the faults. This module does no I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -101,7 +101,7 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(rule, times)
     }
 
-    /// Records that the page of `marker` led to `next`, if any rule needs to know this.
+    /// Records that the page of `marker` led to `next`, if any rule needs this fact.
     pub(crate) fn note_step(&self, marker: Option<&str>, next: Option<&str>) {
         let (Some(marker), Some(next)) = (marker, next) else {
             return;

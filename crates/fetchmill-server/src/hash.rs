@@ -33,7 +33,7 @@ pub(crate) fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Converts a hash to an integer below `bound`, which is the upper half of a wide product.
+/// Converts a hash to an integer below `bound` by taking the upper half of a wide product.
 pub(crate) fn below(hash: u64, bound: u64) -> u64 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }

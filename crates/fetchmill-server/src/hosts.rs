@@ -13,14 +13,14 @@ const ANY: &str = "*";
 pub(crate) struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// Returns the allowed hosts of a server at `address`. `None` if it answers for every host, for example because
-    /// other machines can reach it anyway.
+    /// Returns the allowed hosts of a server at `address`. `None` if the server answers for every host, for example
+    /// because other machines can reach it anyway.
     pub(crate) fn of(address: SocketAddr, names: &[String]) -> Option<Self> {
         let is_checked = address.ip().is_loopback() && !names.iter().any(|name| name == ANY);
         is_checked.then(|| AllowedHosts(names.to_vec()))
     }
 
-    /// Returns whether a host belongs to this machine or is one of the names. Its port does not matter.
+    /// Returns whether a host belongs to this machine or is one of the names. The port is ignored.
     pub(crate) fn allow(&self, host: &[u8]) -> bool {
         let Some(name) = std::str::from_utf8(host).ok().and_then(without_port) else { return false };
         if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

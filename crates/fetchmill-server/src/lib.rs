@@ -12,8 +12,8 @@
 //!
 //! All of them also accept HEAD. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
 //! with one write. Invalid requests are rejected:
-//! - A head may have up to 16 KiB (otherwise 431).
-//! - The syntax must be correct, and there must be no body (otherwise 400).
+//! - A head can contain up to 16 KiB (otherwise 431).
+//! - The syntax must be valid, and the request must not have a body (otherwise 400).
 //! - On loopback, the host must be this machine (otherwise 421).
 //!
 //! A client is disconnected if it sends no request or accepts no bytes for `client_timeout`.

@@ -1,6 +1,6 @@
 //! Options of a server as JSON, and their validation.
 //!
-//! An unknown field is an error. Otherwise a test could pass because a misspelt fault never happens.
+//! An unknown field is an error. Otherwise, a test could pass because a misspelt fault never happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct Options {
     pub list_delay: Option<[f64; 2]>,
     /// Whether to serve HTTPS, with a certificate for `localhost` and the loopback addresses.
     pub tls: bool,
-    /// Certificate to use for HTTPS instead, for a name that points to this server.
+    /// Certificate to use for HTTPS instead of a generated one, for a name that points to this server.
     pub certificate: Option<CertificateFiles>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -53,7 +53,7 @@ pub struct Options {
     pub hidden: bool,
     /// Host names that a server on loopback accepts in addition to this machine's own. `*` accepts all.
     pub allow_hosts: Vec<String>,
-    /// How many seconds a client may take to send its next request, or to read some bytes of a reply. Default: 60.
+    /// Maximum number of seconds for a client to send its next request, or to read some bytes of a reply. Default: 60.
     pub client_timeout: f64,
 }
 
@@ -112,8 +112,8 @@ pub struct CertificateFiles {
 pub struct Rule {
     /// Action.
     pub action: ActionName,
-    /// Share of affected names, from 0 to 1. Each name is affected either always or never. For `stray`, this is the
-    /// share of connections.
+    /// Share of affected names, from 0 to 1. Each name is affected either always or never. For `stray`, the share of
+    /// affected connections.
     #[serde(default = "one")]
     pub rate: f64,
     /// Maximum number of hits per name, starting with the first request. For `stray`, the maximum number of
@@ -223,7 +223,7 @@ impl Options {
     }
 }
 
-/// Returns how long a client may take.
+/// Returns the time limit for clients.
 pub(crate) fn client_timeout(given: f64) -> Result<Duration, Error> {
     match seconds("client_timeout", given)? {
         Duration::ZERO => refuse("client_timeout must be more than 0 seconds".to_owned()),

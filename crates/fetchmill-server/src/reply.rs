@@ -5,7 +5,7 @@
 pub(crate) enum Persistence {
     /// The connection stays open. HTTP/1.1 needs no field for this.
     Keep,
-    /// The connection stays open, which an HTTP/1.0 client must be told.
+    /// The connection stays open, which must be announced to an HTTP/1.0 client.
     KeepOld,
     /// The connection is closed after this reply.
     Close,

@@ -72,7 +72,7 @@ fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> 
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// Returns the line that starts here, without its line end, and the start of the next line.
+/// Returns the line that starts here, without its line ending, and the start of the next line.
 fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, BadRequest> {
     let rest = &input[start..];
     match memchr(b'\n', rest) {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::options::{ActionName, RetryAfter, Rule, RuleScope, refuse, seconds};
 use crate::token_bucket::TokenBucket;
 
-/// Default maximum delay of a stray reply in seconds. Clients promise to detect stray replies up to this delay.
+/// Default maximum delay of a stray reply in seconds. Clients are guaranteed to detect stray replies up to this delay.
 const STRAY_SECONDS: f64 = 0.05;
 /// Default number of replies at the start of a connection. The stray reply follows one of them.
 const STRAY_REQUESTS: u32 = 100;

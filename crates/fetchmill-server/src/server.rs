@@ -1,4 +1,4 @@
-//! The whole server: its content, its threads and how they end.
+//! The complete server: its content, its threads and their shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub(crate) struct ServerState {
     pub(crate) get_head: Vec<u8>,
     pub(crate) page_size: usize,
     pub(crate) get_delay: Option<Delay>,
-    /// Share of `/get` requests that wait longer, and how long they wait.
+    /// Share of `/get` requests with a longer delay, and the length of this delay.
     pub(crate) slow: Option<(f64, Delay)>,
     pub(crate) list_delay: Option<Delay>,
     /// Whether any request may have a delay or a fault. The fast path checks nothing else.

@@ -55,8 +55,8 @@ pub(crate) async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, worker: A
     }
 }
 
-/// Returns the next turn for which the fast loop is not enough. If a stray reply is due before that, sends it. `None`
-/// if the client takes longer than its timeout to send a request.
+/// Returns the next turn that the fast loop cannot handle. If a stray reply is due before that, sends it. `None` if the
+/// client takes longer than its timeout to send a request.
 async fn next_turn(connection: &mut Connection, patience: &mut Patience) -> io::Result<Option<Turn>> {
     // Boxed, so that idle connections need no memory for this.
     while let Some(due) = connection.stray_due() {

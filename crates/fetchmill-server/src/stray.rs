@@ -1,5 +1,5 @@
-//! A stray reply: an unsolicited reply that is sent some time after a real one, regardless of the requests in flight by
-//! then.
+//! A stray reply: an unsolicited reply that is sent some time after a real one, whether or not requests are in flight
+//! by then.
 //!
 //! It looks like the answer to the next request, so all later replies on the connection are off by one. The seed and
 //! the number of the connection determine whether there is a stray reply, which reply it follows, and its delay.
@@ -76,7 +76,7 @@ impl Stray {
         }
     }
 
-    /// Returns when to send the stray reply. `None` until the real reply has been sent.
+    /// Returns the time at which to send the stray reply. `None` until the real reply has been sent.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.armed.as_ref().filter(|armed| armed.whole).map(|armed| armed.written + armed.after)
     }

@@ -1,5 +1,5 @@
-//! TLS of the server. Uses a given certificate, or one for this machine's own names. In that case, an authority that is
-//! created together with the server signs the certificate.
+//! TLS of the server. Uses a given certificate, or creates one for this machine's own names. The created certificate is
+//! signed by an authority that is created together with the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Size of the bucket in seconds. It holds the tokens of this time, but at least one.
+/// Size of the bucket, as the number of seconds in which it fills. It always holds at least one token.
 const HELD_SECONDS: f64 = 0.1;
 
 /// See the [module documentation](self).
@@ -23,7 +23,7 @@ impl TokenBucket {
         (per_second * HELD_SECONDS).max(1.0)
     }
 
-    /// Takes a token if there is one. Returns whether it took one.
+    /// Takes a token if one is available. Returns whether it took one.
     pub(crate) fn take(&self, now: Instant) -> bool {
         let mut bucket = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let (tokens, filled_at) = &mut *bucket;

@@ -111,7 +111,7 @@ impl Worker {
         done(persistence)
     }
 
-    /// Returns the status for a request whose host is not allowed or missing. `None` if the host is fine.
+    /// Returns the status for a request whose host is missing or not allowed. `None` if the host is allowed.
     fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
         let Some(host) = request::host_of_target(request.target).or(request.host) else {
             return (!request.old).then_some(400);

@@ -129,7 +129,7 @@ impl Batches {
         PyCapsule::new_with_value(slf.py(), stream, c"arrow_array_stream")
     }
 
-    /// Abandon the requests in flight. Any thread may call this.
+    /// Abandon the requests in flight. Any thread can call this.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py)
     }

@@ -67,7 +67,7 @@ impl Fetcher {
         Ok(Batches::new(stream, batch_size))
     }
 
-    /// Return how many requests may currently be in flight.
+    /// Return the maximum number of requests that can currently be in flight.
     #[getter]
     fn concurrency(&self) -> usize {
         self.inner.concurrency()

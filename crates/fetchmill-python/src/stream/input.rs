@@ -80,7 +80,7 @@ impl Feed {
         if self.is_ended {
             return 0;
         }
-        // The limit of requests in flight may have decreased since.
+        // The limit of requests in flight may have decreased in the meantime.
         self.window.most().max(self.outstanding_least).saturating_sub(self.outstanding)
     }
 
@@ -106,7 +106,7 @@ impl Feed {
         self.advance.as_ref().map_or(Ok(()), StreamProgress::end_of_input).map_err(|error| errors::of(&error))
     }
 
-    /// Stops reading the input, even if there is more of it. Makes the progress durable.
+    /// Stops reading the input, even if it has not ended. Makes the progress durable.
     pub(super) fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         self.is_ended = true;
         self.iterator = None;

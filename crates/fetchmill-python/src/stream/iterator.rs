@@ -30,7 +30,7 @@ enum NextReply {
 /// A reply that arrived before its turn.
 struct EarlyReply {
     reply: Py<Reply>,
-    /// Size in bytes of a large body, otherwise 0.
+    /// Size of the body in bytes if it is large, otherwise 0.
     large: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Stream {
     inner: Closable<ReplyStream>,
 }
 
-/// A value that one thread uses at a time and any thread may close. If the value is in use, the thread that uses it
+/// A value that one thread uses at a time and any thread can close. If the value is in use, the thread that uses it
 /// closes it as soon as possible.
 pub(super) struct Closable<T> {
     inner: Mutex<T>,
@@ -288,8 +288,8 @@ impl ReplyStream {
                 self.next_turn += 1;
                 return Ok(Some(reply));
             }
-            // There are never more slots than outstanding items. While the first reply is missing and the window is
-            // full, the input is not read.
+            // The number of slots never exceeds the number of outstanding items. While the first reply is missing and
+            // the window is full, the input is not read.
             while early.len() <= place {
                 early.push_back(None);
             }
@@ -318,8 +318,8 @@ impl ReplyStream {
         early.reply
     }
 
-    /// Reports which item all kept replies are waiting for. Its reply must be fetched, no matter how many bytes are
-    /// kept.
+    /// Reports which item all kept replies are waiting for. The reply to this item must be fetched, no matter how many
+    /// bytes are kept.
     fn want(&self) {
         if let Some(channel) = self.channel.as_ref().filter(|_| self.early.is_some()) {
             channel.want(if self.kept > 0 { self.feed.slot_of(self.next_turn) } else { None });
@@ -430,12 +430,12 @@ impl Stream {
         })
     }
 
-    /// End the input. After this, no more items may be added.
+    /// End the input. After this, no more items can be added.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.using(py, |stream| stream.feed.end())
     }
 
-    /// Return a descriptor. After a call of `arm`, it becomes readable as soon as there are replies.
+    /// Return a descriptor, which becomes readable when replies are available after a call to `arm`.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inner.using(py, |stream| {
             let Some(channel) = &stream.channel else { return Err(PyStopIteration::new_err(())) };
@@ -470,7 +470,7 @@ impl Stream {
 
     /// Abandon the requests in flight. With a state folder, make the progress so far durable.
     ///
-    /// Any thread may call this. A loop over the replies ends as a result.
+    /// Any thread can call this. A loop over the replies ends as a result.
     ///
     /// Raises:
     ///     StorageError: the progress could not be made durable.

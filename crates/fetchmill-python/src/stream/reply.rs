@@ -138,7 +138,7 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Body as bytes. From 64 KiB on, it is a read-only memoryview, which avoids a copy.
+    /// Body as bytes. A body of 64 KiB or more is a read-only memoryview, which avoids a copy.
     #[getter]
     fn body(&self, py: Python<'_>) -> Py<PyAny> {
         self.body.clone_ref(py)
@@ -178,7 +178,7 @@ impl Reply {
         self.index
     }
 
-    /// Reason for a missing reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply.
+    /// Reason for a missing reply: a `ReplyError` whose `kind` can be `opted-out`. None if there is a reply.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.error_object(py)

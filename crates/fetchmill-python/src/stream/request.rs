@@ -18,8 +18,8 @@ use crate::errors;
 ///     headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
 ///     body: bytes to send.
 ///     tag: any object. The reply has the same tag.
-///     idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
-///         only GET and HEAD may be sent twice.
+///     idempotent: whether the request can safely be sent twice. Only such requests are retried after a failure. By
+///         default, only GET and HEAD requests are considered safe.
 ///     json: a value to send as JSON instead of `body`. Adds `Content-Type: application/json` unless `headers` contains
 ///         this field.
 ///     params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
@@ -105,7 +105,7 @@ impl Request {
         self.call.as_ref()?.body.as_ref().map(|body| PyBytes::new(py, body))
     }
 
-    /// Whether the request may be sent twice.
+    /// Whether the request can safely be sent twice.
     #[getter]
     fn idempotent(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.is_idempotent)

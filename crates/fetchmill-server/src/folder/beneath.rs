@@ -1,4 +1,4 @@
-//! Access to the files below the folder, and to no others.
+//! Access that is restricted to the files below the folder.
 
 use std::os::fd::OwnedFd;
 
@@ -31,12 +31,12 @@ fn walk(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
 /// The folder with the state of a job.
 const STATE: &str = ".fetchmill";
 
-/// Returns whether a segment of a name may be served. The state of a job never is.
+/// Returns whether a segment of a name can be served. The state of a job is never served.
 pub(super) fn is_shown(segment: &str, hidden: bool) -> bool {
     !segment.starts_with('.') || (hidden && segment != STATE)
 }
 
-/// Returns whether a name is possible here. It must not contain a NUL, or a segment that is empty, `.` or `..`. Encoded
+/// Returns whether a name is acceptable. It must not contain a NUL, or a segment that is empty, `.` or `..`. Encoded
 /// slashes have already been decoded.
 pub(super) fn is_safe(name: &str) -> bool {
     !name.as_bytes().contains(&0) && name.split('/').all(|segment| !matches!(segment, "" | "." | ".."))

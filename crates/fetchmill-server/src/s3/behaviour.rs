@@ -13,7 +13,7 @@ use super::options::{BehaviourOptions, CredentialOptions};
 use crate::error::Error;
 use crate::options::refuse;
 
-/// Burst above the rate, as seconds of requests at this rate.
+/// Size of a burst above the rate, in seconds of requests at this rate.
 const BURST: f64 = 0.05;
 
 /// An access key and its secret key, which are used for signing.

@@ -1,5 +1,5 @@
 //! Checksums of objects, which S3 sends on request (`x-amz-checksum-mode: ENABLED`). CRCs are computed bit by bit, as
-//! they are defined. So this server shares neither code nor bugs with the client.
+//! they are defined. Therefore, this server shares neither code nor bugs with the client.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;

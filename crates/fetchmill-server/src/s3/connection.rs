@@ -21,7 +21,7 @@ const WRITE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// How long a client may take to read an error reply.
+/// Time limit for a client to read an error reply.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Next step of a connection after a request.
@@ -189,7 +189,7 @@ impl StoreConnection {
         self.stream.shutdown().await?;
         let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
-        // A timeout is one of the two outcomes to expect here.
+        // A timeout is one of the two expected outcomes.
         let _ = tokio::time::timeout(LINGER, drain).await;
         Ok(())
     }

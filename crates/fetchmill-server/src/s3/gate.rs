@@ -31,7 +31,7 @@ pub(crate) struct GatedRequest<'a> {
 }
 
 impl GatedRequest<'_> {
-    /// Allows the request, or returns why it is refused.
+    /// Allows the request, or returns the reason for refusing it.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.query.has("X-Amz-Signature") {
             return Err(Failure::not_implemented("X-Amz-Signature"));

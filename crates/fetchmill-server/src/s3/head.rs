@@ -66,7 +66,7 @@ fn incomplete(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadReque
     if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
-/// Returns the line at a position, without its line end, and advances the position to the next line.
+/// Returns the line at a position, without its line ending, and advances the position to the next line.
 fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, BadRequest> {
     let rest = &input[*position..];
     let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
@@ -89,7 +89,7 @@ fn request_line(line: &[u8]) -> Result<RequestHead<'_>, BadRequest> {
     Ok(RequestHead { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
 }
 
-/// Extracts from a field what the connection needs to know.
+/// Extracts the values that the connection needs from a field.
 fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"content-length") {
         let text = std::str::from_utf8(value).map_err(|_| BadRequest::Malformed)?;

@@ -66,7 +66,7 @@ impl<'a> PageQuery<'a> {
         })
     }
 
-    /// Returns where the keys start. As in AWS, a token takes precedence over start-after.
+    /// Returns the position at which the keys start. As in AWS, a token takes precedence over start-after.
     fn start(&self, behaviour: &StoreBehaviour) -> Bound<Vec<u8>> {
         let start_after = self.start_after.filter(|_| !behaviour.options.ignore_start_after);
         match self.behind.as_deref().or(start_after) {

@@ -1,5 +1,5 @@
 //! An S3 implementation for tests and measurements, which serves plain HTTP on 127.0.0.1. Buckets are in memory,
-//! signatures are checked as in AWS, and faults happen on demand.
+//! signatures are checked as in AWS, and faults are injected on demand.
 //!
 //! The operations are `ListObjectsV2`, get, head, put, delete, multipart uploads, and the location of a bucket.
 //! Signature Version 4 must be in the `Authorization` field. Signed URLs and signed chunks are not supported (501).

@@ -42,7 +42,7 @@ pub struct BucketOptions {
     pub name: String,
     /// Region of the bucket.
     pub region: String,
-    /// Whether anyone may read and list the bucket.
+    /// Whether anyone can read and list the bucket.
     #[serde(default)]
     pub public: bool,
     /// Number of computed objects.
@@ -72,7 +72,7 @@ pub struct CredentialOptions {
     pub expires_in: Option<f64>,
 }
 
-/// Behaviour of a store. All values may change while the store runs.
+/// Behaviour of a store. All values can change while the store runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each switches a behaviour of its own")]
@@ -93,7 +93,7 @@ pub struct BehaviourOptions {
     pub deny_lists: bool,
     /// Keys for which the reply is an `<Error>` document with status 200.
     pub errors_with_200: HashMap<String, ErrorWith200>,
-    /// Number of keys that have the prefix after which a listing ends as if there were no more.
+    /// Number of matching keys after which a listing falsely claims to be complete.
     pub truncate_after: Option<u64>,
     /// Position of a key among those that have the prefix, from 1. A page ends at this key and claims that there are
     /// more keys, but has no token.

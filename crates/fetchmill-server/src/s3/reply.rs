@@ -1,4 +1,4 @@
-//! S3 replies. Each of them contains a date and a number.
+//! S3 replies. Each reply contains a date and a number.
 
 use super::clock;
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use crate::reply::{number, reason};
 pub(crate) const XML: &str = "application/xml";
 pub(crate) const BINARY: &str = "binary/octet-stream";
 
-/// A date in seconds, cached as text. Most replies have the same date as the reply before.
+/// A date in seconds, cached as text. Most replies have the same date as the previous reply.
 #[derive(Debug, Default)]
 pub(crate) struct Date {
     second: i64,

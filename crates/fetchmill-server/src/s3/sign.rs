@@ -62,7 +62,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
     Ok(SignatureClaim { access_key, day, region, signed, signature })
 }
 
-/// Fails if a required field is not signed. These fields are the host, and all fields of AWS.
+/// Fails if a required field is not signed. The required fields are `Host` and all `x-amz-` fields.
 pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
     for (name, _) in head.fields() {
         let is_due = name.eq_ignore_ascii_case(b"host")

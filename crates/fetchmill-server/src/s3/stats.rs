@@ -59,9 +59,9 @@ counters! {
     deletes,
     /// Replies with 503.
     refused,
-    /// Replies with 403, except those due to the time of the signature.
+    /// Replies with 403, except those caused by clock skew.
     denied,
-    /// Replies with 403 due to the time of the signature.
+    /// Replies with 403 because of clock skew.
     skewed,
     /// Replies that report expired credentials.
     expired,

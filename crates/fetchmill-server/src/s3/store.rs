@@ -243,7 +243,7 @@ impl Store {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Returns the bucket with whose name the host starts.
+    /// Returns the bucket whose name the host starts with.
     pub(crate) fn bucket_of_host(&self, host: &str) -> Option<String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let is_it =
@@ -283,7 +283,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives reserved bytes back to the store's capacity.
+    /// Releases reserved bytes of the store's capacity.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

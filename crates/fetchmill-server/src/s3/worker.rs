@@ -35,7 +35,7 @@ pub(crate) struct StoreState {
     /// Host and port that error replies contain.
     pub(crate) endpoint: String,
     counters: Vec<StoreCounters>,
-    /// Counts up to the last reset.
+    /// Counts at the time of the last reset.
     before: Mutex<S3Stats>,
 }
 

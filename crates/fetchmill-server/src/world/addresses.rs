@@ -1,4 +1,4 @@
-//! Addresses of hosts. Every behaviour has a network of its own, 127.77.N.0/24. So the address of a connection
+//! Addresses of hosts. Every behaviour has a network of its own, 127.77.N.0/24. Therefore, the address of a connection
 //! determines its behaviour even before the first byte arrives.
 
 use std::net::Ipv4Addr;

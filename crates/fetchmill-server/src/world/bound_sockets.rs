@@ -14,7 +14,7 @@ use crate::error::Error;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Maximum number of tries. A port that is free at one address may be taken at another one.
+/// Maximum number of attempts. A port that is free at one address may be taken at another one.
 const TRIES: usize = 20;
 /// Size of the receive buffer for datagrams in bytes. The kernel may allow less.
 const DATAGRAMS: usize = 4 << 20;

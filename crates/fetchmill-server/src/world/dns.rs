@@ -20,7 +20,7 @@ const QUERY_MAX: usize = 4096;
 const TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides which datagrams are lost: a share of them, which is the same for the same seed.
+/// Selects the share of datagrams that are lost. The same seed selects the same datagrams.
 pub(super) struct DatagramLoss {
     share: f64,
     seed: u64,

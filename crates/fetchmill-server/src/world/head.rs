@@ -1,4 +1,4 @@
-//! Heads of requests, parsed as far as hosts need. Requests have no body here.
+//! Heads of requests, parsed as far as the hosts need. Requests have no body here.
 
 use std::io;
 
@@ -44,7 +44,7 @@ impl SiteRequest {
         Some(head)
     }
 
-    /// Returns the requested host. `None` if the name is not that of a host.
+    /// Returns the requested host. `None` if the name does not belong to a host.
     pub(super) fn host(&self) -> Option<Host> {
         Host::parse(&self.name)
     }

@@ -130,7 +130,7 @@ impl Site<'_> {
         }
     }
 
-    /// Returns where a host redirects to.
+    /// Returns the redirect target of a host.
     fn location(&self, head: &SiteRequest, host: Option<Host>) -> Option<(&'static str, String)> {
         let (http, https) = (self.shared.http_port, self.shared.https_port);
         let found = |location: String| Some(("302 Found", location));

@@ -1,4 +1,4 @@
-//! Replies of hosts over HTTP/2, which are a page for every request.
+//! Replies of hosts over HTTP/2. Every request is answered with a page.
 
 use std::io;
 

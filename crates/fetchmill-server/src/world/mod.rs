@@ -1,8 +1,8 @@
 //! A world of hosts for tests and measurements: a name server, and servers that show every behaviour found in a check
 //! of a million sites. Everything is on loopback.
 //!
-//! Hosts are named `<behaviour>-<number>.test`, where the number can be anything: see [`Behaviour`]. Every behaviour
-//! has its own addresses (127.77.N.1 and up). All addresses use the same two ports.
+//! Hosts are named `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has its own
+//! addresses (127.77.N.1 and up). All addresses use the same two ports.
 //!
 //! # Layout, from the bottom up
 //! - `behaviour` and `addresses` define what a host does and where it is; `options`; `stats` counts

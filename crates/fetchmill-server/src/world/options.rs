@@ -29,7 +29,7 @@ pub struct WorldOptions {
     pub addresses: u8,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,
-    /// Timeout of the clients, in seconds. Slow hosts take up to a third of it. Default: 3.
+    /// Timeout of the clients, in seconds. Slow hosts take up to a third of this time. Default: 3.
     pub timeout: f64,
     /// `Retry-After` of busy hosts, in seconds. Default: 2.
     pub retry_after: u32,

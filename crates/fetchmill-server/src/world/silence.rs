@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How long to wait for connections. On loopback, a connection is made within microseconds or never.
+/// Maximum time to wait for connections. On loopback, a connection is made within microseconds or never.
 const PATIENCE: Duration = Duration::from_millis(30);
 /// Maximum number of rounds. A queue of length 0 holds one connection, so more rounds are needed only if the kernel
 /// counts differently.
