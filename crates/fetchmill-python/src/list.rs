@@ -180,8 +180,8 @@ impl ListBytes {
 /// Write each row of some Parquet lists to one of several files, which all have the same columns.
 ///
 /// Args:
-///     lists: for each list, its path and the path of a file that contains one byte per row. The row goes to part `byte
-///         % len(parts)`.
+///     lists: for each list, its path and the path of a file that contains one byte per row. The row goes to part
+///         `byte % len(parts)`.
 ///     parts: paths of the parts.
 ///
 /// Returns:

@@ -12,7 +12,7 @@ use crate::hash;
 /// Maximum number of busy hosts that are remembered. At 8 bytes each, with spare capacity, they take 32 MiB. Further
 /// hosts stay busy forever.
 const BUSY_MAX: usize = 1 << 21;
-/// Share of the timeout that a slow host may take.
+/// Maximum share of the timeout that a slow host takes.
 const SLOWNESS_MAX: f64 = 1.0 / 3.0;
 
 /// The two ports.

@@ -92,8 +92,8 @@ impl WorldCounters {
         self.of(behaviour).connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request at an address of a behaviour. If the name is that of a host, also counts the request for the
-    /// host.
+    /// Counts a request at an address of a behaviour. If the name belongs to a host, also counts the request for
+    /// the host.
     pub(super) fn request(&self, behaviour: Behaviour, host: Option<Host>) {
         self.of(behaviour).requests.fetch_add(1, Ordering::Relaxed);
         if let Some(mut seen) = self.watched(host)

@@ -1,4 +1,4 @@
-//! Tests that the files of a folder are served, and nothing outside it.
+//! Tests that the server serves the files in a folder, and nothing outside the folder.
 
 use std::ffi::OsStr;
 use std::fs;

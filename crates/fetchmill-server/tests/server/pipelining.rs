@@ -29,7 +29,7 @@ impl Pieces {
     }
 }
 
-/// Builds requests of every kind. Also returns what distinguishes their replies.
+/// Builds requests of every kind. Also returns the values that distinguish their replies.
 fn mixed(count: u64, pieces: &mut Pieces) -> (String, Vec<(u16, Vec<u8>)>) {
     let (mut requests, mut expected) = (String::new(), Vec::new());
     for index in 0..count {
