@@ -18,7 +18,8 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
-/// Dispatcher of a Python engine's worker: hands out targets and accepts answers. Only one thread may use it.
+/// The dispatcher of a Python engine's worker. It hands out targets, accepts answers, and must be used by one thread
+/// only.
 ///
 /// The dispatcher takes care of planning, formats, durability, and the consequences of each answer.
 /// `Job.take_dispatcher` returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker
@@ -118,7 +119,7 @@ impl Dispatcher {
 
     /// Return up to `max` targets. Wait for up to `seconds` for the first one, so the list may be empty.
     ///
-    /// Wait without the GIL. Return None if there are no more targets, or if the job was asked to stop.
+    /// Wait without the GIL. Return None if no targets are left, or if the job was asked to stop.
     fn next_batch(&self, py: Python<'_>, max: usize, seconds: f64) -> PyResult<Option<Vec<Target>>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let batch = py.detach(|| match &mut *lock(&self.0) {
@@ -279,7 +280,8 @@ pub(crate) fn is_public(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)
 }
 
-/// Takes ownership of a descriptor that `socket.detach()` released in Python. Nothing else may use or close it.
+/// Takes ownership of a descriptor that `socket.detach()` released in Python. The descriptor must not be used or closed
+/// elsewhere.
 pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(errors::usage(&format!("{number} is not a file descriptor")));

@@ -85,9 +85,9 @@ fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
     copies.map_or(Ok(()), |copies| copies.call_method0(py, "stop").map(drop))
 }
 
-/// An export that runs on its own threads as soon as it is created.
+/// An export, which starts on its own threads when it is created.
 ///
-/// The constructor starts or resumes the export. An export that is dropped before its end is aborted.
+/// The constructor starts or resumes the export. Dropping an unfinished export aborts it.
 ///
 /// Args:
 ///     options: a JSON object from `fetchmill.export`.
@@ -95,7 +95,7 @@ fn stop(py: Python<'_>, copies: Option<&Arc<Py<PyAny>>>) -> PyResult<()> {
 ///
 /// Raises:
 ///     UsageError: an option is invalid, or the other destination belongs to another job.
-///     BusyError: a process is working on one of the two destinations.
+///     BusyError: another process is working on one of the destinations.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
     running: fetchmill_engine::Export,

@@ -22,9 +22,9 @@ use crate::names::set_doubtful;
 use crate::options;
 use crate::start::start;
 
-/// A job that runs on its own threads as soon as it is created.
+/// A job, which starts on its own threads when it is created.
 ///
-/// The constructor starts or resumes the job. A job that is dropped before its end is aborted.
+/// The constructor starts or resumes the job. Dropping an unfinished job aborts it.
 ///
 /// Args:
 ///     options: a JSON object from `to_json` that contains the given options and the source of the job.
@@ -117,7 +117,7 @@ impl Job {
 
     /// Return the dispatcher of an engine in this process. Wait for up to `seconds` for it.
     ///
-    /// Return None if there is no dispatcher yet, if it was already taken, or if the job ended without one.
+    /// Return None if the dispatcher is not ready yet or was already taken, or if the job ended without one.
     fn take_dispatcher(&self, py: Python<'_>, seconds: f64) -> Option<Dispatcher> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_dispatcher(patience)).map(Dispatcher::new)

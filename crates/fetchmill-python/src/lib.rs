@@ -1,5 +1,5 @@
 //! The Python binding: thin classes over the core and the server. Options arrive as one JSON object, counters are
-//! returned as dicts, and batches as lists. There is no call per object, and every wait releases the GIL.
+//! returned as dicts, and batches as lists. No call is made per object, and every wait releases the GIL.
 
 #![allow(clippy::doc_markdown, reason = "comments become docstrings in Python's style")]
 
@@ -31,7 +31,7 @@ use pyo3::types::PyTuple;
 
 /// The Rust core for Python. This module is private, and `fetchmill` exports the public names.
 ///
-/// Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so there is no call per
+/// Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so no call is made per
 /// object. All exceptions are classes of `fetchmill.errors`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {

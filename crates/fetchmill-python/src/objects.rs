@@ -66,7 +66,7 @@ impl Objects {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Return the object with this name, or None if there is none.
+    /// Return the object with this name, or None if it does not exist.
     ///
     /// Raises:
     ///     JournalError: a manifest, the shard or the object is damaged.
@@ -76,7 +76,7 @@ impl Objects {
         found.map(|found| object_tuple(py, &found, destination.columns())).transpose()
     }
 
-    /// Return the size in bytes of the object with this name, or None if there is none.
+    /// Return the size in bytes of the object with this name, or None if it does not exist.
     ///
     /// Only the manifests are read.
     fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {

@@ -26,7 +26,7 @@ type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>)
 ///     scratch: a folder for the plan of a dry run, in which `dest` is neither changed nor locked.
 ///     format: the format in which objects are stored.
 ///     shard_size: the size of a shard in bytes. None means the default of the format.
-///     accept_foreign: whether `dest` may contain files that were not written by a job or a sync.
+///     accept_foreign: whether `dest` can contain files that were not written by a job or a sync.
 ///
 /// Raises:
 ///     UsageError: the destination contains something else.

@@ -34,7 +34,7 @@ struct VerifyArguments {
     against: Option<String>,
 }
 
-/// A verification that runs on its own threads as soon as it is created.
+/// A verification, which starts on its own threads when it is created.
 ///
 /// The constructor locks the destination against jobs and starts the verification. Dropping a verification ends it
 /// early.

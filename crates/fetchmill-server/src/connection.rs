@@ -128,8 +128,8 @@ impl Connection {
         }
         let mut buffer = ReadBuf::new(input);
         buffer.put_slice(&self.unread);
-        // Use `poll_read` instead of `try_read`. After a short read, it knows that the socket is empty and does not
-        // read again.
+        // Use `poll_read` instead of `try_read`. After a short read, `poll_read` treats the socket as empty and does
+        // not read again.
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         if buffer.filled().len() == self.unread.len() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -209,7 +209,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Sends all bytes. If the client accepts none of them within its timeout, resets the connection and drops the
+    /// Sends all bytes. If the client does not accept any bytes within its timeout, resets the connection and drops the
     /// remaining bytes.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.is_empty() {

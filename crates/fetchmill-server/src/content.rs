@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
         self.next = Some(marker);
     }
 
-    /// Sets the total number of names, if it is known.
+    /// Sets the total number of names, if known.
     pub fn total(&mut self, total: u64) {
         self.total = Some(total);
     }

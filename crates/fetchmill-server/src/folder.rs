@@ -36,7 +36,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder. The path to the folder may contain symbolic links, but links below it are not followed. If
+    /// Opens a folder. The path to the folder can contain symbolic links, but links below it are not followed. If
     /// `hidden` is set, names that start with a dot are served as well.
     pub fn open(path: &Path, hidden: bool) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

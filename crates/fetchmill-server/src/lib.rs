@@ -1,16 +1,16 @@
 //! fetchmill's file server: many small objects over the list/get API, with scripted faults.
 //!
 //! The client is tested and measured against this server. The server also serves folders and destinations to other
-//! programs. It shares no code with the client, so that a mistake in one of them cannot hide the same mistake in the
-//! other.
+//! programs. It shares no code with the client, so that a mistake in the client cannot be hidden by the same mistake in
+//! the server.
 //!
 //! # The API
 //! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`. The last
 //!   page has no marker. Markers are opaque to clients, and an unknown marker is answered with 400.
-//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded, except that `/` may stay unencoded.
+//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded, except that `/` can be left unencoded.
 //! - `GET /stats`: the counters ([`Stats`]).
 //!
-//! All of them also accept HEAD. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
+//! All paths also accept HEAD. Connections stay open as in HTTP/1.1, and the replies to pipelined requests are sent
 //! with one write. Invalid requests are rejected:
 //! - A head can contain up to 16 KiB (otherwise 431).
 //! - The syntax must be valid, and the request must not have a body (otherwise 400).

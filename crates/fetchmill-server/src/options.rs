@@ -155,7 +155,7 @@ pub enum ActionName {
     Status,
     /// Resets the connection, before or within the reply.
     Reset,
-    /// Announces the whole body, and closes the connection in the middle of it.
+    /// Announces the whole body, and closes the connection in the middle of the body.
     Truncate,
     /// Announces a length that differs from the length of the body.
     WrongLength,

@@ -12,7 +12,7 @@ use crate::rules::ACTIONS;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds a number. Only the thread that owns the counter may call this. It uses a load and a store, which are
+    /// Adds a number. Must be called only by the thread that owns the counter. It uses a load and a store, which are
     /// cheaper than an atomic add but would lose additions by other threads.
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //! by then.
 //!
 //! It looks like the answer to the next request, so all later replies on the connection are off by one. The seed and
-//! the number of the connection determine whether there is a stray reply, which reply it follows, and its delay.
+//! the number of the connection determine whether a stray reply is sent, which reply it follows, and its delay.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A listener, and the threads that serve its connections.
 //!
-//! Each thread has a current-thread runtime of its own. The first thread accepts connections and assigns them in turn,
-//! so that all threads serve the same number of connections. All threads end when the first one does.
+//! Each thread has its own current-thread runtime. The first thread accepts connections and assigns them in turn, so
+//! that all threads serve the same number of connections. All threads end when the first one does.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -142,7 +142,7 @@ async fn accept<F>(
     }
 }
 
-/// Serves the connections that it receives until the sender is gone.
+/// Serves the connections that it receives until the sender is dropped.
 async fn receive<F>(mut sockets: mpsc::UnboundedReceiver<std::net::TcpStream>, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

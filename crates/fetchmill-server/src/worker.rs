@@ -46,7 +46,7 @@ impl Worker {
         &self.shared.counters[self.position]
     }
 
-    /// Returns a random word. Only this thread may call this.
+    /// Returns a random word. Must be called only by this thread.
     pub(crate) fn random(&self) -> u64 {
         let state = self.random.load(Ordering::Relaxed).wrapping_add(GOLDEN);
         self.random.store(state, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// Returns a complete reply that does not answer the call. `None` if there is no object or page for the call.
+    /// Returns a complete reply that does not answer the call. `None` if no object or page is available for it.
     fn stray_reply(&self, call: Call<'_>, random: u64) -> Option<Vec<u8>> {
         let (content_type, body) = match call.what {
             CallKind::Get(name) => {
@@ -269,7 +269,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Appends a page. If there is a `period`, the marker of the page leads back by that many pages, once enough pages
+    /// Appends a page. With a `period`, the marker of the page leads back by this number of pages, once enough pages
     /// have been listed.
     pub(crate) fn page(
         &self,

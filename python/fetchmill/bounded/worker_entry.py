@@ -59,7 +59,7 @@ class WorkerFunctions:
 
 
 def serve(connection: Connection, functions: WorkerFunctions) -> None:
-    """Handle requests until the parent sends `END` or is gone."""
+    """Handle requests until the parent sends `END` or dies."""
     ignore_interrupts()
     try:
         started = functions.start()
@@ -73,7 +73,7 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
             connection.send_bytes(answer)
             del request, answer
     except (EOFError, OSError):
-        # The parent is gone, so nothing receives the outcome of `end`.
+        # The parent is dead, so nothing receives the outcome of `end`.
         functions.end(started)
         return
     connection.send_bytes(_end(functions, started))

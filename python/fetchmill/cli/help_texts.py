@@ -48,7 +48,7 @@ class CliCommand(click.Command):
     """A command with full and brief help.
 
     Args:
-        examples: commands to type, one per line. A continuation line begins with a space.
+        examples: commands to type, one per line. Continuation lines start with a space.
         matters: names of the options that `-h` shows, in order; by default, all options.
         minor: names of options that `-h` omits if `matters` is empty.
     """
@@ -187,7 +187,7 @@ def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]
 
 
 def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
-    """Return an option and a brief description that share one line."""
+    """Return an option and its brief description, which are shown on one line."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")][:1]
     metavar = "" if option.is_flag else option.make_metavar(ctx).split("|")[0].strip("[]")

@@ -37,7 +37,7 @@ class BodyMemory:
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
-        # Number of all bodies that have started to arrive in pieces, and of those being read, whose real size counts.
+        # Number of bodies that have started to arrive in pieces, and number of bodies that are being read.
         self._begun = 0
         self._reading = 0
         # Heap of waiting bodies, oldest first, with each body's number and the number of bytes that it waits for.

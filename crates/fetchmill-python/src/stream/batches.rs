@@ -122,7 +122,7 @@ impl Batches {
         slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // There is only one schema. A consumer that wants a different one must cast.
+        // Only one schema is available. A consumer that wants a different one must cast.
         let _ = requested_schema;
         let reader = BatchReader { batches: slf.clone().unbind() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));

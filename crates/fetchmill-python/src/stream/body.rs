@@ -1,4 +1,4 @@
-//! A large body as a buffer. It is never copied, and its memory lives as long as any view of it.
+//! A large body as a buffer. The body is never copied, and its memory is freed with its last view.
 
 use std::os::raw::c_int;
 

@@ -51,7 +51,7 @@ fn coarse_now() -> Timespec {
 }
 
 impl Feed {
-    /// Creates a feed for an iterator. If there is none, the caller adds the items.
+    /// Creates a feed for an iterator. Without an iterator, the caller adds the items.
     pub(super) fn new(
         iterator: Option<Py<PyIterator>>,
         window: StreamWindow,

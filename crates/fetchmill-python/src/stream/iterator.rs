@@ -23,7 +23,7 @@ enum NextReply {
     Reply(Py<Reply>),
     /// No reply has arrived yet, but more are expected.
     Later,
-    /// There are no more replies.
+    /// No replies are left.
     End,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum MoreBatches {
     Some,
     /// The caller must wait for the replies to requests in flight.
     Later,
-    /// There are no more batches.
+    /// No batches are left.
     End,
 }
 
@@ -403,7 +403,7 @@ impl Stream {
     /// Return None if the caller must wait for it.
     ///
     /// Raises:
-    ///     StopAsyncIteration: there are no more replies.
+    ///     StopAsyncIteration: no replies are left.
     fn ready(&self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         self.inner.using(py, |stream| match stream.next(py)? {
             NextReply::Reply(reply) => Ok(Some(reply)),
@@ -417,7 +417,7 @@ impl Stream {
         self.inner.using(py, |stream| Ok(if stream.channel.is_some() { stream.feed.room() } else { 0 }))
     }
 
-    /// Add items. There must be room for all of them.
+    /// Add items. The stream must have room for all of them.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned values")]
     fn add(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         self.inner.using(py, |stream| {

@@ -126,7 +126,7 @@ impl Reply {
 
 #[pymethods]
 impl Reply {
-    /// Status, such as 200. None if there is no complete reply, or if the reply opted out.
+    /// Status, such as 200. None if no complete reply arrived, or if the reply opted out.
     #[getter]
     fn status(&self) -> Option<u16> {
         (self.status != 0).then_some(self.status)

@@ -1,4 +1,4 @@
-//! Times in the formats that S3 uses in listings, headers and signatures. All of them are in UTC.
+//! Times in the formats that S3 uses in listings, headers and signatures. All times are in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Parser of request heads. It keeps all fields, because a signature may cover any of them.
+//! Parser of request heads. It keeps all fields, because a signature can cover any field.
 
 use memchr::memchr;
 

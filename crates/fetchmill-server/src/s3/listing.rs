@@ -168,7 +168,7 @@ fn found(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>) -> 
     found
 }
 
-/// Returns how many of the first `limit` keys with the prefix are at `start` or after it. `None` if there are none.
+/// Returns how many of the first `limit` keys with the prefix are at or after `start`, or `None` if none are.
 fn keys_left(bucket: &Bucket, asked: &PageQuery<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
     let mut before = 0;
     bucket.walk(Bound::Included(asked.prefix.to_vec()), &mut |listed| {

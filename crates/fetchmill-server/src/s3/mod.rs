@@ -130,7 +130,7 @@ impl S3 {
         })
     }
 
-    /// Changes some of the values of [`BehaviourOptions`]. The other values and their countdowns stay as they are.
+    /// Changes some of the values of [`BehaviourOptions`]. The other values and their countdowns stay unchanged.
     pub fn change(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), Error> {
         self.shared.change(|behaviour| behaviour.with(values))
     }

@@ -23,7 +23,7 @@ pub(crate) struct ObjectRequest<'a> {
 }
 
 impl ObjectRequest<'_> {
-    /// Writes the object, or the requested range of it. Returns whether it did so.
+    /// Writes the object or the requested range. Returns whether the reply contains these bytes.
     pub(crate) fn get(
         &self,
         head: &RequestHead<'_>,
@@ -97,7 +97,7 @@ impl ObjectRequest<'_> {
         Ok(())
     }
 
-    /// Deletes an object. Succeeds even if there is no such object.
+    /// Deletes an object. Succeeds even if the object does not exist.
     pub(crate) fn delete(&self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         if self.bucket.is_computed(self.key) {
             return Err(Failure::new(405, "MethodNotAllowed", "A computed object cannot be deleted."));
@@ -109,7 +109,7 @@ impl ObjectRequest<'_> {
     }
 }
 
-/// Returns whether a request may write only if the object does not exist.
+/// Returns whether the request's condition allows a write only if the object does not exist.
 pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     match head.field("if-none-match") {
         None => Ok(false),

@@ -23,8 +23,8 @@ pub struct S3Options {
     pub threads: usize,
     /// Region of the endpoint.
     pub region: String,
-    /// Suffix of hosts that name a bucket, as in `BUCKET.SUFFIX`. If there is no suffix, any host that starts with the
-    /// name of a bucket addresses this bucket.
+    /// Suffix of hosts that name a bucket, as in `BUCKET.SUFFIX`. Without a suffix, any host that starts with the name
+    /// of a bucket addresses this bucket.
     pub virtual_host_suffix: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct BehaviourOptions {
     pub lose_token_after: Option<u64>,
     /// Whether the second page and its token are repeated forever.
     pub repeat_token: bool,
-    /// Whether listings ignore `start-after` and begin at the first key.
+    /// Whether listings ignore `start-after` and start at the first key.
     pub ignore_start_after: bool,
     /// Checksum to send on request.
     pub checksum: Option<ChecksumName>,

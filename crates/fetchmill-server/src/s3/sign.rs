@@ -1,6 +1,6 @@
 //! Signature Version 4 in the `Authorization` field. Parses the claim of a request and computes the correct signature.
 //!
-//! These functions are pure. `gate` decides who may sign, and when.
+//! These functions are pure. `gate` decides which signatures to accept.
 
 use std::cell::RefCell;
 
@@ -48,7 +48,7 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure>
             "The authorization header is malformed; it needs Credential, SignedHeaders, Signature.",
         ));
     };
-    // Access keys may contain slashes. The scope starts after the fourth slash from the end.
+    // Access keys can contain slashes. The scope starts after the fourth slash from the end.
     let mut scope = credential.rsplitn(5, '/');
     let (end, service) = (scope.next(), scope.next());
     let (Some(region), Some(day), Some(access_key)) = (scope.next(), scope.next(), scope.next()) else {

@@ -43,7 +43,7 @@ counters! {
     requests,
     /// Requests for an object.
     gets,
-    /// Requests for an object that were answered with the object or a range of it.
+    /// Requests for an object that were answered with the object or part of it.
     fetched,
     /// `HEAD` requests for an object or a bucket.
     heads,

@@ -46,7 +46,7 @@ pub(crate) fn encode(text: &[u8], path: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes a key for `encoding-type=url`. A space becomes `+`, and `/` and `*` stay as they are.
+/// Encodes a key for `encoding-type=url`. A space becomes `+`, and `/` and `*` stay unchanged.
 pub(crate) fn encode_key(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len());
     for &byte in text {

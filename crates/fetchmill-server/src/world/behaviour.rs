@@ -1,5 +1,5 @@
-//! Behaviours of hosts, and host names of the form `<behaviour>-<number>.test`. There is no table of hosts, because the
-//! name says everything about a host.
+//! Behaviours of hosts, and host names of the form `<behaviour>-<number>.test`. No table of hosts is needed, because a
+//! host's name determines everything about the host.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ behaviours! {
     Rebind = "rebind",
     /// SYN packets are not answered.
     Dead = "dead",
-    /// There is no listener.
+    /// Nothing listens at the address.
     Refusing = "refusing",
     /// The connection is reset when the request arrives.
     Resetting = "resetting",

@@ -117,7 +117,7 @@ fn all_hosts(addresses: u8, scheme: Scheme, port: u16) -> io::Result<(u16, Vec<B
     Ok((port, serving, held))
 }
 
-/// Keeps other programs from listening at the IPv6 address that must refuse connections. `None` if there is no IPv6.
+/// Keeps other programs from listening at the IPv6 address that must refuse connections. `None` without IPv6.
 fn refusing(port: u16) -> io::Result<Option<Socket>> {
     let Ok(socket) = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)) else { return Ok(None) };
     match socket.bind(&SocketAddr::from((Ipv6Addr::LOCALHOST, port)).into()) {

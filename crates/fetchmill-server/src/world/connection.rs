@@ -40,7 +40,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves a connection. Errors are ignored: if the connection breaks, the client has gone away.
+/// Serves a connection. Errors are ignored: if the connection breaks, the client has disconnected.
 async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
     let mut visit = CountedConnection::new(&shared.counters);
     // An error here would only make replies slower.

@@ -49,7 +49,7 @@ pub(super) async fn serve_datagrams(
     let mut query = [0; QUERY_MAX];
     loop {
         for _ in 0..TURN {
-            // An error comes from a client that has gone away, not from this socket.
+            // An error is caused by a client that has disconnected, not by this socket.
             let Ok((length, client)) = socket.recv_from(&mut query).await else { continue };
             if loss.takes_next() {
                 counters.datagram_lost();

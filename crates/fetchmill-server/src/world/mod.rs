@@ -166,7 +166,7 @@ impl World {
         let (ready, started) = mpsc::channel();
         let body = move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            // If there is no runtime, the channel is closed.
+            // If the runtime could not be created, the channel is closed.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
                 // The thread that starts the world is waiting for this.

@@ -157,7 +157,7 @@ impl BehaviourStats {
     }
 }
 
-/// A connection. It counts for a watched host from the moment the host is known until the connection is dropped.
+/// A connection. It counts for a watched host from the time when the host is known until the connection is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     counters: Arc<WorldCounters>,
